@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from ipuhub.web.access import may_see_statements
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
@@ -85,7 +86,7 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     now, zone = timezone.now(), usage_zone()
     params = asked(request.GET)
     try:
-        question, before = read_pair(params, request.user, now, zone, "measure", "total")
+        question, before = read_pair(compared(params), request.user, now, zone, "measure", "total")
         output = read_output(params, question)
         kind, has_total = read_format(params), read_total(params)
     except BadFilter as error:
@@ -101,6 +102,8 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     context = {"facts": facts, "now": now, "period": period, "name": period.first}
     context |= UsagePage(params, question, output, period, before).context(lines)
     if period.month:
+        if facts.version and may_see_statements(request.user):
+            context["statements"] = reverse("usage:report-groups", args=[period.month])
         context["bounds_note"] = MonthBounds(
             period.month, zone, question.window.begin, question.window.end
         ).note
@@ -151,9 +154,17 @@ def _file_part(by: Sequence[str]) -> str:
 
 
 def asked(query: QueryDict) -> Params:
-    """Return the parameters with the page's defaults: by group, and compared but for files."""
-    own: dict[str, list[str]] = {"by": ["group"], **given(query)}
-    return own if "format" in own else {"compare": ["before"], **own}
+    """Return the parameters with the page's default: by group."""
+    return {"by": ["group"], **given(query)}
+
+
+def compared(params: Params) -> Params:
+    """Return the parameters of a page that compares where nothing was said, unless that would read
+    every pod of the period before."""
+    names = {name for text in params.get("by", ()) for name in text.split(",")}
+    names |= {name for name in params if name in DIMENSIONS or name.startswith(LABEL)}
+    rolled = all(name in DIMENSIONS and DIMENSIONS[name].rolled for name in names)
+    return {"compare": ["before"], **params} if rolled and "format" not in params else params
 
 
 def is_month(params: Params) -> bool:
@@ -279,7 +290,6 @@ class UsagePage:
                 (n, t) for n, texts in params.items() if n not in {*_RANGE, "format"} for t in texts
             ],
             "compared": self._compared(),
-            "can_compare": question.rolled,
             "compare": address(params, compare="none" if self.before else "before"),
             "scope": question.scope,
             "seen": sorted(question.scope.namespaces or ()),

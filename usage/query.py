@@ -99,13 +99,12 @@ def read_pair(
 ) -> tuple[Question, Window | None]:
     """Return the question in `params` and the period to compare with, if `compare=before`.
 
-    The prices of the question cover both. Only what the daily totals know is compared: anything
-    else would read every pod twice.
+    The prices of the question cover both.
     """
     question = _without_prices(params, user, now, zone, (*also, "compare"))
     window = question.window
     try:
-        before = period_before(window, zone) if read_compare(params) and question.rolled else None
+        before = period_before(window, zone) if read_compare(params) else None
     except (WindowError, OverflowError, ValueError):
         before = None
     if not sees_cost(question.scope):

@@ -199,6 +199,12 @@ def is_accountant(user: Caller) -> bool:
     return is_admin(user) or access_of(user).is_accountant
 
 
+def may_see_statements(user: Caller) -> bool:
+    """Whether `user` may see the cost of some namespace, and so statements."""
+    scope = access_of(user).accounts
+    return scope.sees_all or bool(scope.namespaces)
+
+
 def usage_scope_of(user: Caller) -> Scope:
     """Return whose usage `user` sees, and whether with its cost."""
     return access_of(user).usage
@@ -242,6 +248,13 @@ def require_admin(user: Caller) -> None:
     """Raise PermissionDenied with a sentence if `user` is not an administrator."""
     if not is_admin(user):
         raise PermissionDenied(ADMINS_ONLY)
+
+
+def require_statements(user: Caller) -> Scope:
+    """Return the namespaces whose statements `user` may see. Raises PermissionDenied if none."""
+    if not may_see_statements(user):
+        raise PermissionDenied(ACCOUNTANTS_ONLY)
+    return access_of(user).accounts
 
 
 def require_accountant(user: Caller) -> None:

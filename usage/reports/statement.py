@@ -1,8 +1,11 @@
-"""glue: statements: what each group used in a month, by the month's report and its corrections."""
+"""glue: statements: what each group used in a month, by the month's report and its corrections.
+
+Report, rows and jobs are read of one moment. Accountants of some namespaces see the rows of these.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from django.db.models import Sum
@@ -11,7 +14,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ipuhub.months import Month, MonthError
-from ipuhub.web.access import require_accountant
+from ipuhub.web.access import require_statements
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import signed_in
@@ -19,7 +22,11 @@ from usage.models import MonthReport, ReportRow
 from usage.query import given, one
 from usage.rates.tariff import money_of
 from usage.reports.review import TOTALS
-from usage.sums.measures import hours
+from usage.selectors import job_names
+from usage.sums.measures import DIMENSIONS, hours
+from usage.sums.queries import Question, read_sums
+from usage.time.ranges import bounds_of, one_snapshot
+from usage.time.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +36,14 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
+    from ipuhub.web.access import Scope
     from usage.rates.tariff import Money
 
 _HOURS: Final = TOTALS[:3]  # those of IPUs
 _AMOUNTS: Final = tuple(amount for _, _, amount, _ in _HOURS)
 _COUNTS: Final = ("pods", "lifetimes", "estimated")
+_JOB_AND_USER: Final = (DIMENSIONS["job"], DIMENSIONS["user"])
+_SHOWN_JOBS: Final = 50
 _BY: Final = (
     ("Users", ("User", "Namespace"), ("user", "namespace")),
     ("Components", ("Component", "Instance type"), ("component", "instance_type")),
@@ -60,31 +70,88 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of a group with the most IPU-hours of pods, as the records have them now.
+
+    `refusal`: why they cannot be listed; `hidden`: how many more there are.
+    """
+
+    rows: Sequence[Any] = ()
+    hidden: int = 0
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
-    """A month's report with its corrections, and the rows of all groups or of one in it."""
+    """A month's report with its corrections, and the rows of all groups or of one in it, of the
+    namespaces in `scope`."""
 
     report: MonthReport
     corrections: list[MonthReport]
+    scope: Scope
     group: str | None = None
+
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespaces that it is limited to; none: it is of all."""
+        return sorted(self.scope.namespaces or ())
 
     def lines(self, keys: tuple[str, ...]) -> list[Line]:
         """Return the sums by `keys`, in their order."""
         rows = ReportRow.objects.filter(report__in=[self.report, *self.corrections])
+        if self.scope.namespaces is not None:
+            rows = rows.filter(namespace__in=self.namespaces)
         if self.group is not None:
             rows = rows.filter(group=self.group)
         names = (*_AMOUNTS, *_COUNTS, "cost")
         sums = rows.values(*keys).annotate(**{f"sum_{name}": Sum(name) for name in names})
         return [_line(row, keys) for row in sums.order_by(*keys)]
 
+    def jobs(self) -> Jobs:
+        """Return the group's jobs."""
+        report, spans = self.report, bounds_of(self.report)
+        window = Window.of(report.first, report.end, max(report.first, report.generated_at))
+        group = (DIMENSIONS["group"], (self.group or "",))
+        question = Question(self.scope, window, spans.zone, _JOB_AND_USER, (group,))
+        try:
+            sums = read_sums(question, [window.begin], "micro_ipu_seconds", _SHOWN_JOBS)
+        except BadFilter as refusal:
+            return Jobs(refusal=" ".join(refusal.messages))
+        names = job_names([row.key[0] for row in sums.rows])
+        rows = [
+            {
+                "uid": row.key[0],
+                "name": names.get(row.key[0], row.key[0]),
+                "user": row.key[1],
+                "pods": row.measures.pods,
+                "hours": [
+                    f"{hours(row.measures.micro_ipu_seconds, 10**6):,.2f}",
+                    f"{hours(row.measures.partition_ipu_seconds):,.2f}",
+                ],
+            }
+            for row in sums.rows
+        ]
+        return Jobs(rows, sums.count - len(rows))
+
     def table(self, heads: tuple[str, ...], keys: tuple[str, ...]) -> dict[str, Any]:
         """Return the context of a table: heads, columns of hours, rows and the row of totals."""
-        lines = self.lines(keys)
-        total = _total(lines)
+        return self._table(heads, self.lines(keys))
+
+    def tables(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the tables of a group's statement, by name, of one reading of its rows."""
+        every = tuple(key for _, _, keys in _BY for key in keys)
+        lines = self.lines(every)
+        return [
+            (name, self._table(heads, _fold(lines, [every.index(key) for key in keys])))
+            for name, heads, keys in _BY
+        ]
+
+    def _table(self, heads: tuple[str, ...], lines: Sequence[Line]) -> dict[str, Any]:
         return {
             "heads": heads,
             "columns": [label for _, label, _, _ in _HOURS],
             "rows": [self._row(line) for line in lines],
-            "total": self._row(total),
+            "total": self._row(_total(lines)),
         }
 
     def _row(self, line: Line) -> dict[str, Any]:
@@ -103,6 +170,14 @@ def _line(row: dict[str, Any], keys: tuple[str, ...]) -> Line:
     return Line(common, amounts, pods, lifetimes, estimated, row["sum_cost"])
 
 
+def _fold(lines: Sequence[Line], places: Sequence[int]) -> list[Line]:
+    """Return the sums of lines that have the same keys at these places."""
+    found: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        found.setdefault(tuple(line.keys[place] for place in places), []).append(line)
+    return [replace(_total(own), keys=keys) for keys, own in sorted(found.items())]
+
+
 def _total(lines: Sequence[Line]) -> Line:
     costs = [line.cost for line in lines if line.cost is not None]
     amounts = [sum(line.amounts[place] for line in lines) for place in range(len(_AMOUNTS))]
@@ -111,7 +186,7 @@ def _total(lines: Sequence[Line]) -> Line:
     return Line((), tuple(amounts), pods, lifetimes, estimated, cost)
 
 
-def find_statement(month: str, group: str | None = None) -> Statement:
+def find_statement(month: str, scope: Scope, group: str | None = None) -> Statement:
     """Return the statement of a month. Raises Http404 with the reason if there is no report."""
     try:
         Month.parse(month)
@@ -121,7 +196,24 @@ def find_statement(month: str, group: str | None = None) -> Statement:
     reports = [each for each in found if not each.number]
     if not reports:
         raise Http404(f"There is no report of {month} yet.")
-    return Statement(reports[-1], [each for each in found if each.number], group)
+    return Statement(reports[-1], [each for each in found if each.number], scope, group)
+
+
+@one_snapshot(read_only=True)
+def read_groups(month: str, scope: Scope) -> dict[str, Any]:
+    """Return the context of the page of a month's groups. Raises Http404."""
+    found = find_statement(month, scope)
+    return {"statement": found, "table": found.table(("Group",), ("group",))}
+
+
+@one_snapshot(read_only=True)
+def read_statement(month: str, scope: Scope, group: str) -> dict[str, Any]:
+    """Return the context of a group's statement. Raises Http404."""
+    found = find_statement(month, scope, group)
+    tables = found.tables()
+    if not tables[0][1]["rows"]:
+        raise Http404(f"This group has no usage in the report of {month}.")
+    return {"statement": found, "tables": tables, "jobs": found.jobs()}
 
 
 @require_safe
@@ -129,10 +221,8 @@ def find_statement(month: str, group: str | None = None) -> Statement:
 def groups(request: HttpRequest, month: str) -> HttpResponse:
     """Show the groups of a month's report, each with its statement. Raises PermissionDenied and
     Http404."""
-    require_accountant(request.user)
-    found = find_statement(month)
-    context = {"statement": found, "table": found.table(("Group",), ("group",))}
-    return render(request, "usage/groups.html", context)
+    scope = require_statements(request.user)
+    return render(request, "usage/groups.html", read_groups(month, scope))
 
 
 def _group_of(request: HttpRequest) -> str:
@@ -147,14 +237,9 @@ def _group_of(request: HttpRequest) -> str:
 def statement(request: HttpRequest, month: str) -> HttpResponseBase:
     """Show what one group used (`group`; empty: without a group). Raises PermissionDenied and
     Http404."""
-    require_accountant(request.user)
+    scope = require_statements(request.user)
     try:
         group = _group_of(request)
     except BadFilter as error:
         return not_as_asked(request, error.messages)
-    found = find_statement(month, group)
-    tables = [(name, found.table(heads, keys)) for name, heads, keys in _BY]
-    if not tables[0][1]["rows"]:
-        raise Http404(f"This group has no usage in the report of {month}.")
-    context = {"statement": found, "tables": tables}
-    return render(request, "usage/statement.html", context)
+    return render(request, "usage/statement.html", read_statement(month, scope, group))

@@ -10,9 +10,12 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 
 from ipuhub.models import WatchCheckpoint
+from ipuhub.months import Month
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.integration.web.livepages import axe_violations, live_server, page_of
+from usage.reports.making import make_month
+from usage.time.ranges import usage_zone
 
 PAGES = (
     "/",
@@ -30,6 +33,8 @@ PAGES = (
     "/usage/",
     "/usage/pods/",
     "/usage/reports/",
+    "/usage/reports/{month}/groups/",
+    "/usage/reports/{month}/statement/?group=team-a",
     "/usage/rates/",
     "/usage/gaps/",
     "/usage/faults/",
@@ -55,10 +60,16 @@ def test_no_page_breaks_a_rule_of_accessibility(
     user = django_user_model.objects.create_user("root", password="x", is_staff=True)
     WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
     job = _history()
+    month = f"{timezone.now():%Y-%m}"
+    make_month(Month.parse(month), timezone.now(), usage_zone())
     cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
     with live_server() as address, page_of(address, cookie, width) as page:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        found = [line for path in PAGES for line in axe_violations(page, path.format(job=job))]
+        found = [
+            line
+            for path in PAGES
+            for line in axe_violations(page, path.format(job=job, month=month))
+        ]
     assert not found, "\n".join(found)
 
 

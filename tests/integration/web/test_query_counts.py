@@ -15,9 +15,11 @@ from jobs.models import JobRecord
 from partitions.models import CapacityChange
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import pod
 from tests.builders.questions import questions
 from tests.builders.rates import rate
 from tests.builders.roles import grant
+from tests.integration.usage.reading import make
 from usage.utilization.rollups import refresh
 
 if TYPE_CHECKING:
@@ -51,7 +53,10 @@ WITH_COST = {
     "/usage/?window=quarter&group=team-a": 7,
     "/usage/pods/": 8,
     "/partitions/": 8,
-    "/usage/reports/": 6,
+    "/usage/?by=job&compare=before": 8,
+    "/usage/reports/": 8,
+    "/usage/reports/2026-10/groups/": 5,
+    "/usage/reports/2026-10/statement/?group=team-a": 8,
     "/usage/rates/": 4,
     "/api/v1/jobs/uid-team-a-job-0007/usage": 7,
     "/api/v1/usage/lifetimes": 6,
@@ -96,6 +101,8 @@ def test_no_page_with_cost_needs_more_queries_than_its_baseline(admin: User, ali
     rate("cpu", "1")
     rate("partition-ipu", "1")
     grant(alice, "accountant")
+    pod("2026-10-01T00:00", "2026-10-02T00:00", group="team-a")
+    make("2026-10", "2026-11-10T00:00")
     counted = {}
     for user in (alice, admin):
         person, program = browser(user), tool(user)
