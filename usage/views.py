@@ -17,8 +17,9 @@ from usage.page import drill, is_month, step_of
 from usage.query import given, names_of, read_output, read_question
 from usage.retention.purged import list_notes
 from usage.selectors import add_pod_costs, faults, gaps, job_names, visible_lifetimes
-from usage.sums.measures import COST
-from usage.sums.queries import chart
+from usage.sums.measures import COST, Measures
+from usage.sums.pieces import closed_steps
+from usage.sums.queries import chart, read_sums, total_as_closed
 from usage.tables import (
     FAULT_COLUMNS,
     GAP_COLUMNS,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from usage.sums.queries import Question
 
 CHART_KEYS = 8
+_MOST_KEYS = 10_000  # whose cost in closed months the legend knows
 
 
 @require_safe
@@ -54,6 +56,7 @@ def month_chart(request: HttpRequest) -> JsonResponse:
         output = read_output(params, question)
         step = step_of(question.window)
         begins, sums = chart(question, step, output.amount, CHART_KEYS)
+        closed = _closed_costs(question) if output is COST else None
     except BadFilter as error:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
     except WindowError as error:
@@ -73,6 +76,7 @@ def month_chart(request: HttpRequest) -> JsonResponse:
                 for begin in begins
             ],
             **({} if is_month(params) else {"whole": "Range"}),
+            **_totals(question, closed, order),
             "series": [
                 {
                     "name": names.get(key) or _shown_name(key),
@@ -88,6 +92,45 @@ def month_chart(request: HttpRequest) -> JsonResponse:
     )
     answer["Cache-Control"] = "private, no-cache"
     return answer
+
+
+def _closed_costs(question: Question) -> tuple[int | None, dict[tuple[str, ...], int]] | None:
+    """Return the cost of the whole window and by key where it has a closed month, as its report
+    says; None: it has none. By dimensions that reports do not know there is only the total."""
+    begins = [question.window.begin]
+    if closed_steps(question.pricing, begins, question.window.end) is None:
+        return None
+    if not question.rolled:
+        return total_as_closed(question, begins, Measures(cost=None)).cost, {}
+    sums = read_sums(question, begins, COST.amount, _MOST_KEYS)
+    return sums.total.cost, {row.key: row.measures.rank(COST.amount) for row in sums.rows}
+
+
+def _totals(
+    question: Question,
+    closed: tuple[int | None, dict[tuple[str, ...], int]] | None,
+    order: Sequence[Any],
+) -> dict[str, Any]:
+    """Return what the legend shows of a range with a closed month: the report's cost, in all and of
+    each series (none where reports do not know it)."""
+    pricing = question.pricing
+    if closed is None or pricing is None:
+        return {}
+    total, by_key = closed
+    named = [key for key in order if key is not None]
+    shown = {key: by_key.get(key if isinstance(key, tuple) else (key,)) for key in named}
+    rest = (total or 0) - sum(cost or 0 for cost in shown.values())
+
+    def amount(cost: int | None) -> float | None:
+        money = pricing.money(cost)
+        return None if money is None else float(money.amount)
+
+    if not by_key:
+        return {"total": amount(total), "totals": [None] * len(order)}
+    return {
+        "total": amount(total),
+        "totals": [amount(rest if key is None else shown.get(key)) for key in order],
+    }
 
 
 def _is_by_job(question: Question) -> bool:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.rates.reading import pricing_at
+from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures
-from usage.sums.queries import Question, month_to_date, read_sums
+from usage.sums.queries import Question, read_sums
 from usage.sums.sql import STEP
 from usage.time.ranges import month_bounds
 from usage.time.windows import Window, step_begins

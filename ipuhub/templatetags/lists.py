@@ -34,6 +34,12 @@ def amount(value: float | Decimal) -> str:
 
 
 @register.filter
+def in_column(value: float | Decimal) -> str:
+    """Return an amount of a column, with two decimals as all of it: 0.00, 0.57, 1,234.00."""
+    return "< 0.01" if 0 < value < 0.005 else f"{value:,.2f}"
+
+
+@register.filter
 def signed(value: int) -> str:
     """Return a number with its sign: +12, 0, −3."""
     return f"{value:+d}".replace("-", "\u2212") if value else "0"

@@ -1,4 +1,7 @@
-"""glue: usage of a period beside the period before it, line by line and in total: one query."""
+"""glue: usage of a period beside the period before it, line by line and in total: one query.
+
+Also the sums of the month up to now.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,28 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.months import Month
 from usage.sums.measures import NAMES, Measures
-from usage.sums.queries import measures_of, opened, run, sums_sql, total_as_closed
+from usage.sums.queries import (
+    Question,
+    measures_of,
+    opened,
+    read_sums,
+    run,
+    sums_sql,
+    total_as_closed,
+)
 from usage.sums.sql import key_array
-from usage.time.ranges import one_snapshot
+from usage.time.ranges import month_bounds, one_snapshot
 from usage.time.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from zoneinfo import ZoneInfo
 
-    from usage.sums.queries import Question, Select
+    from ipuhub.web.access import Scope
+    from usage.sums.queries import Select
 
 _JOB: Final = "job"
 _NAME: Final = (
@@ -44,6 +58,13 @@ class Lines:
     shown: Sequence[Line]
     count: int
     total: Line
+
+
+def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
+    """Return the sums since the current month of `zone` began."""
+    span = month_bounds(Month.of(now, zone), zone)
+    question = Question(scope, Window.of(span.first, span.end, now), zone)
+    return read_sums(question, [span.first], "pods", 1).total
 
 
 @one_snapshot(read_only=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 from psycopg import DatabaseError
 
-from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
@@ -28,8 +27,8 @@ from usage.sums.sql import (
     pod_sums,
     rows_sql,
 )
-from usage.time.ranges import month_bounds, one_snapshot, patience, rows_of
-from usage.time.windows import Window, day_begin, step_begins
+from usage.time.ranges import one_snapshot, patience, rows_of
+from usage.time.windows import day_begin, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from usage.sums.measures import Dimension
     from usage.sums.parts import Parts
     from usage.sums.pieces import ClosedSteps
+    from usage.time.windows import Window
 
 TOTAL = "total"
 _CHUNK_ROWS = 2000
@@ -105,13 +105,6 @@ class Sums:
     rows: Sequence[SumRow]
     count: int
     total: Measures
-
-
-def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
-    """Return the sums since the current month of `zone` began."""
-    span = month_bounds(Month.of(now, zone), zone)
-    window = Window.of(span.first, span.end, now)
-    return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
 
 
 @one_snapshot(read_only=True)
@@ -217,13 +210,20 @@ def chart(
         return begins, {}
     cut = _cut(question, _steps(question, begins))
     if amount == COST.amount:
-        found = _cost_sql(question, cut)
+        found = _charted_cost(question, cut, begins)
     elif amount == "partition_ipu_seconds":
         found = Select(*_partition_sql(question, cut), cut.is_dear)
     else:
         found = Select(*_pod_sql(question, cut, (amount,)), cut.is_dear)
     rows = run(found.having(fold(found.sql, amount), {"top": top}))
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
+
+
+def _charted_cost(question: Question, cut: _Cut, begins: Sequence[datetime]) -> Select:
+    """Return the costs of a chart; of a month that is closed and a step of it, as in its report."""
+    if closed_steps(question.pricing, begins, question.window.end) is None or not question.rolled:
+        return _cost_sql(question, cut)
+    return sums_sql(question, begins) or _cost_sql(question, cut)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,8 @@
   const OTHER = "#97979f";
   const places = (value, most, least = most) => value.toLocaleString("en", { maximumFractionDigits: most, minimumFractionDigits: least });
   const tick = (value) => places(value, value < 10 ? 2 : 0, 0);
-  // As the pages write amounts (the template filter `amount`), so that table and legend say the same.
-  const amount = (value) => {
-    if (value === 0) return "0";
-    if (value < 0.1) return value < 0.0001 ? "< 0.0001" : Number(value.toPrecision(2)).toString();
-    return places(value, value < 10 ? 2 : value < 1000 ? 1 : 0);
-  };
+  // As the table below (the template filter `in_column`), so that both say the same.
+  const amount = (value) => value > 0 && value < 0.005 ? "< 0.01" : places(value, 2);
   const sum = (values) => values.reduce((all, value) => all + value, 0);
   const colour = (series, n) => series.colour ?? (series.other ? OTHER : COLOURS[n % COLOURS.length]);
   const short = (day) => (day.length === 10 ? String(Number(day.slice(8))) : /^\d/.test(day) ? day.slice(5) : day);
@@ -42,7 +38,7 @@
   const makeLegend = (data, place) => {
     const list = document.createElement("dl");
     list.className = "usage-legend";
-    const entries = [{ name: data.label, values: data.days.map((_, day) => sum(data.series.map((s) => s.values[day]))) }, ...data.series];
+    const entries = [{ name: data.label, total: data.total, values: data.days.map((_, day) => sum(data.series.map((s) => s.values[day]))) }, ...data.series.map((s, n) => ({ ...s, total: data.totals?.[n] }))];
     const show = entries.map((series, n) => {
       const term = document.createElement("dt"), value = document.createElement("dd");
       if (n) { const mark = document.createElement("span"); mark.className = "swatch"; mark.style.backgroundColor = colour(series, n - 1); term.append(mark); }
@@ -52,7 +48,7 @@
       pair.append(term, value);
       list.append(pair);
       return (day) => {
-        value.textContent = amount(day === null ? sum(series.values) : series.values[day]);
+        value.textContent = amount(day === null ? series.total ?? sum(series.values) : series.values[day]);
         if (!n) term.textContent = day === null ? (data.whole ?? "Month") : data.days[day];
       };
     });

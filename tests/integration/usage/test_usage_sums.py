@@ -14,13 +14,13 @@ from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
+from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures, dimension, dimensions
 from usage.sums.queries import (
     Place,
     Question,
     all_sums,
     chart,
-    month_to_date,
     read_sums,
     series_begins,
 )

@@ -23,6 +23,7 @@ from usage.sums.rollups import refresh
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
 
 NOW = at("2026-11-21T12:00")
 API_SUMS = "/api/v1/usage/summary"
@@ -178,11 +179,82 @@ def test_presets_and_free_ranges(admin: User, query: str, hours: str, title: str
     assert [each["ipu_hours"] for each in found] == ([hours] if hours != "0" else [])
 
 
-def test_what_the_daily_totals_do_not_know_is_not_compared(admin: User) -> None:
-    pod("2026-11-20", "2026-11-21", ipus=4, node="n1")
-    html = page(browser(admin), "/usage/?by=node")
+@pytest.mark.parametrize("by", ["job", "node", "label:project", "component_name", "user,job"])
+def test_what_the_daily_totals_do_not_know_is_compared_on_demand(
+    admin: User, settings: SettingsWrapper, by: str
+) -> None:
+    settings.USAGE_LABELS = ["project"]
+    own = {
+        "node": "n1",
+        "job_uid": "u-1",
+        "component_name": "train",
+        "labels": {"project": "x"},
+        "user": "ann",
+    }
+    pod("2026-10-02T00:00", "2026-10-02T02:00", ipus=4, **own)
+    pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4, **own)
+    client = browser(admin)
+    html = page(client, f"/usage/?by={by}")
     assert "Change:" not in html
-    assert "Compare with" not in html
+    (address,) = re.findall(r'href="([^"]*)">Compare with the period before<', html)
+    html = page(client, address)
+    assert "against 1 October 2026 to 21 October 2026" in html
+    assert html.count("+50 %") >= 2  # of the line and in total
+    found = lines(client, f"/usage/?by={by}&format=csv&compare=before&total=no")
+    assert [(r["ipu_hours"], r["ipu_hours_before"]) for r in found] == [("12.00000", "8.00000")]
+
+
+def test_a_line_of_a_compared_page_leads_to_jobs_that_are_not_compared(admin: User) -> None:
+    pod("2026-11-20", "2026-11-21", ipus=4, group="vision", user="ann", job_uid="u-1")
+    client = browser(admin)
+    users = page(client, link(page(client, "/usage/"), "vision"))
+    assert "Change:" in users
+    assert "Change:" not in page(client, link(users, "ann"))
+
+
+def test_amounts_of_a_table_have_two_decimals(admin: User) -> None:
+    for user, end in (("a", "11-30T00:00"), ("b", "11-20T01:00"), ("c", "11-20T00:00:01")):
+        pod("2026-11-01T00:00" if user == "a" else "2026-11-20T00:00", f"2026-{end}", user=user)
+    html = browser(admin).get("/usage/?by=user").content.decode()
+    rows = re.findall(r'data-label="Pod-hours"[^>]*>([^<]*)<', html)
+    assert rows == ["492.00", "1.00", "&lt; 0.01", "493.00"]
+
+
+@pytest.mark.parametrize("by", ["group", "user", "job"])
+def test_the_legend_of_a_closed_month_has_the_cost_of_its_report(admin: User, by: str) -> None:
+    for n in range(10):  # lines of 0.006, each rounded on its own
+        pod(f"2026-10-1{n}T00:00", f"2026-10-1{n}T01:00", ipus=1, user=f"u{n}", job_uid=f"uid-{n}")
+    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0")
+    rate("ipu", "0.006")
+    make("2026-10", "2026-12-01T00:00")
+    refresh(NOW, UTC_ZONE)
+    closed = float(MonthReport.objects.get(month="2026-10", number=0).cost or 0)
+    assert closed == 0.1
+    client = browser(admin)
+    got = client.get(f"/usage/chart.json?month=2026-10&measure=cost&by={by}").json()
+    assert got["total"] == closed
+    assert sum(sum(each["values"]) for each in got["series"]) == pytest.approx(0.06)
+    want = {"group": [0.1], "user": [0.01] * 8 + [0.02], "job": [None] * 9}[by]
+    assert got["totals"] == want
+    assert "total" not in client.get(f"/usage/chart.json?measure=cost&by={by}").json()
+    assert "total" not in client.get(f"/usage/chart.json?month=2026-10&by={by}").json()
+
+
+def test_the_months_of_a_long_chart_cost_what_their_reports_say(admin: User) -> None:
+    for n in range(10):
+        pod(f"2026-10-1{n}T00:00", f"2026-10-1{n}T01:00", ipus=1, user=f"u{n}", group="a")
+    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0", group="a")
+    rate("ipu", "0.006")
+    make("2026-10", "2026-12-01T00:00")
+    refresh(NOW, UTC_ZONE)
+    got = browser(admin).get("/usage/chart.json?window=year&measure=cost").json()
+    (series,) = got["series"]
+    assert dict(zip(got["days"], series["values"], strict=True)) == {
+        **dict.fromkeys(got["days"], 0.0),
+        "Oct 2026": 0.1,
+        "Nov 2026": 0.006,
+    }
+    assert got["total"] == 0.11  # as the table has it: rounded once
 
 
 def test_the_total_row_and_the_shares_are_of_all_lines(admin: User) -> None:

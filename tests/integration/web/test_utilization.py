@@ -105,7 +105,7 @@ def test_the_page_tells_the_share_of_each_state_in_the_capacity(admin: User) -> 
         ("By others", "6.2 %"),
         ("Free", "79.7 %"),
         ("Down", "12.5 %"),
-        ("Unknown", "0 %"),
+        ("Unknown", "0.0 %"),
     ]
     assert sum(amount for *_, amount in page.context["figures"]) == 16 * 48
 

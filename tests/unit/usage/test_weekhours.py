@@ -100,15 +100,15 @@ def test_a_cell_tells_its_share_and_one_without_data_says_so() -> None:
     }
     assert cells[0].words == "Mon 00:00: 20.0 % held, 5.0 % held idle"
     assert cells[50].words == "Wed 02:00: no data"
-    assert cells[51].words == "Wed 03:00: 0 % held, 30.0 % unknown"
-    assert heat.words == "Most held: Tue 01:00, 100.0 %. Least held: Wed 03:00, 0 %."
+    assert cells[51].words == "Wed 03:00: 0.0 % held, 30.0 % unknown"
+    assert heat.words == "Most held: Tue 01:00, 100.0 %. Least held: Wed 03:00, 0.0 %."
     assert [cell.share for cell in dict(heat.hours)["01:00"]][:2] == ["no data", "100.0 %"]
     assert draw_week({}).words == ""
 
 
 @pytest.mark.parametrize(
     ("part", "whole", "want"),
-    [(0, 0, ""), (0, 9, "0 %"), (1, 2001, "< 0.1 %"), (1, 2000, "0.1 %"), (1, 3, "33.3 %")],
+    [(0, 0, ""), (0, 9, "0.0 %"), (1, 2001, "< 0.1 %"), (1, 2000, "0.1 %"), (1, 3, "33.3 %")],
 )
 def test_a_small_share_is_not_told_as_nothing(part: int, whole: int, want: str) -> None:
     assert spell_share(part, whole) == want
