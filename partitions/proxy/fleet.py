@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from ipuhub.backoff import Backoff, jitter
-from ipuhub.partition import PodKey
-from partitions.errors import ControllerUnavailable, InvalidControllers
+from partitions.errors import InvalidControllers
 from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
 from partitions.proxy.vipuapi import ChangeCounter
 from partitions.vipu.errors import Unavailable, VipuError
@@ -164,26 +162,6 @@ class Fleet:
             return self.api(address).pod_tls() is not None
         except VipuError:
             return True
-
-    async def make_key(self, address: str, partition_id: str) -> PodKey | None:
-        """Make a key for the pods of a partition; an earlier one ends. None: its controller makes
-        none. Raises ControllerUnavailable."""
-        api = self.api(address)
-        try:
-            files = api.pod_tls()
-            made = await api.create_partition_key(partition_id) if files else None
-        except VipuError as error:
-            raise ControllerUnavailable(f"no key for partition {partition_id}: {error}") from error
-        if files is None or made is None:
-            return None
-        return PodKey(
-            id=secrets.token_hex(4),
-            user_id=made.user_id,
-            access_key=made.access_key,
-            ca=files.ca.decode(),
-            certificate=(files.certificate or b"").decode(),
-            private_key=(files.key or b"").decode(),
-        )
 
     def reload(self) -> None:
         """Load the list if it has changed; an invalid list is logged and ignored."""

@@ -19,6 +19,7 @@ from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, wait
 from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
 from partitions.proxy.steps import Memory, Steps, free_id
 from partitions.proxy.tracker import next_serial
+from partitions.proxy.vipuapi import make_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,7 +163,7 @@ class PartitionService:
             async with self._driver.locks.hold(holder):
                 entry = self._known(holder)
                 lifecycle.require_key_wanted(entry, attempt)
-                made = await self._fleet.make_key(entry.controller, entry.id)
+                made = await make_key(self._fleet.api(entry.controller), entry.id)
                 if made is None:
                     without = lifecycle.with_key(entry, "")
                     await self._store.write(lambda draft: draft.replace(entry, without))

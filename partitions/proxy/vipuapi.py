@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from ipuhub.partition import PodKey
 from ipuhub.process.leadership import fenced
-from partitions.errors import NotLeading
-from partitions.vipu.errors import Unavailable
+from partitions.errors import ControllerUnavailable, NotLeading
+from partitions.vipu.errors import Unavailable, VipuError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +70,28 @@ def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuA
     stood still would change a partition of the same id that is another job's or attempt's by now.
     """
     return fenced(api, _QUESTIONS, left_seconds, NotLeading, Unavailable)
+
+
+async def make_key(api: VipuApi, partition_id: str) -> PodKey | None:
+    """Make a key for the pods of a partition; an earlier one ends. None: its controller makes none.
+
+    Raises ControllerUnavailable.
+    """
+    try:
+        files = api.pod_tls()
+        made = await api.create_partition_key(partition_id) if files else None
+    except VipuError as error:
+        raise ControllerUnavailable(f"no key for partition {partition_id}: {error}") from error
+    if files is None or made is None:
+        return None
+    return PodKey(
+        id=secrets.token_hex(4),
+        user_id=made.user_id,
+        access_key=made.access_key,
+        ca=files.ca.decode(),
+        certificate=(files.certificate or b"").decode(),
+        private_key=(files.key or b"").decode(),
+    )
 
 
 class ChangeCounter:
