@@ -266,6 +266,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "statefulsets.apps": (NAME, Column("Ready", _of_replicas), AGE),
     "jobs.batch": (NAME, field("Active", "status.active", 0), AGE),
     "networkpolicies.networking.k8s.io": (NAME, AGE),
+    "endpointslices.discovery.k8s.io": (NAME, field("AddressType", "addressType"), AGE),
     "poddisruptionbudgets.policy": (
         NAME, field("Min Available", "spec.minAvailable", "N/A"),
         field("Max Unavailable", "spec.maxUnavailable", "N/A"), AGE,

@@ -151,6 +151,8 @@ KINDS: tuple[Kind, ...] = (
          categories=("all",), subresources=(_status("StatefulSet"),)),
     Kind("batch", "v1", "jobs", "job", "Job", categories=("all",), subresources=(_status("Job"),)),
     Kind("coordination.k8s.io", "v1", "leases", "lease", "Lease"),
+    # stored alone; the chart looks up the API server's, and there is none
+    Kind("discovery.k8s.io", "v1", "endpointslices", "endpointslice", "EndpointSlice"),
     Kind("networking.k8s.io", "v1", "networkpolicies", "networkpolicy", "NetworkPolicy",
          short_names=("netpol",)),
     Kind("policy", "v1", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tests.devcluster.conformance.servers import Server
     from tests.realnodes.kit import RealCluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
 class Helm:
     """The kit's helm on one cluster, in one namespace."""
 
-    def __init__(self, cluster: RealCluster, namespace: str) -> None:
+    def __init__(self, cluster: RealCluster | Server, namespace: str) -> None:
         self.namespace = namespace
         self._environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
         self._program = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
