@@ -341,3 +341,34 @@ async def test_who_has_not_waited_asks_for_ipus_beside_the_others() -> None:
     assert asked == ["a", "b"]
     may_answer.set()
     assert await asyncio.gather(*passes) == ["done", "done"]
+
+
+async def test_a_node_that_goes_and_comes_back_wakes_the_jobs_on_it_and_no_others() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    timed(world)
+    queue, controller = world.controller.queue, world.controller
+
+    async def woken_by(name: str, old: str, new: str) -> list[str]:
+        controller.on_node(node(name, old), node(name, new))
+        return [await queue.get() for _ in range(len(queue))]
+
+    for old, new in (("True", "Unknown"), ("Unknown", "True")):
+        assert await woken_by("node-1", old, new) == []  # none of the job's pods is there
+        woken = await woken_by("node-0", old, new)
+        assert woken == [uid]
+        world.kube.objects["nodes", "", "node-0"] = node("node-0", new)
+        await controller.reconcile(uid)
+        queue.done(uid)
+        told = "NodeNotReady" if new == "Unknown" else "IPUJobRunning"
+        assert world.condition()["reason"] == told
+        assert await woken_by("node-0", new, new) == []  # one of its heartbeats
+
+
+def node(name: str, ready: str) -> Manifest:
+    """A node whose condition Ready has this status."""
+    return {
+        "metadata": {"name": name},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": ""}]},
+    }
