@@ -27,6 +27,7 @@ from tests.bench.surroundings import (
     ACCOUNT,
     CONCURRENCY,
     METRICS_TOKEN,
+    NODE_LABEL,
     cluster,
     control_plane_cpu_seconds,
     delete_jobs,
@@ -100,13 +101,18 @@ async def run(options: argparse.Namespace) -> None:
 
 
 async def refuse_too_few_nodes(client: KubeClient, pods: int) -> None:
-    """Exit with a sentence where the nodes have no place for that many pods at once."""
-    nodes = (await client.list(NODES)).items
+    """Exit with a sentence where the controller's nodes have no place for that many pods at once."""
+    nodes = (await client.list(NODES, label_selector=NODE_LABEL)).items
+    if not nodes:
+        raise SystemExit(
+            f"no node has the label {NODE_LABEL}, by which pods find the controller: give it to "
+            f"the nodes that may be used, for example to all: kubectl label nodes --all {NODE_LABEL}"
+        )
     room = sum(int(node["status"].get("allocatable", {}).get("pods", 0)) for node in nodes)
     if room < pods:
         raise SystemExit(
-            f"{pods} pods are to run at once, and the {len(nodes)} nodes take {room}: start more "
-            "nodes, or fewer jobs"
+            f"{pods} pods are to run at once, and the {len(nodes)} nodes with the label "
+            f"{NODE_LABEL} take {room}: label or start more nodes, or start fewer jobs"
         )
 
 

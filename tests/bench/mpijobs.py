@@ -131,11 +131,14 @@ async def running(client: KubeClient, kubeconfig: Path, program: Path) -> AsyncI
         limits += ["-controller-queue-rate-limit=1000", "-controller-queue-burst=1000"]
         command = [str(program), f"-kubeConfig={account}", f"-lock-namespace={HOME}", *limits]
 
+        # It prefers the environment's kubeconfig, the administrator's, to the option.
+        environment = {"KUBECONFIG": str(account)}
+
         async def leads() -> bool:
             leases: list[Manifest] = (await client.list(LEASES, HOME)).items
             return any((one.get("spec") or {}).get("holderIdentity") for one in leases)
 
-        supervisor.start(Process("mpi-operator", command, is_ready=leads))
+        supervisor.start(Process("mpi-operator", command, environment, is_ready=leads))
         try:
             await supervisor.wait_ready("mpi-operator")
             await asyncio.sleep(2)  # its caches

@@ -31,7 +31,7 @@ HOME = "ipuhub-system"
 ACCOUNT = f"{HOME}/ipuhub-operator"
 METRICS_TOKEN = "bench"  # of processes that live for a round
 _CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-_LABEL = "vipu-ctrl=vctl1"
+NODE_LABEL = "vipu-ctrl=vctl1"
 
 
 @contextlib.asynccontextmanager
@@ -46,7 +46,7 @@ async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
         supervisor = Supervisor(output=quiet)
         command = [sys.executable, str(ROOT / "manage.py"), "run_kubelet", "--nodes", "20"]
         environment = {"KUBECONFIG": str(server.kubeconfig)}
-        supervisor.start(Process("kubelet", [*command, "--label", _LABEL], environment))
+        supervisor.start(Process("kubelet", [*command, "--label", NODE_LABEL], environment))
         try:
             yield server.kubeconfig
         finally:
@@ -89,7 +89,7 @@ async def processes(
         environment = {
             "PROXY_PORT": str(proxy),
             "IPUHUB_PROXY_URL": around.proxy_url,
-            "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{vipu}:{_LABEL}",
+            "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{vipu}:{NODE_LABEL}",
             "IPUHUB_NAMESPACE": HOME,
             "IPUHUB_SERVICE_ACCOUNT": ACCOUNT,
             "IPUHUB_HEALTH_PORT": str(health),
