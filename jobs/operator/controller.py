@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
+from ipuhub.kube.lull import Lull
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.names import IPUJOBS, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
@@ -37,9 +38,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
+# No launcher goes on without its access. The containers of pods take about as long to start.
+PATIENCE_SECONDS = 2.0
+
+
+def passes_first() -> Lull:
+    """Return what lets Events and the launchers' access, which no pod needs in order to be made, go
+    after the passes under way: in a burst the API server is what all of them wait for."""
+    return Lull(PATIENCE_SECONDS)
+
+
 @dataclass(slots=True)
 class Beside:
-    """Carries out the `beside` steps of plans, job by job.
+    """Carries out the `beside` steps of plans, job by job, after the passes that are under way.
 
     It retries until the step is done or no plan has it any more. `faults` says what blocks it, and
     `enqueue` is called with the job whenever that changes.
@@ -48,9 +59,11 @@ class Beside:
     queue: WorkQueue[str]
     executor: Executor
     enqueue: Callable[[str], None]
+    lull: Lull
     faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
     _wanted: dict[str, tuple[Observed, tuple[Step, ...]]] = field(default_factory=dict)
+    _due: dict[str, float] = field(default_factory=dict)
     _under_way: set[str] = field(default_factory=set)
 
     def want(self, observed: Observed, steps: tuple[Step, ...]) -> None:
@@ -62,11 +75,13 @@ class Beside:
             is_new = uid not in self._wanted
             self._wanted[uid] = (observed, steps)
             if is_new:  # else it waits for its turn, or for its next try
+                self._due[uid] = self.lull.due()
                 self.queue.add(uid)
 
     def drop(self, uid: str) -> None:
         """Nothing of a job is wanted any more."""
         self._wanted.pop(uid, None)
+        self._due.pop(uid, None)
         self.faults.remember(uid, None)
         self._refusals.forget(uid)
         self.queue.forget(uid)
@@ -76,6 +91,7 @@ class Beside:
         while True:
             uid = await self.queue.get()
             try:
+                await self.lull.wait(self._due.get(uid, 0.0))
                 await self.carry_out(uid)
             except Exception:  # one poisoned key must not stop the others
                 log.exception("steps beside a pass failed", uid=uid)
@@ -100,6 +116,7 @@ class Beside:
             self.enqueue(uid)
         if not outcome.failed:
             del self._wanted[uid]
+            self._due.pop(uid, None)
             self.queue.forget(uid)
         elif outcome.retry_after is not None:
             self.queue.add_after(uid, outcome.retry_after)
@@ -123,6 +140,7 @@ class Controller:
     observer: Observer
     executor: Executor
     effects: Effects
+    lull: Lull = field(default_factory=passes_first)
     beside: Beside = field(init=False)
     _faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
@@ -130,7 +148,7 @@ class Controller:
     _away: int = 0
 
     def __post_init__(self) -> None:
-        self.beside = Beside(self.later, self.executor, self.enqueue)
+        self.beside = Beside(self.later, self.executor, self.enqueue, self.lull)
 
     def enqueue(self, uid: str) -> None:
         """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
@@ -217,13 +235,20 @@ class Controller:
     async def _take(self, leave: Callable[[], None]) -> None:
         uid = await self.queue.get()
         began, outcome = time.perf_counter(), "crashed"
+        end = self.lull.begin()
+
+        def away() -> None:
+            end()
+            leave()
+
         try:
-            outcome = await self.reconcile(uid, leave)
+            outcome = await self.reconcile(uid, away)
         except Exception:  # one poisoned key must not stop the others
             log.exception("pass failed", uid=uid)
             self.queue.add_rate_limited(uid)
         finally:
             self.queue.done(uid)
+            end()
         metrics.PASS_SECONDS.labels(outcome).observe(time.perf_counter() - began)
 
     async def reconcile(self, uid: str, leave: Callable[[], None] = lambda: None) -> str:

@@ -1,4 +1,4 @@
-"""io: writes Events in the background: no pass waits for them."""
+"""io: writes Events in the background, after the passes that are under way."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from jobs.ipujob.names import uid_of
 from jobs.operator.metrics import EVENTS_DROPPED
 
 if TYPE_CHECKING:
+    from ipuhub.kube.lull import Lull
     from jobs.ipujob.names import Manifest
     from jobs.operator.effects import Recorder
 
-    _Event = tuple[Manifest, Literal["Normal", "Warning"], str, str]
+    _Event = tuple[float, Manifest, Literal["Normal", "Warning"], str, str]
 
 log = structlog.get_logger(__name__)
 WRITERS = 4
@@ -23,13 +24,14 @@ LAST_SECONDS = 2.0
 
 
 class EventWriter:
-    """Writes Events through `recorder` with a few writers, each job's Events in order.
+    """Writes Events through `recorder` with a few writers, each job's Events in order, in a `lull`.
 
     `dropped` counts Events for which there was no room or time.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, lull: Lull) -> None:
         self.dropped = 0
+        self._lull = lull
         self._unwritten = 0
         self._recorder = recorder
         self._queues: list[asyncio.Queue[_Event]] = [
@@ -47,7 +49,7 @@ class EventWriter:
         """Queue an Event; it is written soon."""
         queue = self._queues[hash(uid_of(regarding)) % WRITERS]
         try:
-            queue.put_nowait((regarding, type, reason, message))
+            queue.put_nowait((self._lull.due(), regarding, type, reason, message))
             self._unwritten += 1
         except asyncio.QueueFull:
             self._drop(1)
@@ -69,7 +71,8 @@ class EventWriter:
 
     async def _write(self, queue: asyncio.Queue[_Event]) -> None:
         while True:
-            regarding, kind, reason, message = await queue.get()
+            due, regarding, kind, reason, message = await queue.get()
+            await self._lull.wait(due)
             await self._recorder.record(regarding, type=kind, reason=reason, message=message)
             self._unwritten -= 1
             queue.task_done()

@@ -20,7 +20,7 @@ from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import USUAL, Rules
 from jobs.ipujob.spec import UNLIMITED
 from jobs.operator import metrics
-from jobs.operator.controller import Controller
+from jobs.operator.controller import Controller, passes_first
 from jobs.operator.effects import Effects, Expectations
 from jobs.operator.eventwriter import EventWriter
 from jobs.operator.execute import Executor
@@ -128,7 +128,8 @@ class Operator:
         self.nodes = Informer(client, NODES, transform=trim_node)
         self.caches = _caches(self.informers, self.nodes)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
-        self.event_writer = EventWriter(recorder)
+        lull = passes_first()
+        self.event_writer = EventWriter(recorder, lull)
         effects = self.effects = Effects(
             client=client,
             partitions=partitions,
@@ -145,6 +146,7 @@ class Operator:
             observer=Observer(self.caches, self.facts, options.pods, rules),
             executor=Executor(effects),
             effects=effects,
+            lull=lull,
         )
 
     async def run(self) -> None:

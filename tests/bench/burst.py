@@ -101,12 +101,12 @@ async def run(options: argparse.Namespace) -> None:
 
 
 async def refuse_too_few_nodes(client: KubeClient, pods: int) -> None:
-    """Exit with a sentence where the controller's nodes have no place for that many pods at once."""
+    """Exit with a sentence where the nodes for our pods have no place for that many at once."""
     nodes = (await client.list(NODES, label_selector=NODE_LABEL)).items
     if not nodes:
         raise SystemExit(
-            f"no node has the label {NODE_LABEL}, by which pods find the controller: give it to "
-            f"the nodes that may be used, for example to all: kubectl label nodes --all {NODE_LABEL}"
+            f"no node has the label {NODE_LABEL}, by which pods find the controller. Give it to "
+            f"all nodes that may be used: kubectl label node NAME {NODE_LABEL}"
         )
     room = sum(int(node["status"].get("allocatable", {}).get("pods", 0)) for node in nodes)
     if room < pods:

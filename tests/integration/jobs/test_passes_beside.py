@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ipuhub.kube.errors import Forbidden
+from ipuhub.kube.lull import Lull
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.waiting import eventually
@@ -101,6 +102,48 @@ async def test_a_job_runs_while_its_launchers_access_is_still_being_made() -> No
         may_answer.set()
         await eventually(lambda: made(world) >= {*ACCESS})
     assert asked == ACCESS
+
+
+def hold(calls: Any, verb: str, name: str) -> tuple[list[str], asyncio.Event]:
+    """From now on calls about an object of this name wait for the event; the list has them."""
+    held: list[str] = []
+    go_on, call = asyncio.Event(), getattr(calls, verb)
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        if name in str((args, options)):
+            held.append(name)
+            await go_on.wait()
+        return await call(*args, **options)
+
+    setattr(calls, verb, slow)
+    return held, go_on
+
+
+async def test_access_waits_while_pods_of_other_jobs_are_made() -> None:
+    world = JobWorld()
+    held, go_on = hold(world.kube, "create", "lagging-worker-0")
+    async with at_work(world, 4):
+        world.controller.enqueue(world.kube.add_job(ipujob("lagging").build()))
+        await eventually(lambda: held)
+        world.controller.enqueue(world.kube.add_job(ipujob("early").build()))
+        await eventually(lambda: len(world.kube.pods()) == 2)  # the early one has its pods
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not made(world) & {*ACCESS}
+        go_on.set()
+        await eventually(lambda: made(world) >= {*ACCESS})
+
+
+async def test_access_waits_neither_for_v_ipu_nor_for_ever() -> None:
+    for patience, calls, verb in ((3600.0, "partitions", "ensure"), (0.0, "kube", "create")):
+        world = JobWorld()
+        world.controller.lull = world.controller.beside.lull = Lull(patience)
+        held, _ = hold(getattr(world, calls), verb, "lagging")
+        async with at_work(world, 4):
+            world.controller.enqueue(world.kube.add_job(ipujob("lagging").build()))
+            await eventually(lambda held=held: held)
+            world.controller.enqueue(world.kube.add_job(ipujob("early").build()))
+            await eventually(lambda world=world: made(world) >= {*ACCESS})
 
 
 async def test_access_that_is_refused_is_told_and_tried_again_less_and_less_often() -> None:

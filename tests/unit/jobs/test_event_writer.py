@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from typing import Any
 
+from ipuhub.kube.lull import Lull
 from jobs.operator import eventwriter
+from jobs.operator.controller import passes_first
 from jobs.operator.eventwriter import EventWriter
 from jobs.operator.metrics import OPERATOR
 from tests.fakes.counted import counted
@@ -44,7 +46,7 @@ async def stop(task: asyncio.Task[None]) -> None:
 
 async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> None:
     recorder = SlowRecorder()
-    writer = EventWriter(recorder)
+    writer = EventWriter(recorder, passes_first())
     task = asyncio.create_task(writer.run())
     for number in range(3):
         for uid in ("a", "b", "c"):
@@ -64,7 +66,7 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     name = "ipuhub_job_events_dropped_total"
     before = counted(OPERATOR, name, cause="backlog")
     recorder = SlowRecorder()
-    writer = EventWriter(recorder)
+    writer = EventWriter(recorder, passes_first())
     for number in range(5):
         await writer.record(job("a"), type="Normal", reason="R", message=str(number))
     assert writer.dropped == 3
@@ -75,3 +77,21 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     assert recorder.at_work == 0  # its connection may be closed now
     assert writer.dropped == 5
     assert counted(OPERATOR, name, cause="backlog") == before + 5
+
+
+async def test_events_wait_for_a_lull_and_not_longer_than_the_patience() -> None:
+    recorder = SlowRecorder()
+    recorder.open.set()
+    for patience, want_before in ((60.0, []), (0.0, ["R first"])):
+        lull = Lull(patience)
+        end_of_pass = lull.begin()
+        writer = EventWriter(recorder, lull)
+        task = asyncio.create_task(writer.run())
+        await writer.record(job("a"), type="Normal", reason="R", message="first")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [text for _, text in recorder.written] == want_before
+        end_of_pass()
+        await stop(task)
+        assert [text for _, text in recorder.written] == ["R first"]
+        recorder.written.clear()

@@ -1,0 +1,58 @@
+"""io: lets requests that nobody waits for go after the others.
+
+In a burst of work the API server is what everybody waits for. What is less urgent waits for a lull,
+or for its time, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Lull:
+    """Counts what is under way and urgent. A lull is when there is nothing.
+
+    Without one, what waits goes on after `patience_seconds`.
+    """
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience_seconds = patience_seconds
+        self._urgent = 0
+        self._has_come = asyncio.Event()
+        self._has_come.set()
+
+    def begin(self) -> Callable[[], None]:
+        """Count something urgent until the returned function is called; further calls of it change
+        nothing."""
+        self._urgent += 1
+        self._has_come.clear()
+        is_over = False
+
+        def end() -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
+            self._urgent -= 1
+            if not self._urgent:
+                self._has_come.set()
+
+        return end
+
+    def due(self) -> float:
+        """Return the time of the event loop at which something that is wanted now goes on at the
+        latest."""
+        return asyncio.get_running_loop().time() + self._patience_seconds
+
+    async def wait(self, due: float) -> None:
+        """Wait for a lull, at the longest until `due`."""
+        if self._has_come.is_set() or due <= asyncio.get_running_loop().time():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._has_come.wait()
