@@ -41,6 +41,8 @@ _ERRORS: Mapping[StatusCode, type[VipuError]] = {
 }
 # The words of other V-IPU controllers when no block is free; they need not come with a code.
 _CAPACITY_WORDS = "failed to acquire"
+# How gRPC itself says so, in Python and in Go.
+_UNKNOWN_METHOD = ("Method not found", "unknown service", "unknown method")
 # gRPC sends a sentence as a header, 8 kB for all of them, up to 12 bytes for one character. What is
 # longer it replaces by a status of its own.
 _LONGEST = 500
@@ -66,4 +68,6 @@ def error_of(code: StatusCode, message: str) -> VipuError:
     """The error behind a gRPC status; the message is the server's sentence."""
     if code in (StatusCode.UNKNOWN, StatusCode.INTERNAL) and _CAPACITY_WORDS in message.lower():
         return NoCapacity(message)
+    if code is StatusCode.UNIMPLEMENTED and any(word in message for word in _UNKNOWN_METHOD):
+        return VipuError(f"{message} It is older, or this is the port of its other API")
     return _ERRORS.get(code, VipuError)(message)

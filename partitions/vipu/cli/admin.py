@@ -11,7 +11,7 @@ from partitions.vipu.cli import admincommands as commands
 from partitions.vipu.cli import diagnosticcommands as diagnostics
 from partitions.vipu.cli import fleetcommands as fleet
 from partitions.vipu.cli import usercommands as users
-from partitions.vipu.cli.program import add_frame, entities, run, shared_options
+from partitions.vipu.cli.program import add_examples, add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
 from partitions.vipu.client import AdminClient
 
@@ -22,6 +22,7 @@ _EXAMPLES: Final = """examples:
   vipu-admin list agents
   vipu-admin cordon agent ag3 --reason "new cables on Monday"
   vipu-admin list partitions --agent ag3
+  vipu-admin get partition p1
   vipu-admin uncordon agent ag3
   vipu-admin provoke fault ag3 --ipu 2
   vipu-admin create cluster c1 --agents ag0,ag1,ag2,ag3 --topology mesh
@@ -51,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_lists(actions, shared)
     _add_things(actions, shared)
     _add_diagnostics(actions, shared)
+    add_examples(parser)
     return parser
 
 
@@ -120,7 +122,10 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
         "hold them, 64 IPUs in each)",
     )
     cluster.add_argument(
-        "--cluster-topology", choices=("line", "looped"), default="line", help="between domains"
+        "--cluster-topology",
+        choices=("line", "looped"),
+        default="line",
+        help="between domains; stored and shown, as a partition never spans domains",
     )
     about = "let users have partitions of agents of a cluster"
     allocation = _named(create, "allocation", fleet.create_allocation, about, shared)
@@ -168,13 +173,17 @@ def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
         parser.set_defaults(command=command)
         if command is commands.list_partitions:
             parser.add_argument("--agent", metavar="ID", help="only those on this machine")
+            parser.add_argument("--cluster", metavar="ID", help="only those of this cluster")
+            parser.add_argument("--allocation", metavar="ID", help="only those of this allocation")
 
 
 def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
-    get = entities(actions, "get", "show an agent, a cluster, an allocation or the server")
+    get = entities(actions, "get", "show an agent, a partition, a cluster and more")
     remove = entities(actions, "remove", "remove a partition, an allocation, a cluster or a user")
     create = _add_arrangement(actions, remove, get, shared)
     _add_users(actions, create, remove, shared)
+    about = "one partition, with its errors"
+    _named(get, "partition", commands.get_partition, about, shared)
     _named(get, "agent", commands.get_agent, "one agent, with its faults", shared)
     server = get.add_parser("server", help="version, age and size", parents=[shared])
     server.set_defaults(command=commands.get_server)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.json_format import MessageToDict
 
 from partitions.vipu.cli.output import Table
+from partitions.vipu.errors import NotFound
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 
 if TYPE_CHECKING:
@@ -53,9 +54,28 @@ async def uncordon_agent(client: VipuClient, options: argparse.Namespace) -> Non
 
 
 async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
-    """Everybody's partitions, or those of one machine."""
+    """Everybody's partitions, or those of a machine, a cluster, an allocation."""
     question = pb.ListPartitionsRequest(agent_id=options.agent or "")
-    found = (await client.ask("ListPartitions", question)).partitions
+    found = [
+        each
+        for each in (await client.ask("ListPartitions", question)).partitions
+        if options.cluster in {None, each.cluster_id}
+        and options.allocation in {None, each.allocation_id}
+    ]
+    return _partitions_table(found)
+
+
+async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
+    """One partition. Raise NotFound."""
+    everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
+    table = _partitions_table([each for each in everyone if each.id == options.name])
+    if not table.rows:
+        raise NotFound(f"there is no partition {options.name!r}; see vipu-admin list partitions")
+    rows = list(zip(table.heads, table.rows[0], strict=True))
+    return Table(("Attribute", "Value"), rows, table.data[0])
+
+
+def _partitions_table(found: Sequence[pb.Partition]) -> Table:
     rows = [
         (
             each.id,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.2
 WAIT_SECONDS: Final = 600.0
+C2_COMPATIBLE: Final = "c2-compatible"  # the original's other word for GS2_DEFAULT
 _HEADS: Final = (
     "Partition",
     "Cluster",
@@ -88,7 +89,7 @@ async def create_partition(client: VipuClient, options: argparse.Namespace) -> N
             num_replicas=options.gcd_sync_replicas,
             reconfigurable=options.reconfigurable,
             routing=IpuLinkRouting(options.routing.upper()),
-            sync_type=SyncType(options.sync_type.upper().replace("-", "_")),
+            sync_type=_sync_type(options),
             num_ipulink_segments=options.num_ipulink_segments,
             auto_reset=not options.disable_auto_reset,
             relocatable=options.relocatable,
@@ -98,6 +99,15 @@ async def create_partition(client: VipuClient, options: argparse.Namespace) -> N
     await client.ask("CreatePartition", request)
     if not options.no_wait:
         await _until_active(client, options.name)
+
+
+def _sync_type(options: argparse.Namespace) -> SyncType:
+    """The sync type that is asked for; with `--index` a reconfigurable partition has its own."""
+    if options.sync_type == C2_COMPATIBLE:
+        return SyncType.GS2_DEFAULT
+    if options.index and options.reconfigurable:
+        return SyncType.UNDEFINED
+    return SyncType(options.sync_type.upper().replace("-", "_"))
 
 
 async def reset_partition(client: VipuClient, options: argparse.Namespace) -> None:

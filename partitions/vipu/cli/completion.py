@@ -34,6 +34,17 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     return script if shell == "bash" else _ZSH + script
 
 
+def commands_of(
+    parser: argparse.ArgumentParser, path: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Each command with its path, such as `list partitions`, also by its other names."""
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, inner in action.choices.items():
+                yield f"{path} {name}".strip(), inner
+                yield from commands_of(inner, f"{path} {name}".strip())
+
+
 def _pattern(path: str) -> str:
     return f"'{path}'*" if path else "*"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.json_format import MessageToDict
@@ -34,14 +35,19 @@ async def run_test(client: VipuClient, options: argparse.Namespace) -> Table:
     question = pb.StartDiagnosticRequest(kind=kind, agent_ids=options.agents)
     diagnostic: pb.Diagnostic = await client.ask("StartDiagnostic", question)
     if options.no_wait:
-        return _list([diagnostic])
-    asked = pb.GetDiagnosticRequest(diagnostic_id=diagnostic.id)
+        return replace(_list([diagnostic]), is_last=True)
+    return _results(await _follow(client, diagnostic.id))
+
+
+async def _follow(client: VipuClient, diagnostic_id: str) -> pb.Diagnostic:
+    """Show the progress of a test until it ends."""
+    asked = pb.GetDiagnosticRequest(diagnostic_id=diagnostic_id)
     while True:
-        diagnostic = await client.ask("GetDiagnostic", asked)
+        diagnostic: pb.Diagnostic = await client.ask("GetDiagnostic", asked)
         running = diagnostic.state == pb.DIAGNOSTIC_STATE_RUNNING
         _show(diagnostic, is_last=not running)
         if not running:
-            return _results(diagnostic)
+            return diagnostic
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -52,7 +58,9 @@ async def list_tests(client: VipuClient, options: argparse.Namespace) -> Table:
 
 
 async def get_test(client: VipuClient, options: argparse.Namespace) -> Table:
-    """The results of one test so far. Raise VipuError."""
+    """The results of one test so far, with `--watch` at its end. Raise VipuError."""
+    if options.watch:
+        return _results(await _follow(client, options.name))
     question = pb.GetDiagnosticRequest(diagnostic_id=options.name)
     return _results(await client.ask("GetDiagnostic", question))
 
@@ -103,7 +111,8 @@ def _results(diagnostic: pb.Diagnostic) -> Table:
         for one in diagnostic.results
     ]
     is_bad = diagnostic.state in {pb.DIAGNOSTIC_STATE_FAILED, pb.DIAGNOSTIC_STATE_CANCELLED}
-    return Table(("Agent", "IPU", "Result", "Why"), rows, _plain(diagnostic), is_bad=is_bad)
+    heads, data = ("Agent", "IPU", "Result", "Why"), _plain(diagnostic)
+    return Table(heads, rows, data, is_bad=is_bad, is_last=True)
 
 
 def _word(kind: Any, value: int) -> str:

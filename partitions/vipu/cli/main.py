@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from partitions.vipu.cli import commands
-from partitions.vipu.cli.program import add_frame, entities, run, shared_options
+from partitions.vipu.cli.program import add_examples, add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import USERS_PORT
 from partitions.vipu.client import VipuClient
 from partitions.vipu.types import IpuLinkRouting, SyncType
@@ -44,6 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_partitions(actions, shared)
     listing = entities(actions, "list", "list partitions, allocations or attributes of IPUs")
     _add_lists(listing, shared)
+    add_examples(parser)
     return parser
 
 
@@ -82,7 +83,10 @@ def _create_options(parser: argparse.ArgumentParser) -> None:
     routing = [each.value.lower() for each in IpuLinkRouting]
     parser.add_argument("--routing", choices=routing, default=routing[0], help="IPU-Link routing")
     parser.add_argument("--gw-routing", choices=_GATEWAY, default=_GATEWAY[0], help="of gateways")
-    syncs = [each.value.lower().replace("_", "-") for each in SyncType]
+    parser.add_argument(
+        "--index", action="store_true", help="with --reconfigurable: whatever --sync-type says"
+    )
+    syncs = [*(each.value.lower().replace("_", "-") for each in SyncType), commands.C2_COMPATIBLE]
     parser.add_argument("--sync-type", choices=syncs, default=syncs[0], help="how GCDs synchronise")
     parser.add_argument("--disable-auto-reset", action="store_true", help="stay in ERROR")
     _moving(parser)

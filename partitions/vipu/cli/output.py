@@ -19,7 +19,7 @@ class Table:
     """Rows of texts under their heads; `wide` columns are shown by `--output wide` only.
 
     `data` is what JSON and YAML show in its place. `is_bad`: what it shows has failed, and so has
-    the command.
+    the command. `is_last`: what it shows has ended, and with it `--watch`.
     """
 
     heads: Sequence[str]
@@ -27,6 +27,7 @@ class Table:
     data: Any
     wide: frozenset[str] = frozenset()
     is_bad: bool = False
+    is_last: bool = False
 
 
 def write(table: Table, form: str) -> str:

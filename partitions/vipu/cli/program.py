@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
-from partitions.vipu.cli.completion import SHELLS, completion
+from partitions.vipu.cli.completion import SHELLS, commands_of, completion
 from partitions.vipu.cli.output import FORMATS, plain, write
 from partitions.vipu.cli.settings import BadSetting, find_controller
 from partitions.vipu.errors import Unavailable, VipuError
@@ -43,10 +43,8 @@ def run(
     except BadSetting as error:
         code, said = WRONG, f"{parser.prog}: {error}"
     except Unavailable as error:
-        code, said = (
-            NO_ANSWER,
-            f"{parser.prog}: {error}. Check --api-host, --api-port and the network",
-        )
+        check = "Check --api-host, --api-port and the network, and --ca where it uses TLS"
+        code, said = NO_ANSWER, f"{parser.prog}: {error}. {check}"
     except VipuError as error:
         code, said = REFUSED, f"{_title(options)}: failed: {error}"
     except KeyboardInterrupt:
@@ -103,7 +101,7 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
                 return DONE
             form = "json" if options.showjson or not table.heads else options.output
             _say(write(table, form))
-            if not options.watch:
+            if not options.watch or table.is_last:
                 return REFUSED if table.is_bad else DONE
             await asyncio.sleep(WATCH_SECONDS)
 
@@ -160,6 +158,16 @@ def shared_options(default_port: int) -> argparse.ArgumentParser:
     shown.add_argument("--showjson", action="store_true", help="the same as --output json")
     shown.add_argument("--watch", action="store_true", help="show a list again every 2 s")
     return shared
+
+
+def add_examples(parser: argparse.ArgumentParser) -> None:
+    """Let the help of each command show the examples of `parser` that are about it."""
+    lines = [line for line in (parser.epilog or "").splitlines() if parser.prog in line]
+    for path, command in commands_of(parser):
+        found = [line for line in lines if f"{parser.prog} {path} " in f"{line} "]
+        if found:
+            command.epilog = "\n".join(("examples:", *found))
+            command.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def entities(actions: Any, action: str, about: str) -> Any:

@@ -118,6 +118,13 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     ]
     found = json.loads(said(capsys, "list", "partitions", "--agent", "ag3", "-o", "json"))
     assert [(one["id"], one["errors"]) for one in found] == [("p2", ["link down"])]
+    for option in ("--cluster", "--allocation"):
+        assert len(lines(said(capsys, "list", "partitions", option, "default"))) == 3
+        assert len(lines(said(capsys, "list", "partitions", option, "none"))) == 1
+    one = dict(lines(said(capsys, "get", "partition", "p2"))[1:])
+    assert (one["State"], one["Errors"]) == ("ERROR", "link down")
+    assert main(["get", "partition", "p9"]) == 1
+    assert "there is no partition 'p9'" in capsys.readouterr().err
     assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
     clock.forward(1)
     assert controller.get("p2").ready_state(clock()) is ReadyState.ACTIVE

@@ -236,3 +236,31 @@ def test_bash_completes_commands_and_options(capsys: Said, typed: str, want: str
     )
     assert done.stdout.split() == want.split()
     assert "bashcompinit" in said(capsys, "completion", "zsh")
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        ("--sync-type c2-compatible", "GS2_DEFAULT"),
+        ("--sync-type pod-native-default", "POD_NATIVE_DEFAULT"),
+        ("--reconfigurable --sync-type c2-compatible", "GS2_DEFAULT"),
+        ("--reconfigurable --index --sync-type pod-native-default", "GS2_DEFAULT"),
+        ("--reconfigurable --sync-type pod-native-default", ""),
+    ],
+)
+def test_a_reconfigurable_partition_has_one_sync_type_and_index_takes_any(
+    port: int, capsys: Said, options: str, want: str
+) -> None:
+    code = main(["create", "partition", "p", "--size", "2", *options.split()])
+    err = capsys.readouterr().err
+    assert (code, "leave one of the two out" in err) == (0 if want else 1, not want)
+    if want:
+        assert want in said(capsys, "list", "partitions", "-o", "wide")
+
+
+def test_the_help_of_a_command_shows_the_examples_about_it(capsys: Said) -> None:
+    with pytest.raises(SystemExit):
+        main(["get", "partition", "--help"])
+    shown = capsys.readouterr().out
+    assert "  vipu get partition p1 --ipu-configs > ~/.ipuof.conf.d/p1.conf" in shown
+    assert "vipu create partition" not in shown

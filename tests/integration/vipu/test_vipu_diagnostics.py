@@ -186,6 +186,14 @@ def test_one_test_runs_at_a_time_shows_its_progress_and_can_be_cancelled(start: 
     assert "internal error" in running.results[1].message
 
 
+def test_watching_a_test_ends_with_it(start: Start, capsys: Said) -> None:
+    server, _ = start(machines=1)
+    server.controller.fail_ipu("ag0", 1, "IPU 1 is hot")
+    assert outcomes(capsys, "ipu-self-test", "--agents", "ag0", "--watch")[0] == 1
+    assert outcomes(capsys, "get", "d1", "--watch")[0] == 1
+    assert main(["diagnostics", "connectivity", "--no-wait", "--watch"]) == 0
+
+
 def test_only_the_last_tests_are_kept(start: Start) -> None:
     server, _ = start(machines=1)
     slow = Slow()

@@ -60,3 +60,18 @@ def test_other_statuses_have_their_error_too(
 
 def test_only_what_may_work_later_is_retryable() -> None:
     assert {kind for kind in EVERY if kind.retryable} == {NoCapacity, NotReady, Unavailable}
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        ("h:1: Method not found!", "It is older, or this is the port of its other API"),
+        ("h:1: unknown service ipuhub.vipu.admin.v1.AdminService", "It is older"),
+        ("h:1: this machine is real: it has no faults on command", ""),
+    ],
+)
+def test_a_method_that_a_server_lacks_is_explained(message: str, want: str) -> None:
+    said = str(error_of(StatusCode.UNIMPLEMENTED, message))
+    assert said.startswith(message)
+    assert want in said
+    assert want or said == message
