@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import csv
+import os
+import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 
+from devcluster.demo.samples import (
+    TEAMS,
+    Outcome,
+    SampleJob,
+    access_manifests,
+    job_manifest,
+    namespace_manifest,
+)
 from ipuhub.months import Month
 from tests.e2e.browsing import signed_in
+from tests.e2e.running_demo import EXAMPLES
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -22,6 +35,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
+TEAM = TEAMS[0]
 BUSY = Path(__file__).with_name("busy-fleet.yaml")
 
 
@@ -115,8 +129,63 @@ def test_who_holds_ipus_since_when_takes_one_click(visitor: Visitor) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_why_a_job_waits_takes_one_click(visitor: Visitor) -> None:
+def test_why_a_job_waits_and_for_whom_takes_one_click(visitor: Visitor) -> None:
     visitor.click(visitor.page.locator(".fleet-queue a.fw-medium").first)
-    visitor.page.locator(".diagnosis").wait_for()
-    assert "largest free block" in visitor.page.locator(".diagnosis").inner_text()
+    said = visitor.page.locator(".diagnosis")
+    said.wait_for()
+    assert "largest free block" in said.inner_text()
+    facts = dict(
+        zip(said.locator("dt").all_inner_texts(), said.locator("dd").all_inner_texts(), strict=True)
+    )
+    assert facts["Position in the queue"].startswith("1 of ")
+    assert said.locator("dd a").first.inner_text() in facts["In the way"]
+    assert "UTC" in facts["Starts at the latest"]
     assert visitor.clicks == 1
+
+
+def test_the_log_of_a_failed_job_takes_three_clicks(visitor: Visitor, demo: RunningDemo) -> None:
+    name, user = f"diverges-{uuid4().hex[:8]}", TEAM.users[0]
+    job = SampleJob(TEAM, name, user, 1, 1, 2.0, Outcome.FAILS, 1, 2)
+    for manifest in (namespace_manifest(TEAM), *access_manifests(TEAM)):
+        demo.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
+    demo.kubectl("create", "--as", user, "-f", "-", stdin=yaml.safe_dump(job_manifest(job)))
+    wait_until(lambda: demo.status(name, TEAM.namespace) == "Failed", "the job Failed")
+    visitor.page.locator(".ended").get_by_role("link", name=name).wait_for()
+    visitor.click(visitor.page.get_by_role("link", name="Failed in 24 h"))
+    row = visitor.page.locator("tbody tr", has_text=name)
+    assert user in row.inner_text()
+    visitor.click(row.get_by_role("link", name=name))
+    visitor.click(visitor.link("Logs"))
+    visitor.page.get_by_text("the loss is not a number").first.wait_for()
+    assert visitor.clicks == 3
+
+
+def health_of(page: Page) -> str:
+    """What the header says of the components when the page is opened."""
+    page.reload()
+    page.locator("#health.is-up, #health.is-down, #health.is-unknown").wait_for()
+    return page.locator("#health").inner_text()
+
+
+def test_which_component_is_down_takes_no_click(visitor: Visitor, demo: RunningDemo) -> None:
+    controller = demo.pid_of("partitions.vipu.server.main")
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        wait_until(lambda: "Down: V-IPU controller" in health_of(visitor.page), "it said")
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    wait_until(lambda: "components up" in health_of(visitor.page), "all up again")
+    assert visitor.clicks == 0
+
+
+def test_a_job_is_canceled_from_its_page_by_two_clicks(visitor: Visitor, demo: RunningDemo) -> None:
+    name = f"cancel-{uuid4().hex[:8]}"
+    job = yaml.safe_load((EXAMPLES / "single-gcd-sample.yaml").read_text(encoding="utf-8"))
+    job["metadata"] = {"name": name, "namespace": "default"}
+    demo.kubectl("create", "-f", "-", stdin=yaml.safe_dump(job))
+    visitor.page.locator(".fleet-legend").get_by_role("link", name=name).click()
+    visitor.click(visitor.link("Cancel"))
+    visitor.click(visitor.page.get_by_role("button", name="Cancel the job"))
+    visitor.page.get_by_text(f"Job default/{name} was canceled.").wait_for()
+    wait_until(lambda: not demo.kubectl("get", "ipujob", name, "--ignore-not-found"), "it gone")
+    assert visitor.clicks == 2
