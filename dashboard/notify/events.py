@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from django.conf import settings
 from django.db import DatabaseError
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import access_of
 from ipuhub.web.clusterusers import ClusterAway
-from jobs.models import ENDED_AT
+from jobs.models import ENDED_AT, JobTransition
 from jobs.selectors import state_of, visible_jobs
 from partitions.models import CapacityChange
 from usage.models import MonthReport, ReportState
@@ -139,14 +140,34 @@ def _ended(jobs: QuerySet[JobRecord], since: dt.datetime) -> Iterator[Fact]:
 def _waiting(
     jobs: QuerySet[JobRecord], subscription: Subscription, now: dt.datetime
 ) -> Iterator[Fact]:
-    due = now - dt.timedelta(minutes=subscription.minutes)
-    rows = jobs.filter(status=_PENDING, completed_at=None, deleted_at=None, created_at__lte=due)
-    for job in rows.filter(created_at__gte=now - _OLDEST_WAITING).order_by("created_at")[:_MOST]:
+    patience = dt.timedelta(minutes=subscription.minutes)
+    for job in _pending_since(jobs, now - _OLDEST_WAITING, now - patience)[:_MOST]:
         subject = (
             f"Job {job.namespace}/{job.name} waits for more than {subscription.minutes} minutes"
         )
-        at = job.created_at + dt.timedelta(minutes=subscription.minutes)
-        yield Fact(f"{JOB_WAITING}:{job.uid}", at, subject, *_of(job, _PENDING))
+        began: dt.datetime = job.waits_since  # type: ignore[attr-defined]  # annotated
+        wait = "" if began == job.created_at else f":{began.isoformat()}"  # a later one
+        key = f"{JOB_WAITING}:{job.uid}{wait}"
+        yield Fact(key, began + patience, subject, *_of(job, _PENDING))
+
+
+def _pending_since(
+    jobs: QuerySet[JobRecord], first: dt.datetime, last: dt.datetime
+) -> QuerySet[JobRecord]:
+    """Return the jobs that wait since an instant in this range, with it as `waits_since`.
+
+    While a job waits, its reason may change, which is another transition to the same state.
+    """
+    mine = JobTransition.objects.filter(job=OuterRef("pk"))
+    before = mine.exclude(state=_PENDING).order_by("-at").values("at")[:1]
+    again = mine.filter(state=_PENDING, at__gt=OuterRef("not_pending_at"))
+    pending = jobs.filter(status=_PENDING, completed_at=None, deleted_at=None)
+    rows = pending.annotate(not_pending_at=Subquery(before))
+    began = Coalesce(
+        Subquery(again.order_by("at").values("at")[:1]), "not_pending_at", "created_at"
+    )
+    due = rows.annotate(waits_since=began).filter(waits_since__range=(first, last))
+    return due.order_by("waits_since")
 
 
 def _of(job: JobRecord, state: str) -> tuple[str, dict[str, Any]]:

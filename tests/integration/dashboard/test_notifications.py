@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from dashboard.notify.events import collect
 from ipuhub.models import Notification
 from partitions.models import CapacityChange
 from tests.builders import jobhistory
@@ -78,6 +79,28 @@ def test_a_job_that_waits_too_long_is_told_once(ann: User, receiver: HttpReceive
     run()
     run()
     assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["long"]
+
+
+def test_waiting_counts_from_when_it_began_and_each_wait_is_told(
+    ann: User, receiver: HttpReceiver
+) -> None:
+    """A job that ran or was suspended waits from when it became pending again."""
+    subscribe(ann, "job-waiting", target=receiver.url, minutes=30)
+    now = timezone.now()
+    for name, waited in (("resumed", 20), ("retried", 40)):
+        job = jobhistory.job(name, status="Pending", created_at=now - 120 * MINUTE)
+        for state, seconds in (("Pending", 0), ("Running", 60), ("Suspended", 600)):
+            jobhistory.transition(job, state, seconds)
+        jobhistory.transition(job, "Pending", (120 - waited) * 60)
+        jobhistory.transition(job, "Pending", 119 * 60, "NoCapacity")  # another reason, no new wait
+    run()
+    assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["retried"]
+    jobhistory.transition(job, "Restarting", 119 * 60 + 1)
+    jobhistory.transition(job, "Pending", 119 * 60 + 2)
+    collect(now + 20 * MINUTE)
+    assert Notification.objects.count() == 2  # of the resumed one
+    collect(now + 40 * MINUTE)
+    assert Notification.objects.filter(key__startswith=f"job-waiting:{job.uid}").count() == 2
 
 
 def test_controllers_are_for_administrators_and_months_for_accountants(
