@@ -204,7 +204,8 @@ class ExternalIdentity(models.Model):
     """Who a user is at a provider of sign-in; see `ipuhub.oidc.accounts`.
 
     Users are found by issuer and subject, never by their name, which a provider may give away
-    again. `issuer` is the OIDC issuer, or `header:` for names from a proxy in front.
+    again. `issuer` is the OIDC issuer, or `header:` for names from a proxy in front. `groups`:
+    those of the last sign-in, as the provider names them.
     """
 
     user = models.ForeignKey(
@@ -212,6 +213,7 @@ class ExternalIdentity(models.Model):
     )
     issuer = models.TextField()
     subject = models.TextField()
+    groups = models.JSONField(default=list)
 
     class Meta:
         constraints: ClassVar = [

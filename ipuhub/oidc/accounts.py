@@ -49,7 +49,7 @@ def require_group(groups: frozenset[str], roles: Roles) -> None:
 def find_or_make_user(
     issuer: str, subject: str, name: object, groups: frozenset[str], roles: Roles
 ) -> ExternalIdentity:
-    """Return the identity with its user, made at the first sign-in; set the user's roles."""
+    """Return the identity with its user, made at the first sign-in; set roles and groups."""
     require_group(groups, roles)
     known = ExternalIdentity.objects.select_related("user")
     identity = known.filter(issuer=issuer, subject=subject).first()
@@ -63,6 +63,9 @@ def find_or_make_user(
     if not identity.user.is_active:
         raise Refused("inactive", "This account is disabled in IPUHub.", subject[:100], 403)
     _set_roles(identity.user, groups, roles)
+    if identity.groups != (named := sorted(groups)):
+        identity.groups = named
+        identity.save(update_fields=["groups"])
     return identity
 
 

@@ -192,7 +192,7 @@ def _sign_in(request: HttpRequest) -> str:
 def _with_userinfo(claims: dict[str, Any], access_token: object) -> dict[str, Any]:
     """Return the claims with those that only the userinfo endpoint has, if there is one."""
     looked_for = [settings.OIDC_USERNAME_CLAIM]
-    if any(roles()):
+    if any(roles()) or settings.ACCESS_GROUPS:
         looked_for.append(settings.OIDC_GROUPS_CLAIM)
     missing = missing_claims(claims, looked_for)
     if not missing or not provider().endpoint("userinfo_endpoint"):

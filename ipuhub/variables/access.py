@@ -16,6 +16,13 @@ ACCESS = ENV.choice(
     "IPUHUB_ACTIONS_SINGLE_SIGN_ON) may list IPUJobs. Administrators see everything either way, "
     "and accountants have their role.",
 )
+ACCESS_GROUPS = ENV.text(
+    "IPUHUB_ACCESS_GROUPS",
+    "",
+    doc="With IPUHUB_ACCESS=kubernetes: the group in Kubernetes for a {group} of single sign-on, "
+    "such as `oidc:{group}` (the API server's --oidc-groups-prefix). Each sign-in replaces the "
+    "groups of a user. Groups that begin with system: never count. Empty: no groups count.",
+)
 ACCESS_CACHE_SECONDS = ENV.integer(
     "IPUHUB_ACCESS_CACHE_SECONDS",
     30,
@@ -44,6 +51,13 @@ _ACCOUNT_ROLES = ENV.words(
     "NAMESPACE/NAME=ROLE:NAMESPACE, such as `monitoring/grafana=viewer`. Kubernetes is not asked "
     "what these accounts may list.",
 )
+if ACCESS_GROUPS and (
+    ACCESS_GROUPS.count("{group}") != 1 or set("{}") & set(ACCESS_GROUPS.replace("{group}", ""))
+):
+    raise SettingError(
+        "IPUHUB_ACCESS_GROUPS must have {group} once, such as oidc:{group}, not "
+        f"{ACCESS_GROUPS!r}"
+    )
 if not API_AUDIENCE:
     raise SettingError("IPUHUB_API_AUDIENCE must not be empty: any token would be accepted")
 try:

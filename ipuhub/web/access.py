@@ -22,7 +22,7 @@ from ipuhub.kube.access import User as ClusterUser
 from ipuhub.models import ExternalIdentity, RoleGrant
 from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
 from ipuhub.web.clusterusers import EVERYBODY, ServiceAccount, authority
-from ipuhub.web.identity import listed_name, single_sign_on_name
+from ipuhub.web.identity import cluster_groups, listed_name, single_sign_on_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,7 +128,8 @@ def access_of(user: Caller) -> Access:
 
 
 def _read_access(user: Caller) -> Access:
-    """Read the grants, and the identity if changes need it, with at most one query."""
+    """Read the grants, and the identity if changes need it, with at most one query,
+    and another one where groups count."""
     if isinstance(user, ServiceAccount):
         return _access_of_account(user)
     is_needed = settings.ACTIONS or _asks_kubernetes()
@@ -143,8 +144,17 @@ def _read_access(user: Caller) -> Access:
     granted = _by_grants((first, second) for kind, first, second in found if kind == "grant")
     if not _asks_kubernetes():
         return replace(granted, kubernetes_user=acts_as, cluster_name=name)
-    jobs = _listable(ClusterUser(name, groups=(EVERYBODY,))) if name else NOTHING
+    groups = (EVERYBODY, *_groups_of(user.pk)) if name else ()
+    jobs = _listable(ClusterUser(name, groups=groups)) if name else NOTHING
     return Access(False, jobs, jobs, granted.accounts, acts_as, name)
+
+
+def _groups_of(key: Any) -> tuple[str, ...]:
+    """Return the groups in Kubernetes of a user with one identity; of two, none is meant."""
+    if not settings.ACCESS_GROUPS:
+        return ()
+    found = list(ExternalIdentity.objects.filter(user=key).values_list("groups", flat=True)[:2])
+    return cluster_groups(found[0]) if len(found) == 1 else ()
 
 
 def _asks_kubernetes() -> bool:

@@ -9,7 +9,7 @@ from django.conf import settings
 from ipuhub.variables.actions import RESERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _LONGEST: Final = 1024
 
@@ -34,8 +34,16 @@ def single_sign_on_name(username: str, identities: Sequence[tuple[str, str]]) ->
     return name if is_usable(name) else ""
 
 
+def cluster_groups(groups: Iterable[str]) -> tuple[str, ...]:
+    """Return the groups in Kubernetes of someone with these groups of single sign-on."""
+    template: str = settings.ACCESS_GROUPS
+    named = {template.replace("{group}", group) for group in groups} if template else set()
+    return tuple(sorted(name for name in named if is_usable(name)))
+
+
 def is_usable(name: str) -> bool:
-    """Return whether a name may be impersonated: it is a header's value, and no component's."""
+    """Return whether a name may stand for a user or group: it is a header's value, and no
+    component's."""
     return (
         0 < len(name) <= _LONGEST
         and name == name.strip()

@@ -17,6 +17,7 @@ from ipuhub.kube.resources import (
     ROLE_BINDINGS,
     SERVICE_ACCOUNTS,
 )
+from ipuhub.models import ExternalIdentity
 from ipuhub.roles import parse_group_roles
 from ipuhub.web.clusterusers import ClusterAway
 from tests.builders import jobhistory
@@ -43,6 +44,8 @@ def shared(
     _bind(made, {"kind": "ServiceAccount", "name": "dashboard", "namespace": "team-a"})
     made.run("create", SERVICE_ACCOUNTS, _named("reader"), "team-a")
     made.run("create", ROLE_BINDINGS, _reads("reader"), "team-a")
+    group = {"kind": "Group", "name": "oidc:ml", "apiGroup": RBAC}
+    made.run("create", ROLE_BINDINGS, _reads("ml") | {"subjects": [group]}, "team-a")
     yield made
     for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
         made.run("delete", resource, REVIEWING)
@@ -112,6 +115,38 @@ def token_of(lab: ActionsLab, account: str = "reader", audience: str = "ipuhub-a
         name=account,
     )
     return f"Bearer {made['status']['token']}"
+
+
+@pytest.mark.parametrize(
+    ("template", "groups", "want"),
+    [
+        ("oidc:{group}", ["ml", "other"], {"team-a"}),
+        ("oidc:{group}", ["other"], set()),
+        ("{group}", ["ml", "system:masters"], set()),
+        ("", ["ml", "oidc:ml"], set()),
+    ],
+)
+def test_rights_of_groups_of_single_sign_on_count(
+    lab: ActionsLab, settings: SettingsWrapper, template: str, groups: list[str], want: set[str]
+) -> None:
+    settings.ACCESS_GROUPS = template
+    settings.ACTIONS_SINGLE_SIGN_ON = "sso:{subject}"
+    user = get_user_model().objects.create_user("gina")
+    ExternalIdentity.objects.create(user=user, issuer="i", subject="gina", groups=groups)
+    client = Client()
+    client.force_login(user)
+    assert seen_by(client) == want
+
+
+def test_with_two_identities_no_group_counts(lab: ActionsLab, settings: SettingsWrapper) -> None:
+    settings.ACCESS_GROUPS, settings.ACTIONS_USERS = "oidc:{group}", {"gina": "gina@lab"}
+    user = get_user_model().objects.create_user("gina")
+    client = Client()
+    client.force_login(user)
+    ExternalIdentity.objects.create(user=user, issuer="i", subject="gina", groups=["ml"])
+    assert seen_by(client) == {"team-a"}
+    ExternalIdentity.objects.create(user=user, issuer="j", subject="gina", groups=["ml"])
+    assert seen_by(client) == set()
 
 
 def test_a_user_sees_the_namespaces_that_his_kubernetes_user_may_list(lab: ActionsLab) -> None:

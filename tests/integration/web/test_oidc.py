@@ -214,6 +214,15 @@ def test_groups_are_roles_at_each_sign_in(
     assert not user.role_grants.exists()
 
 
+def test_groups_are_kept_for_kubernetes_and_replaced_at_each_sign_in(
+    provider: OidcProvider,
+) -> None:
+    for groups in (["b", "a"], ["c"], []):
+        provider.person["groups"] = groups
+        sign_in(provider)
+        assert ExternalIdentity.objects.get().groups == sorted(groups)
+
+
 def test_without_groups_for_a_role_the_role_stays_as_it_is(provider: OidcProvider) -> None:
     sign_in(provider)
     user = get_user_model().objects.get(username="ann")

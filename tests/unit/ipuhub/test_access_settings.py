@@ -20,6 +20,8 @@ ROLES, GROUPS = "IPUHUB_API_SERVICE_ACCOUNT_ROLES", "IPUHUB_OIDC_GROUP_ROLES"
         ({ROLES: "a/b=owner"}, "'owner' is not a role"),
         ({"IPUHUB_ACCESS": "ldap"}, "IPUHUB_ACCESS"),
         ({GROUPS: "ml=operator:Team A"}, "is not a valid namespace name"),
+        ({"IPUHUB_ACCESS_GROUPS": "oidc:"}, "must have {group} once"),
+        ({"IPUHUB_ACCESS_GROUPS": "{group}{user}"}, "must have {group} once"),
         ({GROUPS: "operator"}, "must be GROUP=ROLE"),
         ({GROUPS: '["cn=ml,dc=lab"]'}, "'lab' is not a role"),
         ({GROUPS: '["cn=ml,dc=lab=viewer"'}, "must be comma-separated list or JSON list"),
