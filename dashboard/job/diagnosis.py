@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.text import spell_duration
-from jobs.ipujob.advice import ADVICE
+from jobs.ipujob.advice import ADVICE, ADVICE_AT_THE_END
 from jobs.ipujob.conditions import SENTENCES, JobState, brief_message
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _sentence(job: Job) -> str:
     plain = f"IPUJob {job.namespace}/{job.name} "
     if (not said or job.message.startswith(plain)) and job.reason in _SENTENCES:
         said = _SENTENCES[job.reason]
-    return said if not said or said.endswith(".") else f"{said}."
+    return _ended(said) if said else said
 
 
 def _advice(reason: str) -> str:
@@ -160,9 +160,7 @@ def _failed(job: Job, lives: Lives) -> Diagnosis:
     if job.past.earlier:
         links = tuple((each.name, each.uid) for each in job.past.earlier)
         facts.append(Fact("Failed like this in 30 days", "", links=links))
-    advice = _advice(job.reason) or _advice(reason)
-    if job.reason != reason and _advice(reason):
-        advice = _advice(reason)
+    advice = ADVICE_AT_THE_END.get(reason) or _advice(reason) or _advice(job.reason)
     return Diagnosis(
         "failed", _ended(title), tuple(facts), reason=reason, advice=advice, log=_tail(attempt)
     )
@@ -222,7 +220,7 @@ def _tail(attempt: Attempt | None) -> str:
 
 
 def _ended(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def _idle(job: Job, lives: Lives, now: datetime) -> Diagnosis | None:

@@ -52,3 +52,8 @@ ADVICE: Final[Mapping[str, str]] = {
     Reason.STATUS_NOT_KEPT.value: "Ask your administrator to apply IPUHub's CRD.",
 }
 """By reason, as conditions and `status.instances` have it. None for what needs no action."""
+ADVICE_AT_THE_END: Final[Mapping[str, str]] = {
+    reason.value: "Run the job again. If it repeats, ask your administrator."
+    for reason in (Reason.PARTITION_ERROR, Reason.PARTITION_LOST)
+}
+"""In place of ADVICE for a job that failed for good: nothing restarts it."""

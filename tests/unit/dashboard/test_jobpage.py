@@ -138,6 +138,14 @@ def test_a_job_in_trouble_has_a_card_with_the_advice_of_its_reason(reason: str) 
     assert (card.title, card.advice) == ("Something is wrong.", ADVICE[reason])
 
 
+def test_a_job_that_failed_for_good_is_not_said_to_restart() -> None:
+    made = job(reason="PartitionError", message="ag0 has not answered for 5 s: did not answer wit…")
+    card = diagnose(made, "Failed", Lives(), None, NINE)
+    assert card is not None
+    assert card.title.endswith("did not answer wit…")
+    assert card.advice.startswith("Run the job again.")
+
+
 def test_a_plain_message_gives_way_to_the_sentence_of_the_reason() -> None:
     made = job(reason="IPUJobSuspended", message="IPUJob team-a/train is suspended.")
     card = diagnose(made, "Suspended", Lives(), None, NINE)
