@@ -24,7 +24,6 @@ from rest_framework.generics import ListAPIView
 from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.views import FORMS, JSON, form_of
-from ipuhub.months import MonthError
 from ipuhub.text import Figure
 from ipuhub.web.access import may_see_cost, sees_cost, usage_scope_of
 from ipuhub.web.exports import export
@@ -45,7 +44,7 @@ from usage.sums.measures import hours
 from usage.tables import COST, COST_EXPORTS
 from usage.time.intervals import clip
 from usage.time.ranges import usage_zone
-from usage.time.windows import WindowError
+from usage.time.windows import MonthError, WindowError
 from usage.utilization.selectors import partition_runs
 
 if TYPE_CHECKING:

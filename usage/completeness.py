@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
-from ipuhub.months import Month
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
 from ipuhub.web.readings import judge
 from usage.rates.tariff import money_of
-from usage.time.windows import day_begin
+from usage.time.windows import Month, day_begin
 
 if TYPE_CHECKING:
     from datetime import date, datetime

@@ -49,12 +49,11 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, QueryDict
     from django.http.response import HttpResponseBase
 
-    from ipuhub.months import Month
     from usage.query import Params
     from usage.sums.compare import Line, Lines
     from usage.sums.measures import Dimension, Measures, Output
     from usage.sums.queries import Question
-    from usage.time.windows import Window
+    from usage.time.windows import Month, Window
 
 SHOWN_ROWS: Final = 50  # the files have all
 _NAMES: Final = ("CSV", "JSON", "JSON lines")

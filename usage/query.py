@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 
-from ipuhub.months import Month, MonthError
 from ipuhub.web.access import (
     ACCOUNTANTS_ONLY,
     require_namespaces,
@@ -34,7 +33,15 @@ from usage.sums.measures import (
 )
 from usage.sums.queries import Question
 from usage.time.ranges import month_bounds, named_month, read_instant, read_window
-from usage.time.windows import Window, WindowError, day_begin, local_day, period_before
+from usage.time.windows import (
+    Month,
+    MonthError,
+    Window,
+    WindowError,
+    day_begin,
+    local_day,
+    period_before,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

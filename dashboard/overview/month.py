@@ -12,7 +12,6 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.rates.reading import pricing_at
 from usage.sums.compare import month_to_date
@@ -20,7 +19,7 @@ from usage.sums.measures import Measures
 from usage.sums.queries import Question, read_sums
 from usage.sums.sql import STEP
 from usage.time.ranges import month_bounds
-from usage.time.windows import Window, step_begins
+from usage.time.windows import Month, Window, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -117,10 +117,10 @@ def priced(prices: tuple[tuple[str, str], ...]) -> Iterator[None]:
     """Let these have a price until the end, another one from the ninth of last month on."""
     from django.utils import timezone
 
-    from ipuhub.months import Month
     from usage.models import Rate
     from usage.rates.pages import set_rate
     from usage.time.ranges import usage_zone
+    from usage.time.windows import Month
 
     now, zone = timezone.now(), usage_zone()
     change = Month.of(now, zone).previous().first(zone).date() + timedelta(days=8)

@@ -104,9 +104,9 @@ def _measure(options: argparse.Namespace) -> None:
     from django.test import Client
     from django.utils import timezone
 
-    from ipuhub.months import Month
     from tests.bench.pageparts import PARTS, priced
     from usage.time.ranges import usage_zone
+    from usage.time.windows import Month
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
     client = Client(headers={"Host": "localhost"})

@@ -33,9 +33,9 @@ _REQUESTS = (
 def run(options: argparse.Namespace) -> None:
     """Measure and print."""
     with history(options.lifetimes):
-        from ipuhub.months import Month
         from usage.reports.making import make_month
         from usage.sums.rollups import refresh
+        from usage.time.windows import Month
 
         make_month(Month(2026, 10), NOW, ZoneInfo("UTC"))
         refresh(NOW, ZoneInfo("UTC"))

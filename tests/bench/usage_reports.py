@@ -36,10 +36,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _summaries(rounds: int, url: str, folder: Path) -> None:
-    from ipuhub.months import Month
     from usage.reports.making import make_month
     from usage.reports.monthly import rows_sql
     from usage.sums.engine import HASHED
+    from usage.time.windows import Month
 
     months = [Month(2026, 10), Month(2026, 11)]
     queries = [
@@ -65,10 +65,10 @@ def _summaries(rounds: int, url: str, folder: Path) -> None:
 def _details(
     rounds: int, url: str, folder: Path, address: str, web: subprocess.Popen[bytes]
 ) -> None:
-    from ipuhub.months import Month
     from usage.reports.columns import DEFAULT, PRIMEHUB
     from usage.reports.csv import IN_ORDER
     from usage.reports.monthly import details_sql
+    from usage.time.windows import Month
 
     headers = {"Authorization": f"Bearer {admin_token()}"}
     covers = _covers(Month(2026, 10))

@@ -23,10 +23,10 @@ from devcluster.demo.samples import (
     job_manifest,
     namespace_manifest,
 )
-from ipuhub.months import Month
 from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
 from tests.fakes.waiting import wait_until
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,6 @@ from rest_framework.views import APIView
 from ipuhub.api.auth import IsAccountant
 from ipuhub.api.files import read_yes
 from ipuhub.api.parsing import AnyAccept
-from ipuhub.months import Month, MonthError
 from usage.api.reportserializers import (
     ReportSerializer,
     ReviewSerializer,
@@ -35,7 +34,7 @@ from usage.reports.files import range_file, report_file
 from usage.reports.making import ReportRefused
 from usage.reports.review import review_month
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
-from usage.time.windows import WindowError
+from usage.time.windows import Month, MonthError, WindowError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

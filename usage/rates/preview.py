@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
 
-from ipuhub.months import Month
 from ipuhub.web.access import Scope
 from ipuhub.web.filters import BadFilter
 from usage.rates.pricing import Pricing
@@ -17,7 +16,7 @@ from usage.rates.tariff import Segment
 from usage.sums.measures import OUTPUTS
 from usage.sums.queries import Question, read_sums
 from usage.time.ranges import month_bounds
-from usage.time.windows import Window
+from usage.time.windows import Month, Window
 
 if TYPE_CHECKING:
     from datetime import datetime

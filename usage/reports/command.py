@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
-from ipuhub.months import Month
 from usage.models import MonthReport, ReportRun
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
@@ -19,6 +18,7 @@ from usage.reports.ranges import RangeFile, range_of, write_blocks
 from usage.reports.review import review_month
 from usage.reports.runs import do_run, request_run
 from usage.time.ranges import bad_seams, bounds_of, read_instant
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from ipuhub.months import Month
+    from usage.time.windows import Month
 
 
 def anything_recorded(first: datetime, until: datetime) -> bool:

@@ -10,7 +10,6 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_accountant
 from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
@@ -20,7 +19,7 @@ from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
 from usage.time.ranges import bad_seams, bounds_of
-from usage.time.windows import WindowError
+from usage.time.windows import Month, MonthError, WindowError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

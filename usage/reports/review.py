@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from ipuhub.months import Month
     from usage.rates.tariff import Money
     from usage.reports.outdated import Outdated
+    from usage.time.windows import Month
 
 TOTALS: Final = (
     ("ipu_hours", "IPU-hours, pods", "micro_ipu_seconds", 10**6),

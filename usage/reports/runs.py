@@ -13,7 +13,6 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import ReportRun, ReportState
 from usage.reports.columns import PROFILES
@@ -29,6 +28,7 @@ from usage.reports.making import (
 )
 from usage.reports.ranges import KINDS, RangeFile, delete_expired, range_of, store_range
 from usage.time.ranges import read_instant
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,7 +13,6 @@ from django.http import Http404
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_statements
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
@@ -26,7 +25,7 @@ from usage.selectors import job_names
 from usage.sums.measures import DIMENSIONS, hours
 from usage.sums.queries import Question, read_sums
 from usage.time.ranges import bounds_of, one_snapshot
-from usage.time.windows import Window
+from usage.time.windows import Month, MonthError, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from django.conf import settings
 from django.db import connection, transaction
 
-from ipuhub.months import Month
 from usage.models import MonthReport, PurgeState, ReportState
 from usage.retention.rules import (
     FAULTS,
@@ -21,7 +20,7 @@ from usage.retention.rules import (
     first_unclosed,
 )
 from usage.sums.rollups import read_coverage, refresh
-from usage.time.windows import day_begin
+from usage.time.windows import Month, day_begin
 from usage.utilization import rollups as utilization
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.months import Month
 from ipuhub.recording.shapes import FAULT_TABLE, GAP_TABLE
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from collections.abc import Collection

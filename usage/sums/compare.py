@@ -9,7 +9,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.months import Month
 from usage.sums.measures import NAMES, Measures
 from usage.sums.queries import (
     Question,
@@ -22,7 +21,7 @@ from usage.sums.queries import (
 )
 from usage.sums.sql import key_array
 from usage.time.ranges import month_bounds, one_snapshot
-from usage.time.windows import Window
+from usage.time.windows import Month, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

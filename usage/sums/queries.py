@@ -28,7 +28,7 @@ from usage.sums.sql import (
     rows_sql,
 )
 from usage.time.ranges import one_snapshot, patience, rows_of
-from usage.time.windows import day_begin, step_begins
+from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -21,11 +21,10 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
-from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.models import MonthReport, ReportState
 from usage.sums.measures import DIMENSIONS
-from usage.time.windows import WindowError, day_begin, local_day
+from usage.time.windows import Month, WindowError, day_begin, local_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.months import Month, MonthError
 from ipuhub.text import Figure
 from ipuhub.web.access import require_admin
 from ipuhub.web.exports import export
@@ -24,7 +23,7 @@ from ipuhub.web.requests import signed_in
 from usage.query import given, one, read_format, read_month, read_range, refuse_unknown
 from usage.sums.measures import hours
 from usage.time.ranges import usage_zone
-from usage.time.windows import STEPS, WindowError, step_begins
+from usage.time.windows import STEPS, Month, MonthError, WindowError, step_begins
 from usage.utilization.amounts import Utilization, spell_share, total_by_step
 from usage.utilization.selectors import read_capacity
 from usage.utilization.weekhours import draw_week, hour_rows, week_of

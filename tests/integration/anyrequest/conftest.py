@@ -13,7 +13,6 @@ from django.db import close_old_connections, connection
 from django.utils import timezone
 
 from ipuhub.models import RecordFault, WatchGap
-from ipuhub.months import Month
 from tests.builders import jobhistory
 from tests.builders.fleetrows import capacity_row
 from tests.builders.rates import rate
@@ -21,6 +20,7 @@ from tests.builders.roles import grant
 from tests.fakes.emptytables import empty_tables
 from usage.models import ReportRun
 from usage.reports.making import make_month
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ import csv
 import io
 from zoneinfo import ZoneInfo
 
-from ipuhub.months import Month
 from tests.builders.lifetimes import at
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import make_month
+from usage.time.windows import Month
 
 UTC_ZONE = ZoneInfo("UTC")
 

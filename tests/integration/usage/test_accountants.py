@@ -288,8 +288,8 @@ def test_excel_gets_a_mark_and_crlf_and_names_keep_their_line_ends(accountant):
 
 
 def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant, october):
-    from ipuhub.months import Month
     from usage.reports.making import Order, correct_month
+    from usage.time.windows import Month
 
     october.finished_at = at("2026-10-01T12:00")
     october.save()

@@ -12,7 +12,6 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from ipuhub.months import Month
 from ipuhub.web.access import Scope
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
@@ -21,6 +20,7 @@ from usage.models import MonthReport
 from usage.reports.making import correct_month, make_month
 from usage.sums.compare import month_to_date
 from usage.time.ranges import bad_seams, bounds_of, month_bounds
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.core.exceptions import ValidationError
 
-from ipuhub.months import Month
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import make, rows_of
@@ -21,6 +20,7 @@ from usage.rates.reading import pricing_at
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused, correct_month, correctable_months
 from usage.reports.ranges import write_blocks
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,6 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from ipuhub.models import WatchGap
-from ipuhub.months import Month
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
@@ -22,6 +21,7 @@ from usage.rates.pages import end_rate
 from usage.reports.making import correct_month
 from usage.reports.ranges import RangeFile, range_of
 from usage.reports.runs import do_range, request_range
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _LAST = Month.of(timezone.now(), UTC_ZONE).previous()

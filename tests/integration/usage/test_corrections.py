@@ -5,7 +5,6 @@ from decimal import Decimal
 
 import pytest
 
-from ipuhub.months import Month
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of, text_of
@@ -14,6 +13,7 @@ from usage.reports.downloads import NoReportError, Wanted, open_file
 from usage.reports.making import Order, ReportRefused, correct_month, correctable_months, make_month
 from usage.reports.ranges import range_of
 from usage.reports.runs import do_run, request_run
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _OCTOBER = Month(2026, 10)

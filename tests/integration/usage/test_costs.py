@@ -10,7 +10,6 @@ from django.db import IntegrityError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipuhub.months import Month
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
@@ -19,6 +18,7 @@ from tests.integration.usage.reading import make, rows_of, text_of, total_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
 from usage.rates.pages import end_rate
 from usage.reports.downloads import Wanted, open_file
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _LATER = "2026-11-03T00:00"

@@ -14,7 +14,6 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from ipuhub.months import Month
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.questions import questions
@@ -25,6 +24,7 @@ from usage.models import MonthReport, PodLifetime
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import Order, correct_month
 from usage.reports.statement import Statement
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _ODD = "a/b & <c>?"

@@ -10,7 +10,6 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipuhub.months import Month
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import held, pod
 from tests.unit.usage.test_months_sum_to_the_whole import ZONES, lengths, zones
@@ -19,6 +18,7 @@ from usage.reports.columns import PROFILES
 from usage.reports.making import make_month
 from usage.reports.monthly import Range, details_sql, rows_sql
 from usage.time.intervals import whole_seconds
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db
 _FIRST, _DAYS = datetime(2027, 10, 1, tzinfo=UTC), 220  # both clock changes and a leap day

@@ -11,13 +11,13 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from ipuhub.months import Month
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import Rate
 from usage.rates.pages import end_rate
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db
 _LAST = Month.of(timezone.now(), UTC_ZONE).previous()

@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from ipuhub import taskqueue
 from ipuhub.models import TaskMessage
-from ipuhub.months import Month
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import pod
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import ReportRun
 from usage.reports.making import make_month
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,6 @@ import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 
-from ipuhub.months import Month
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
@@ -17,6 +16,7 @@ from usage.reports import making, runs
 from usage.reports.downloads import Wanted, open_file, own_connection
 from usage.reports.making import due_months, make_month
 from usage.reports.runs import BUSY, do_run, request_run
+from usage.time.windows import Month
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _NOW = at("2026-11-21T12:00")

@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from ipuhub.celery import app
 from ipuhub.models import RecordFault, WatchGap
-from ipuhub.months import Month
 from ipuhub.recording.store import connection_arguments
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.clients import browser, tool
@@ -27,6 +26,7 @@ from usage.retention.purged import PurgedError, purged_before, refuse_purged
 from usage.retention.purging import PurgeRefused, Retention, make_plan, purge
 from usage.sums.rollups import rebuild, refresh
 from usage.tasks import purge_old_rows
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper

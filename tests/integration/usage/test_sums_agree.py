@@ -18,7 +18,6 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipuhub.months import Month
 from partitions.models import PartitionLifetime
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
@@ -26,6 +25,7 @@ from usage.models import MonthReport, PodLifetime, RollupDirt, RollupState
 from usage.reports.making import make_month
 from usage.sums.rollups import rebuild, refresh
 from usage.time.intervals import clip
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from datetime import datetime

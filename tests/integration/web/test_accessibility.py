@@ -10,12 +10,12 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 
 from ipuhub.models import WatchCheckpoint
-from ipuhub.months import Month
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.integration.web.livepages import axe_violations, live_server, page_of
 from usage.reports.making import make_month
 from usage.time.ranges import usage_zone
+from usage.time.windows import Month
 
 PAGES = (
     "/",

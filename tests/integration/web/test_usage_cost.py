@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import timezone
 
-from ipuhub.months import Month
 from ipuhub.web.access import ACCOUNTANTS_ONLY
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
@@ -23,6 +22,7 @@ from usage.models import MonthReport, Rate
 from usage.rates.pages import end_rate
 from usage.reports.making import correct_month
 from usage.sums.rollups import refresh
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

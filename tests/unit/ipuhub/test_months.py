@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipuhub.months import Month, MonthError
+from usage.time.windows import Month, MonthError
 
 _ZONES = ("UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "Asia/Taipei")
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ipuhub.months import Month
 from usage.time.intervals import clip, whole_seconds
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from usage.time.intervals import Piece

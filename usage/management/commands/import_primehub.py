@@ -9,7 +9,6 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand, ProgressBar
-from ipuhub.months import Month
 from usage.legacy.importing import (
     ImportRefusedError,
     Order,
@@ -18,6 +17,7 @@ from usage.legacy.importing import (
 )
 from usage.legacy.primehub import GPU_RESOURCE, Origin
 from usage.retention.purged import purged_until
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

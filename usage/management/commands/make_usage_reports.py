@@ -10,7 +10,6 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
-from ipuhub.months import MonthError
 from ipuhub.process import logs
 from usage.reports.columns import PROFILES
 from usage.reports.command import Asked, Progress, carry_out
@@ -18,7 +17,7 @@ from usage.reports.csv import FORMATS
 from usage.reports.downloads import NoReportError
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import KINDS
-from usage.time.windows import WindowError
+from usage.time.windows import MonthError, WindowError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
