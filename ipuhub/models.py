@@ -354,7 +354,7 @@ def long_lifetimes(began: str, ended: str, *, name: str) -> GistIndex:
     """Return an index of the lifetimes longer than a day by the time that they span.
 
     Few are, so it costs recorders next to nothing; without it the long ones that reach into a
-    range would only be found among all that ever began before it (usage/time/intervals.py asks).
+    range would only be found among all that ever began before it (usage/time/windows.py asks).
     """
     span = Func(F(began), Greatest(ended, began), Value("()"), function="tstzrange")
     is_long = Q(GreaterThan(F(ended) - F(began), timedelta(days=1)))

@@ -81,7 +81,7 @@ def gaps(_scope: Scope) -> QuerySet[WatchGap]:
     return WatchGap.objects.all()
 
 
-# Seconds as in usage/time/intervals.py: both ends are cut to the second. The sums are over all
+# Seconds as in usage/time/windows.py: both ends are cut to the second. The sums are over all
 # rows, those beyond the LIMIT too, so that one query gives both.
 _SECONDS: Final = (
     "(floor(extract(epoch FROM greatest(scheduled_at,"

@@ -16,7 +16,7 @@ from dashboard.overview.heldday import STEP_SECONDS, STEPS, day_before, sum_up
 from jobs.ipujob.conditions import JobState
 from jobs.models import JobRecord
 from usage.models import PodLifetime
-from usage.time.intervals import PARTITION_PIECES, bounds
+from usage.time.windows import PARTITION_PIECES, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

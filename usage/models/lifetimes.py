@@ -75,7 +75,7 @@ class PodLifetime(models.Model):
 
     class Meta:
         indexes: ClassVar = [
-            # The month queries of usage/time/intervals.py: what begins in a range, and what is
+            # The month queries of usage/time/windows.py: what begins in a range, and what is
             # carried into it because it is long or has not ended.
             models.Index(fields=["scheduled_at", "finished_at"], name="lifetime_began"),
             long_lifetimes("scheduled_at", "finished_at", name="lifetime_long"),

@@ -21,7 +21,7 @@ PARTITION_KEY = ("namespace", "group", "user", "size")
 class PodSums(models.Model):
     """The amounts that pods held in a period, as exact whole numbers: amount x seconds.
 
-    Times are cut as in usage/time/intervals.py. `pods` existed in that period, `begun` of them
+    Times are cut as in usage/time/windows.py. `pods` existed in that period, `begun` of them
     began in it. `estimated_seconds` belong to pods with an estimated end, `unverified_seconds` to
     pods with an unverified user.
     """

@@ -15,7 +15,7 @@ from django.db import connection
 from usage.rates.pricing import LineCost
 from usage.rates.reading import pricing_at
 from usage.rates.sql import CostSql
-from usage.time.intervals import bounds, clip
+from usage.time.windows import bounds, clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -12,7 +12,7 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.sums.measures import COST_UNIT
-from usage.time.intervals import PARTITION_PIECES, POD_PIECES
+from usage.time.windows import PARTITION_PIECES, POD_PIECES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -210,7 +210,7 @@ class CostSql:
 
     def lines_of_pods(self, where: str, key: str = "id") -> str:
         """Return the SELECT of `key` and exact `cost` of pods, clipped as in
-        usage/time/intervals.py, without those that nothing has a price for."""
+        usage/time/windows.py, without those that nothing has a price for."""
         amounts = "instance_type, cpu_millicores, memory_bytes, gpus, micro_ipus"
         columns = f"1 AS pod, {amounts}, 0::bigint AS partition_ipus"
         return self._lines(POD_PIECES, [columns, *self.counts], where, key)

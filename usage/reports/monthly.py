@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from usage.rates.sql import AMOUNT_SUMS, CostSql, rounded_money
 from usage.rates.tariff import DETAIL_DECIMALS, Tariff
 from usage.reports.columns import total_of
-from usage.time.intervals import (
+from usage.time.windows import (
     IDLE_PIECES,
     PARTITION_PARTS,
     POD_PARTS,

@@ -27,8 +27,7 @@ from usage.reports.making import ReportRefused
 from usage.reports.monthly import Range, details_sql, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
-from usage.time.intervals import PARTITION_PIECES, POD_PIECES
-from usage.time.windows import Window, WindowError
+from usage.time.windows import PARTITION_PIECES, POD_PIECES, Window, WindowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

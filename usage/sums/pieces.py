@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from usage.rates.sql import Amounts, accelerator_parameters, price_of, term
 from usage.sums.measures import COST_UNIT, HOUR, NAMES
-from usage.time.intervals import PARTITION_PIECES, bounds
+from usage.time.windows import PARTITION_PIECES, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -22,7 +22,7 @@ from usage.sums.pieces import (
     accelerators_of,
     pieces,
 )
-from usage.time.intervals import PARTITION_PIECES, POD_PIECES
+from usage.time.windows import PARTITION_PIECES, POD_PIECES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""domain: the SQL that adds up lifetimes, clipped as in usage/time/intervals.py.
+"""domain: the SQL that adds up lifetimes, clipped as in usage/time/windows.py.
 
 Also the SELECTs that add up a window in its parts (sums where they are valid, else lifetimes) and
 the SQL that joins sums of pods and of partitions, page by page.
@@ -20,7 +20,7 @@ from usage.sums.pieces import (
     pieces,
     stretch_parameters,
 )
-from usage.time.intervals import PARTITION_PIECES, POD_ENDS, POD_PARTS, POD_PIECES
+from usage.time.windows import PARTITION_PIECES, POD_ENDS, POD_PARTS, POD_PIECES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, GAP_TABLE
-from usage.time.intervals import PARTITION_PIECES, bounds
+from usage.time.windows import PARTITION_PIECES, bounds
 from usage.utilization.amounts import ControllerTimeline, Holding, State, sweep
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 
 from ipuhub.web.filters import BadFilter
-from usage.time.intervals import bounds
 from usage.time.ranges import one_snapshot, patience
+from usage.time.windows import bounds
 from usage.utilization.amounts import Utilization
 from usage.utilization.rollups import plan, read_quarters, read_standing, read_week
 from usage.utilization.rows import RUNS, read_asked, read_rows

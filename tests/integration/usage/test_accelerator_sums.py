@@ -34,8 +34,7 @@ from usage.sums.measures import COST_UNIT, dimensions
 from usage.sums.queries import Question, all_sums, chart
 from usage.sums.rollups import refresh
 from usage.sums.sql import STEP
-from usage.time.intervals import clip
-from usage.time.windows import Window, step_begins
+from usage.time.windows import Window, clip, step_begins
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,7 +9,7 @@ from django.db import connection
 
 from tests.builders.lifetimes import at, held, pod
 from usage.models import PodLifetime
-from usage.time.intervals import PARTITION_PIECES, POD_PIECES, bounds, clip
+from usage.time.windows import PARTITION_PIECES, POD_PIECES, bounds, clip
 
 pytestmark = pytest.mark.django_db
 _MAY, _JUNE = at("2026-05-01T00:00"), at("2026-06-01T00:00")

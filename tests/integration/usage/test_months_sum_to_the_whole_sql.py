@@ -17,8 +17,7 @@ from usage.models import MonthReport, PodLifetime, ReportRow
 from usage.reports.columns import PROFILES
 from usage.reports.making import make_month
 from usage.reports.monthly import Range, details_sql, rows_sql
-from usage.time.intervals import whole_seconds
-from usage.time.windows import Month
+from usage.time.windows import Month, whole_seconds
 
 pytestmark = pytest.mark.django_db
 _FIRST, _DAYS = datetime(2027, 10, 1, tzinfo=UTC), 220  # both clock changes and a leap day

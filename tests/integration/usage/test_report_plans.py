@@ -12,7 +12,7 @@ from usage.reports.columns import DEFAULT, PRIMEHUB
 from usage.reports.csv import IN_ORDER
 from usage.reports.monthly import Range, details_sql, rows_sql
 from usage.sums.engine import HASHED
-from usage.time.intervals import POD_PIECES, bounds
+from usage.time.windows import POD_PIECES, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,7 @@ from tests.builders.lifetimes import at, held, pod
 from usage.models import MonthReport, PodLifetime, RollupDirt, RollupState
 from usage.reports.making import make_month
 from usage.sums.rollups import rebuild, refresh
-from usage.time.intervals import clip
-from usage.time.windows import Month
+from usage.time.windows import Month, clip
 
 if TYPE_CHECKING:
     from datetime import datetime

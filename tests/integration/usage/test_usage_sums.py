@@ -26,8 +26,7 @@ from usage.sums.queries import (
 )
 from usage.sums.rollups import read_coverage, refresh
 from usage.sums.sql import STEP
-from usage.time.intervals import clip
-from usage.time.windows import Window, step_begins
+from usage.time.windows import Window, clip, step_begins
 
 UTC_ZONE, KOLKATA = ZoneInfo("UTC"), ZoneInfo("Asia/Kolkata")
 ALL = Scope(None)

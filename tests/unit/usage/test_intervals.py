@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.time.intervals import clip, whole_seconds
+from usage.time.windows import clip, whole_seconds
 
 _MAY, _JUNE = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
 _NEW_YEAR, _HOUR = datetime(2026, 1, 1, tzinfo=UTC), timedelta(hours=1)

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from usage.time.intervals import clip, whole_seconds
-from usage.time.windows import Month
+from usage.time.windows import Month, clip, whole_seconds
 
 if TYPE_CHECKING:
-    from usage.time.intervals import Piece
+    from usage.time.windows import Piece
 
 ZONES = [
     "UTC",
