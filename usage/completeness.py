@@ -13,7 +13,7 @@ from django.db import connection
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
 from ipuhub.web.readings import judge
-from usage.rates.tariff import money_of
+from usage.rates.pricing import money_of
 from usage.time.windows import Month, day_begin
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from ipuhub.web.readings import Freshness
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money
     from usage.time.windows import Window
 
 POD_WATCH = "pods"

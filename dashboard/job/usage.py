@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobs.models import JobRecord
     from partitions.models import PartitionLifetime
     from usage.models import PodLifetime
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money
 
 SHOWN = 200
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from ipuhub.web.access import Scope
-    from usage.rates.pricing import Pricing
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money, Pricing
 
 _MICRO_IPU_HOUR: Final = 3600 * 10**6
 _KEPT_SECONDS: Final = 30

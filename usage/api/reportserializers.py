@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from usage.models import MonthReport, Rate, ReportRun
-from usage.rates.tariff import money_of
+from usage.rates.pricing import money_of
 from usage.reports.columns import PROFILES
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.ranges import KINDS

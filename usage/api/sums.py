@@ -66,8 +66,7 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
 
     from ipuhub.web.access import Scope
-    from usage.rates.pricing import Pricing
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money, Pricing
     from usage.sums.measures import Measures
     from usage.sums.queries import Question, SumRow, Sums
 

@@ -28,7 +28,7 @@ class MonthReport(models.Model):
     until `complete_until` (none: nobody watched). `lifetimes` counts the lines of the details.
     `digests` are SHA-256 sums by file: `summary`, `summary-primehub` and, where the details are
     stored, `details`, `details-primehub`; `lines` counts their lines without the header. `tariff`
-    is what was asked for a resource then (usage/rates/tariff.py), `cost` the sum of the rows,
+    is what was asked for a resource then (usage/rates/pricing.py), `cost` the sum of the rows,
     null where nothing had a price. An open or provisional month keeps its newest version only; a
     closed one is never written again: a correction (`number` 1 and up, state `correction`) is a
     version of its own with the differences.

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from zoneinfo import ZoneInfo
 
-    from usage.rates.pricing import Pricing
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money, Pricing
 
 EVER: Final = datetime(1970, 1, 2, tzinfo=UTC)
 """Before all that was recorded."""

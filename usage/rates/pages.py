@@ -18,7 +18,7 @@ from ipuhub.web.access import require_accountant
 from ipuhub.web.requests import signed_in
 from usage.models import Rate
 from usage.rates.preview import preview
-from usage.rates.tariff import Price, overlap, sentence
+from usage.rates.pricing import Price, overlap, sentence
 from usage.time.windows import local_day
 
 if TYPE_CHECKING:

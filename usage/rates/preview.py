@@ -10,9 +10,8 @@ from django.conf import settings
 
 from ipuhub.web.access import Scope
 from ipuhub.web.filters import BadFilter
-from usage.rates.pricing import Pricing
+from usage.rates.pricing import Pricing, Segment
 from usage.rates.reading import pricing_at, tariff_of
-from usage.rates.tariff import Segment
 from usage.sums.measures import OUTPUTS
 from usage.sums.queries import Question, read_sums
 from usage.time.ranges import month_bounds
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from usage.models import Rate
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money
     from usage.sums.measures import Measures
 
 _HOURS: Final = {

@@ -1,25 +1,200 @@
-"""domain: the prices of any range, segment by segment, and exact amounts rounded once.
+"""domain: the prices of a report, and of any range segment by segment; money, exact until it is
+rounded once.
 
 A closed month costs what it was closed with; all other time costs what the current rates say.
+
+Prices are exact decimals per hour, in one currency. A pod whose instance type has a price costs
+only that price. Otherwise its cores, memory, accelerators (at the price of their name, or else of
+`gpu`) and IPUs are added up. A partition costs its IPU-hours from reserved to released. A resource
+without a price is free.
+
+Prices that would count the same hours twice overlap. A price of an accelerator by name or of an
+instance type replaces other prices. But the IPUs of a job's pods are those of its partition:
+IPU-hours of pods and of partitions are the same hours. So are the hours of an instance type that
+the operator stamps (`ipu-4`), whose price covers everything that its pods hold.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from decimal import Decimal
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.text import Figure
-from usage.rates.tariff import DETAIL_DECIMALS, Money
 from usage.sums.measures import COST_UNIT, HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date, datetime
+    from collections.abc import Iterable, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from usage.rates.tariff import Segment, Tariff
+DETAIL_DECIMALS: Final = 5
+"""Decimals of money in a line of the details, which explain; the summary is what is asked for."""
+_OF_JOBS: Final = re.compile(r"ipu-\d+")
+_LABELS: Final = {"ipu": "IPU-hours of pods", "partition-ipu": "IPU-hours of partitions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A price per hour, from the first instant of a day up to the first instant of another day."""
+
+    resource: str
+    name: str
+    price: Decimal
+    valid_from: date
+    valid_until: date | None = None
+
+    def holds_on(self, day: date) -> bool:
+        """Whether it is the price of that day."""
+        return self.valid_from <= day and (self.valid_until is None or day < self.valid_until)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch [begin, end) in which no price changes, and the currency of its prices."""
+
+    begin: datetime
+    end: datetime
+    prices: Mapping[tuple[str, str], Decimal]
+    currency: str = ""
+
+    def of(self, resource: str, name: str = "") -> Decimal:
+        """Return the price of a resource; 0 where it has none."""
+        return self.prices.get((resource, name), Decimal(0))
+
+    def named(self, resource: str) -> dict[str, Decimal]:
+        """Return the prices of accelerators or instance types by name."""
+        return {name: price for (kind, name), price in self.prices.items() if kind == resource}
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """All prices that may matter to a report, the currency, and the decimals of its money."""
+
+    currency: str = ""
+    decimals: int = 2
+    prices: tuple[Price, ...] = field(default=())
+
+    def segments(self, first: datetime, end: datetime, zone: ZoneInfo) -> tuple[Segment, ...]:
+        """Return [first, end) cut where a price changes; none where nothing has a price."""
+        found = self.pieces(first, end, zone)
+        return found if any(each.prices for each in found) else ()
+
+    def pieces(self, first: datetime, end: datetime, zone: ZoneInfo) -> tuple[Segment, ...]:
+        """Return [first, end) cut where a price changes, whether or not there is any."""
+        days = {each.valid_from for each in self.prices}
+        days |= {each.valid_until for each in self.prices if each.valid_until}
+        changes = sorted({_first_instant(day, zone): day for day in days}.items())
+        inside = [instant for instant, _ in changes if first < instant < end]
+        bounds = [first, *inside, end]
+        return tuple(
+            Segment(begin, until, self._on(begin.astimezone(zone).date()), self.currency)
+            for begin, until in pairwise(bounds)
+        )
+
+    def _on(self, day: date) -> dict[tuple[str, str], Decimal]:
+        held = (each for each in self.prices if each.holds_on(day))
+        return {(each.resource, each.name): each.price for each in held}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as JSON, for the report that was made with it."""
+        return {
+            "currency": self.currency,
+            "decimals": self.decimals,
+            "rates": [
+                {
+                    "resource": each.resource,
+                    "name": each.name,
+                    "price": str(each.price),
+                    "from": each.valid_from.isoformat(),
+                    "until": each.valid_until.isoformat() if each.valid_until else None,
+                }
+                for each in self.prices
+            ],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Tariff:
+        """Return the tariff that `to_record` wrote; that of an older report has no prices."""
+        prices = tuple(
+            Price(
+                each["resource"],
+                each["name"],
+                Decimal(each["price"]),
+                date.fromisoformat(each["from"]),
+                date.fromisoformat(each["until"]) if each["until"] else None,
+            )
+            for each in record.get("rates", ())
+        )
+        return cls(record.get("currency", ""), record.get("decimals", 2), prices)
+
+
+def _first_instant(day: date, zone: ZoneInfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+
+_EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """So much of a currency."""
+
+    amount: Decimal
+    currency: str
+
+    def __str__(self) -> str:
+        """Return it with thousands set apart: `1,234.50 EUR`."""
+        return f"{self.amount:,f} {self.currency}"
+
+
+def money_of(amount: Decimal | None, tariff: Mapping[str, Any]) -> Money | None:
+    """Return a report's sum with the decimals of its tariff; None where nothing had a price.
+
+    The sum of rounded rows has no further decimals, so nothing is rounded again.
+    """
+    if amount is None or not tariff.get("rates"):
+        return None
+    unit = Decimal(1).scaleb(-int(tariff["decimals"]))
+    return Money(amount.quantize(unit, context=_EXACT), tariff["currency"])
+
+
+def are_of_one_thing(price: Price, other: Price) -> bool:
+    """Return whether both prices apply to the same hours."""
+    pair = {price.resource, other.resource}
+    if pair == {"ipu", "partition-ipu"}:
+        return True
+    named = price if price.resource == "instance" else other
+    return pair == {"instance", "partition-ipu"} and bool(_OF_JOBS.fullmatch(named.name))
+
+
+def overlap(price: Price, others: Iterable[Price]) -> Price | None:
+    """Return the first price that applies to the same hours as `price` on some day."""
+    found = (each for each in others if are_of_one_thing(price, each) and _meet(price, each))
+    return next(found, None)
+
+
+def sentence(other: Price) -> str:
+    """Return what is wrong with a price next to `other`, and what to do."""
+    until = f" until before {other.valid_until}" if other.valid_until else ""
+    return (
+        f"{described(other)} have a price from {other.valid_from}{until}. A job's pods use the "
+        "IPUs of its partition, so these IPUs would be charged twice. End that rate first, or "
+        "choose other days."
+    )
+
+
+def described(price: Price) -> str:
+    """Return what the price is for, in words."""
+    return _LABELS.get(price.resource, f"Pods of the instance type {price.name}")
+
+
+def _meet(price: Price, other: Price) -> bool:
+    begin = max(price.valid_from, other.valid_from)
+    ends = [each.valid_until for each in (price, other) if each.valid_until is not None]
+    return all(begin < end for end in ends)
 
 
 _MICRO_DECIMALS: Final = 6

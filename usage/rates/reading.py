@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import connection
 
-from usage.rates.pricing import Closed, Pricing, pricing_of
-from usage.rates.tariff import Price, Tariff
+from usage.rates.pricing import Closed, Price, Pricing, Tariff, pricing_of
 from usage.time.windows import local_day
 
 if TYPE_CHECKING:

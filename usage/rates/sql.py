@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from usage.rates.tariff import Segment
+    from usage.rates.pricing import Segment
 
 _EXACT: Final = Context(prec=100)
 _GIB: Final = 2**30

@@ -11,7 +11,7 @@ from django.db import connection
 from psycopg.rows import dict_row
 
 from ipuhub.patientpostgres.connection import PatientConnection
-from usage.rates.tariff import Tariff
+from usage.rates.pricing import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
 from usage.reports.csv import IN_ORDER, CsvStream, copy_csv, csv_form, json_lines
 from usage.reports.making import file_key, state_of

@@ -19,8 +19,8 @@ from django.db.models import Min, Sum
 
 from usage.completeness import complete_until
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
+from usage.rates.pricing import Tariff
 from usage.rates.reading import tariff_of
-from usage.rates.tariff import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
 from usage.reports.csv import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql

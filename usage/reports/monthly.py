@@ -13,8 +13,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
+from usage.rates.pricing import DETAIL_DECIMALS, Tariff
 from usage.rates.sql import AMOUNT_SUMS, CostSql, rounded_money
-from usage.rates.tariff import DETAIL_DECIMALS, Tariff
 from usage.reports.columns import total_of
 from usage.time.windows import (
     IDLE_PIECES,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from usage.rates.tariff import Segment
+    from usage.rates.pricing import Segment
     from usage.reports.columns import Columns, Profile
 
 

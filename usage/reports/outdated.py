@@ -11,7 +11,7 @@ from django.conf import settings
 
 from usage.models import MonthReport, Rate, ReportState
 from usage.rates.pages import price_of
-from usage.rates.tariff import Tariff
+from usage.rates.pricing import Tariff
 from usage.time.windows import local_day
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from usage.models import ReportRun
-    from usage.rates.tariff import Price
+    from usage.rates.pricing import Price
 
 _SECOND: Final = timedelta(seconds=1)
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from ipuhub.web.access import require_accountant
 from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
-from usage.rates.tariff import money_of
+from usage.rates.pricing import money_of
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month

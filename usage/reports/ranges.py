@@ -17,9 +17,8 @@ from django.db.models import Max
 from django.utils import timezone
 
 from usage.models import RunChunk
-from usage.rates.pricing import Pricing
+from usage.rates.pricing import Pricing, Tariff
 from usage.rates.reading import pricing_at
-from usage.rates.tariff import Tariff
 from usage.reports.columns import PROFILES, header
 from usage.reports.csv import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv, csv_form, json_lines
 from usage.reports.downloads import own_connection

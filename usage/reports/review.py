@@ -11,8 +11,7 @@ from django.db.models import Sum
 from ipuhub.models import WatchGap
 from usage.completeness import POD_WATCH
 from usage.models import MonthReport, ReportState
-from usage.rates.pricing import pricing_of
-from usage.rates.tariff import Tariff, money_of
+from usage.rates.pricing import Tariff, money_of, pricing_of
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports
 from usage.sums.measures import GIB, hours
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money
     from usage.reports.outdated import Outdated
     from usage.time.windows import Month
 

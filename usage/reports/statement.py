@@ -19,7 +19,7 @@ from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import signed_in
 from usage.models import MonthReport, ReportRow
 from usage.query import given, one
-from usage.rates.tariff import money_of
+from usage.rates.pricing import money_of
 from usage.reports.review import TOTALS
 from usage.selectors import job_names
 from usage.sums.measures import DIMENSIONS, hours
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from ipuhub.web.access import Scope
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money
 
 _HOURS: Final = TOTALS[:3]  # those of IPUs
 _AMOUNTS: Final = tuple(amount for _, _, amount, _ in _HOURS)

@@ -22,8 +22,7 @@ from usage.sums.queries import Place, SumRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from usage.rates.pricing import Pricing
-    from usage.rates.tariff import Money
+    from usage.rates.pricing import Money, Pricing
     from usage.sums.measures import Output
 
 EXACT = ("pods", "partitions")

@@ -1,4 +1,4 @@
-"""domain: calendar months, ranges of time, the steps of a series, and the part of a lifetime that falls
+"""domain: calendar months, ranges of time and the steps of a series; the part of a lifetime that falls
 into a range, in Python and as SQL.
 
 A range is [first, until). Instants are cut to whole seconds before they are subtracted. So the

@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from usage.rates.pricing import Closed, Pricing, pricing_of
-from usage.rates.tariff import Price, Tariff, money_of
+from usage.rates.pricing import Closed, Price, Pricing, Tariff, money_of, pricing_of
 from usage.sums.measures import COST_UNIT
 
 ZONE = ZoneInfo("UTC")
