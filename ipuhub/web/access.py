@@ -21,11 +21,11 @@ from django.db.models import Value
 from ipuhub.kube.access import User as ClusterUser
 from ipuhub.models import ExternalIdentity, RoleGrant
 from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
+from ipuhub.variables.actions import RESERVED
 from ipuhub.web.clusterusers import EVERYBODY, ServiceAccount, authority
-from ipuhub.web.identity import cluster_groups, listed_name, single_sign_on_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
@@ -38,6 +38,7 @@ ACCOUNTANTS_ONLY = (
 )
 ADMINS_ONLY: Final = "Only administrators are allowed to do this."
 _KNOWN: Final = "_ipuhub_access"
+_LONGEST_NAME: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,3 +272,41 @@ def require_accountant(user: Caller) -> None:
     """Raise PermissionDenied with a sentence if `user` may not see reports and rates."""
     if not is_accountant(user):
         raise PermissionDenied(ACCOUNTANTS_ONLY)
+
+
+def listed_name(username: str) -> str:
+    """Return the Kubernetes user that the settings list for a user; empty: none."""
+    name: str = settings.ACTIONS_USERS.get(username, "")
+    return name
+
+
+def single_sign_on_name(username: str, identities: Sequence[tuple[str, str]]) -> str:
+    """Return the Kubernetes user of someone with these identities (issuer, subject); empty: none.
+
+    With two identities it would be open which of them is meant.
+    """
+    if len(identities) != 1:
+        return ""
+    issuer, subject = identities[0]
+    name: str = settings.ACTIONS_SINGLE_SIGN_ON.format(
+        subject=subject, issuer=issuer, username=username
+    )
+    return name if is_usable(name) else ""
+
+
+def cluster_groups(groups: Iterable[str]) -> tuple[str, ...]:
+    """Return the groups in Kubernetes of someone with these groups of single sign-on."""
+    template: str = settings.ACCESS_GROUPS
+    named = {template.replace("{group}", group) for group in groups} if template else set()
+    return tuple(sorted(name for name in named if is_usable(name)))
+
+
+def is_usable(name: str) -> bool:
+    """Return whether a name may stand for a user or group: it is a header's value, and no
+    component's."""
+    return (
+        0 < len(name) <= _LONGEST_NAME
+        and name == name.strip()
+        and name.isprintable()
+        and not name.startswith(RESERVED)
+    )

@@ -1,5 +1,5 @@
-"""domain: calendar months, ranges of time and the steps of a series; the part of a lifetime that falls
-into a range, in Python and as SQL.
+"""domain: calendar months, ranges of time and the steps of a series; the parts of lifetimes in a
+range, in Python and as SQL.
 
 A range is [first, until). Instants are cut to whole seconds before they are subtracted. So the
 pieces of a lifetime that is cut at whole seconds add up to the whole exactly, and all sums are
