@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
-from ipuhub.web.requests import signed_in
+from ipuhub.web.access import signed_in
 
 if TYPE_CHECKING:
     from django.contrib.auth.forms import PasswordChangeForm

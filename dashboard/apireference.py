@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.kinds import KINDS, PREFIX
-from ipuhub.web.requests import signed_in
+from ipuhub.web.access import signed_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,10 +16,10 @@ from dashboard.fleetmap import FILLS, Reader, draw_fleet, list_ipus
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import live_reader
 from ipuhub.api.auth import IsSignedIn
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of
 

@@ -23,9 +23,8 @@ from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.kube.errors import ApiError, ConfigError, NotFound
 from ipuhub.kube.resources import LEASES
 from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
-from ipuhub.web.access import require_admin
+from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.readings import NO_CONFIG, PATIENCE_SECONDS, Latest
-from ipuhub.web.requests import signed_in
 from ipuhub.workerhealth import WORKER
 from partitions.connections import sources
 from usage.models import MonitorRound, ReportRun

@@ -15,9 +15,8 @@ from django.views.decorators.http import require_safe
 
 from dashboard.live import live_reader
 from dashboard.nav import ENTRIES
-from ipuhub.web.access import is_admin, scope_of, usage_scope_of
+from ipuhub.web.access import is_admin, scope_of, signed_in, usage_scope_of
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import signed_in
 from jobs.selectors import listed_jobs, state_of, visible_jobs
 from usage.selectors import visible_lifetimes
 

@@ -14,13 +14,13 @@ from django.views.decorators.http import require_safe
 from dashboard.components import UP
 from dashboard.health import read_components
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
-from ipuhub.web.access import require_admin
+from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
-from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:

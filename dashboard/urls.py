@@ -23,7 +23,7 @@ from dashboard.partitions import partition_list
 from dashboard.search import search
 from dashboard.system import system
 from dashboard.users import role_changes, users_page
-from ipuhub.web.requests import signed_in
+from ipuhub.web.access import signed_in
 from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page, utilization_week
 

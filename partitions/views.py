@@ -15,13 +15,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.partition import Phase
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, Filters, InstantFilter
 from ipuhub.web.lists import Column, ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import say
-from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
 from partitions.models import PartitionLifetime

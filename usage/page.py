@@ -17,11 +17,10 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.web.access import may_see_statements
+from ipuhub.web.access import may_see_statements, signed_in
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import signed_in
 from usage.completeness import month_completeness
 from usage.query import (
     given,

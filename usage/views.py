@@ -8,10 +8,9 @@ from django.http import JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.web.access import require_accountant, usage_scope_of
+from ipuhub.web.access import require_accountant, signed_in, usage_scope_of
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import ListPage
-from ipuhub.web.requests import signed_in
 from usage.completeness import POD_WATCH
 from usage.page import drill, is_month, step_of
 from usage.query import given, names_of, read_output, read_question

@@ -32,8 +32,7 @@ from dashboard.actions.manifests import MOST_BYTES, as_yaml, read_manifest
 from dashboard.actions.writer import WriteProblem, send
 from dashboard.job.tabs import require_job
 from ipuhub.api.kinds import KINDS
-from ipuhub.web.access import access_of, is_admin, require_operator
-from ipuhub.web.requests import signed_in
+from ipuhub.web.access import access_of, is_admin, require_operator, signed_in
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

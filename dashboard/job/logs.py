@@ -21,10 +21,9 @@ from dashboard.job.loglines import AsText, KeptLines, after, hits_of, instant_of
 from dashboard.job.logreader import LogProblem, containers_now, read_tail, stream_lines
 from dashboard.job.tabs import answer_still, read_view
 from ipuhub.kube.podlogs import LogRequest, PodRef
-from ipuhub.web.access import is_admin, scope_of
+from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import signed_in
 from jobs.models import JobAttempt
 from jobs.selectors import NO_JOB, jobs_with_uid
 from usage.models import PodLifetime

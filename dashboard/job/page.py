@@ -19,10 +19,9 @@ from dashboard.job.tabs import answer_tab, read_view, require_job
 from dashboard.job.timeline import draw_timeline, timeline_rows
 from dashboard.job.usage import read_held
 from ipuhub.models import AuditEntry
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.lists import colour_of
-from ipuhub.web.requests import signed_in
 from jobs.ipujob.spec import with_defaults
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dashboard.notify.events import EVENTS, TEST, Fact, queue
 from dashboard.notify.outbox import DEAD, QUEUED
 from dashboard.notify.subscriptions import SubscriptionForm, pause, resume, subscribe
 from ipuhub.models import Notification, Subscription
-from ipuhub.web.requests import signed_in
+from ipuhub.web.access import signed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

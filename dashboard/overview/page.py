@@ -25,11 +25,17 @@ from dashboard.overview.rows import (
     live_jobs,
     remembered_jobs,
 )
-from ipuhub.web.access import is_accountant, scope_of, sees_cost, usage_scope_of
+from ipuhub.web.access import (
+    is_accountant,
+    scope_of,
+    sees_cost,
+    signed_in,
+    usage_scope_of,
+)
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
-from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 
 if TYPE_CHECKING:
     from datetime import datetime

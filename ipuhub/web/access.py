@@ -12,23 +12,31 @@ or in all of them. Accountants see usage and its cost, but no jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db.models import Value
+from django.http import HttpResponse
+from django.shortcuts import resolve_url
 
 from ipuhub.kube.access import User as ClusterUser
 from ipuhub.models import ExternalIdentity, RoleGrant
 from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
 from ipuhub.variables.actions import RESERVED
 from ipuhub.web.clusterusers import EVERYBODY, ServiceAccount, authority
+from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
     Caller = AbstractBaseUser | AnonymousUser | ServiceAccount
 
@@ -272,6 +280,24 @@ def require_accountant(user: Caller) -> None:
     """Raise PermissionDenied with a sentence if `user` may not see reports and rates."""
     if not is_accountant(user):
         raise PermissionDenied(ACCOUNTANTS_ONLY)
+
+
+def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Require sign-in; redirect others to the sign-in page, also from a fragment.
+
+    A plain redirect of a fragment would show the sign-in page inside the old page.
+    """
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *arguments: object, **options: object) -> HttpResponseBase:
+        if request.user.is_authenticated:
+            return view(request, *arguments, **options)
+        if wants_fragment(request):
+            there = f"{resolve_url('login')}?{urlencode({'next': request.get_full_path()})}"
+            return HttpResponse(status=401, headers={"HX-Redirect": there})
+        return redirect_to_login(request.get_full_path())
+
+    return guarded
 
 
 def listed_name(username: str) -> str:

@@ -44,12 +44,12 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.web.access import scope_of, usage_scope_of
+from ipuhub.web.access import scope_of, signed_in, usage_scope_of
 from ipuhub.web.columns import COLUMNS, choices, chosen, filters_of
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, bind_filters, order_named
 from ipuhub.web.keyset import CursorError, Order, read_page
-from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""glue: requests: page or fragment, sign-in, ETags and client address.
+"""glue: requests: page or fragment, ETags and client address.
 
 An ETag of a polled fragment saves rendering and transfer while the fragment is unchanged.
 
@@ -16,48 +16,26 @@ The client address of a request takes only configured proxies into account.
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache, wraps
+from functools import lru_cache
 from importlib.metadata import version
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
 
-from django.contrib.auth.views import redirect_to_login
-from django.http import HttpResponse, HttpResponseNotModified
-from django.shortcuts import resolve_url
+from django.http import HttpResponseNotModified
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
-    from django.http import HttpRequest
-    from django.http.response import HttpResponseBase
+    from django.http import HttpRequest, HttpResponse
 
 
 def wants_fragment(request: HttpRequest) -> bool:
     """Return whether htmx requests the fragment; a boosted link requests the whole page."""
     headers = request.headers
     return headers.get("HX-Request") == "true" and headers.get("HX-Boosted") != "true"
-
-
-def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Require sign-in; redirect others to the sign-in page, also from a fragment.
-
-    A plain redirect of a fragment would show the sign-in page inside the old page.
-    """
-
-    @wraps(view)
-    def guarded(request: HttpRequest, *arguments: object, **options: object) -> HttpResponseBase:
-        if request.user.is_authenticated:
-            return view(request, *arguments, **options)
-        if wants_fragment(request):
-            there = f"{resolve_url('login')}?{urlencode({'next': request.get_full_path()})}"
-            return HttpResponse(status=401, headers={"HX-Redirect": there})
-        return redirect_to_login(request.get_full_path())
-
-    return guarded
 
 
 def fragment_etag(request: HttpRequest, *shown: object) -> str:

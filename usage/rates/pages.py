@@ -14,8 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from ipuhub.web.access import require_accountant
-from ipuhub.web.requests import signed_in
+from ipuhub.web.access import require_accountant, signed_in
 from usage.models import Rate
 from usage.rates.preview import preview
 from usage.rates.pricing import Price, overlap, sentence

@@ -13,10 +13,9 @@ from django.http import Http404
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ipuhub.web.access import require_statements
+from ipuhub.web.access import require_statements, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import signed_in
 from usage.models import MonthReport, ReportRow
 from usage.query import given, one
 from usage.rates.pricing import money_of

@@ -14,12 +14,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.text import Figure
-from ipuhub.web.access import require_admin
+from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import signed_in
 from usage.query import given, one, read_format, read_month, read_range, refuse_unknown
 from usage.sums.measures import hours
 from usage.time.ranges import usage_zone
