@@ -21,7 +21,6 @@ from ipuhub.web.access import may_see_statements, signed_in
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from usage.completeness import month_completeness
 from usage.query import (
     given,
     names_of,
@@ -38,6 +37,7 @@ from usage.sums.columns import JOB, pair_columns, sums_columns
 from usage.sums.compare import all_lines, lines_with_total, read_lines
 from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension
 from usage.sums.queries import all_sums, with_total
+from usage.time.months import month_completeness
 from usage.time.ranges import MonthBounds, named_month, usage_zone
 from usage.time.windows import local_day
 

@@ -11,7 +11,6 @@ from django.views.decorators.http import require_safe
 from ipuhub.web.access import require_accountant, signed_in, usage_scope_of
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import ListPage
-from usage.completeness import POD_WATCH
 from usage.page import drill, is_month, step_of
 from usage.query import given, names_of, read_output, read_question
 from usage.retention.purged import list_notes
@@ -27,6 +26,7 @@ from usage.tables import (
     GapFilters,
     LifetimeFilters,
 )
+from usage.time.months import POD_WATCH
 from usage.time.ranges import usage_zone
 from usage.time.windows import WindowError
 

@@ -16,10 +16,10 @@ from django.db import connection, transaction
 from ipuhub.models import WatchCheckpoint
 from ipuhub.recording.recorder import Fault, store
 from ipuhub.recording.shapes import Subject
-from usage.completeness import POD_WATCH
 from usage.legacy.primehub import SourceRow, taken
 from usage.models import PodLifetime
 from usage.reports.downloads import own_connection
+from usage.time.months import POD_WATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

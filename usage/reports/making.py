@@ -17,7 +17,6 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Min, Sum
 
-from usage.completeness import complete_until
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
 from usage.rates.pricing import Tariff
 from usage.rates.reading import tariff_of
@@ -27,6 +26,7 @@ from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
 from usage.sums.refill import copy_rows
+from usage.time.months import complete_until
 from usage.time.ranges import month_bounds, one_snapshot
 from usage.time.windows import Month
 

@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 from django.db.models import Sum
 
 from ipuhub.models import WatchGap
-from usage.completeness import POD_WATCH
 from usage.models import MonthReport, ReportState
 from usage.rates.pricing import Tariff, money_of, pricing_of
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports
 from usage.sums.measures import GIB, hours
+from usage.time.months import POD_WATCH
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,7 +13,6 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from usage.completeness import complete_until
 from usage.models import ReportRun, ReportState
 from usage.reports.columns import PROFILES
 from usage.reports.making import (
@@ -27,6 +26,7 @@ from usage.reports.making import (
     state_of,
 )
 from usage.reports.ranges import KINDS, RangeFile, delete_expired, range_of, store_range
+from usage.time.months import complete_until
 from usage.time.ranges import read_instant
 from usage.time.windows import Month
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.fakes.podstream import STEPS, pod_of, truth_of, uid_of
 from tests.fakes.waiting import eventually
-from usage.completeness import COMPLETE_UNTIL_SQL
 from usage.pods.recorder import PodRecorder, PodSelection
+from usage.time.months import COMPLETE_UNTIL_SQL
 
 if TYPE_CHECKING:
     from tests.integration.prober.conftest import Lab
