@@ -42,7 +42,7 @@ from usage.rates.pricing import cost_record
 from usage.retention.purged import list_notes, say_purged
 from usage.sums.measures import hours
 from usage.tables import COST, COST_EXPORTS
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 from usage.time.windows import MonthError, WindowError, clip
 from usage.utilization.selectors import partition_runs
 

@@ -37,9 +37,8 @@ from usage.sums.columns import JOB, pair_columns, sums_columns
 from usage.sums.compare import all_lines, lines_with_total, read_lines
 from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension
 from usage.sums.queries import all_sums, with_total
-from usage.time.months import month_completeness
-from usage.time.ranges import MonthBounds, named_month, usage_zone
-from usage.time.windows import local_day
+from usage.time.months import MonthBounds, month_completeness, usage_zone
+from usage.time.windows import local_day, named_month
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

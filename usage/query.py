@@ -32,7 +32,8 @@ from usage.sums.measures import (
     dimensions,
 )
 from usage.sums.queries import Question
-from usage.time.ranges import month_bounds, named_month, read_instant, read_window
+from usage.time.months import month_bounds
+from usage.time.ranges import read_instant, read_window
 from usage.time.windows import (
     Month,
     MonthError,
@@ -40,6 +41,7 @@ from usage.time.windows import (
     WindowError,
     day_begin,
     local_day,
+    named_month,
     period_before,
 )
 
@@ -176,7 +178,8 @@ def read_total(params: Params) -> bool:
 
 def read_format(params: Params) -> str:
     """Return the requested file format, or empty. Raises BadFilter."""
-    return known_format(one(params, "format"))
+    kind = one(params, "format")
+    return known_format(kind) if kind else ""
 
 
 def read_output(params: Params, question: Question) -> Output:

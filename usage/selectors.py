@@ -17,7 +17,7 @@ from usage.rates.linecosts import EVER, PODS, read_line_costs
 from usage.sums.columns import JOB
 from usage.sums.compare import Line
 from usage.sums.queries import SumRow
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

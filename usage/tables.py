@@ -19,7 +19,7 @@ from ipuhub.web.lists import Column
 from usage.models import PodLifetime
 from usage.rates.pricing import cost_record
 from usage.sums.measures import GIB, LABEL
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -26,8 +26,7 @@ from usage.tables import (
     GapFilters,
     LifetimeFilters,
 )
-from usage.time.months import POD_WATCH
-from usage.time.ranges import usage_zone
+from usage.time.months import POD_WATCH, usage_zone
 from usage.time.windows import WindowError
 
 if TYPE_CHECKING:

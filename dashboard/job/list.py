@@ -15,7 +15,7 @@ from ipuhub.web.access import may_see_cost
 from jobs.views import JOBS
 from usage.rates.linecosts import read_job_costs
 from usage.tables import COST, COST_EXPORTS
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from partitions.selectors import partitions_of_job
 from usage.rates.linecosts import read_job_cost
 from usage.selectors import pods_of_job
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

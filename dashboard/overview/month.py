@@ -18,7 +18,7 @@ from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures
 from usage.sums.queries import Question, read_sums
 from usage.sums.sql import STEP
-from usage.time.ranges import month_bounds
+from usage.time.months import month_bounds
 from usage.time.windows import Month, Window, step_begins
 
 if TYPE_CHECKING:

@@ -119,7 +119,7 @@ def priced(prices: tuple[tuple[str, str], ...]) -> Iterator[None]:
 
     from usage.models import Rate
     from usage.rates.pages import set_rate
-    from usage.time.ranges import usage_zone
+    from usage.time.months import usage_zone
     from usage.time.windows import Month
 
     now, zone = timezone.now(), usage_zone()

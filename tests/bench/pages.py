@@ -76,7 +76,7 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
 
     from tests.bench.pagesdata import fill
     from usage.sums.rollups import refresh
-    from usage.time.ranges import usage_zone
+    from usage.time.months import usage_zone
     from usage.utilization import rollups as utilization
 
     call_command("migrate", verbosity=0)
@@ -105,7 +105,7 @@ def _measure(options: argparse.Namespace) -> None:
     from django.utils import timezone
 
     from tests.bench.pageparts import PARTS, priced
-    from usage.time.ranges import usage_zone
+    from usage.time.months import usage_zone
     from usage.time.windows import Month
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)

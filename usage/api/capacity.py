@@ -21,7 +21,7 @@ from ipuhub.api.views import FORMS, JSON, form_of
 from ipuhub.web.exports import export
 from usage.api.sums import CURSOR, RANGE
 from usage.query import given, one
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 from usage.time.windows import STEPS
 from usage.utilization.pages import (
     OUTPUTS,

@@ -13,7 +13,7 @@ from usage.rates.pricing import money_of
 from usage.reports.columns import PROFILES
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.ranges import KINDS
-from usage.time.ranges import bounds_of
+from usage.time.months import bounds_of
 
 if TYPE_CHECKING:
     from rest_framework.request import Request

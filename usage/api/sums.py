@@ -55,7 +55,8 @@ from usage.tables import (
     GapFilters,
     LifetimeFilters,
 )
-from usage.time.ranges import NAMED, usage_zone
+from usage.time.months import usage_zone
+from usage.time.ranges import NAMED
 from usage.time.windows import STEPS, Window, WindowError
 
 if TYPE_CHECKING:

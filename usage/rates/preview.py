@@ -14,7 +14,7 @@ from usage.rates.pricing import Pricing, Segment
 from usage.rates.reading import pricing_at, tariff_of
 from usage.sums.measures import OUTPUTS
 from usage.sums.queries import Question, read_sums
-from usage.time.ranges import month_bounds
+from usage.time.months import month_bounds
 from usage.time.windows import Month, Window
 
 if TYPE_CHECKING:

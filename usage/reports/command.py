@@ -17,7 +17,8 @@ from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
 from usage.reports.review import review_month
 from usage.reports.runs import do_run, request_run
-from usage.time.ranges import bad_seams, bounds_of, read_instant
+from usage.time.months import bad_seams, bounds_of
+from usage.time.ranges import read_instant
 from usage.time.windows import Month
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from usage.reports.csv import IN_ORDER, CsvStream, copy_csv, csv_form, json_line
 from usage.reports.making import file_key, state_of
 from usage.reports.monthly import Range, details_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
-from usage.time.ranges import month_bounds
+from usage.time.months import month_bounds
 from usage.time.windows import PARTITION_PIECES, POD_PIECES, bounds
 
 if TYPE_CHECKING:

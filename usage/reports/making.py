@@ -25,9 +25,9 @@ from usage.reports.csv import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
+from usage.sums.reading import one_snapshot
 from usage.sums.refill import copy_rows
-from usage.time.months import complete_until
-from usage.time.ranges import month_bounds, one_snapshot
+from usage.time.months import complete_until, month_bounds
 from usage.time.windows import Month
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
-from usage.time.ranges import bad_seams, bounds_of
+from usage.time.months import bad_seams, bounds_of
 from usage.time.windows import Month, MonthError, WindowError
 
 if TYPE_CHECKING:

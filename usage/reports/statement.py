@@ -23,7 +23,8 @@ from usage.reports.review import TOTALS
 from usage.selectors import job_names
 from usage.sums.measures import DIMENSIONS, hours
 from usage.sums.queries import Question, read_sums
-from usage.time.ranges import bounds_of, one_snapshot
+from usage.sums.reading import one_snapshot
+from usage.time.months import bounds_of
 from usage.time.windows import Month, MonthError, Window
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from usage.retention.rules import (
     first_kept,
     first_unclosed,
 )
-from usage.sums.rollups import read_coverage, refresh
+from usage.sums.reading import read_coverage
+from usage.sums.rollups import refresh
 from usage.time.windows import Month, day_begin
 from usage.utilization import rollups as utilization
 

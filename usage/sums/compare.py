@@ -19,8 +19,9 @@ from usage.sums.queries import (
     sums_sql,
     total_as_closed,
 )
+from usage.sums.reading import one_snapshot
 from usage.sums.sql import key_array
-from usage.time.ranges import month_bounds, one_snapshot
+from usage.time.months import month_bounds
 from usage.time.windows import Month, Window
 
 if TYPE_CHECKING:

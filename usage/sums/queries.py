@@ -14,7 +14,7 @@ from ipuhub.web.filters import BadFilter
 from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
 from usage.sums.pieces import Prices, closed_steps, table_of
-from usage.sums.rollups import read_coverage
+from usage.sums.reading import one_snapshot, patience, read_coverage, rows_of
 from usage.sums.sql import (
     TOTAL_COST,
     Query,
@@ -27,7 +27,6 @@ from usage.sums.sql import (
     pod_sums,
     rows_sql,
 )
-from usage.time.ranges import one_snapshot, patience, rows_of
 from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import connection
-
 from usage.sums.engine import PURGED, Rollup, Work
 from usage.sums.parts import (
     HOUR,
@@ -23,6 +21,7 @@ from usage.sums.parts import (
     spans_to_sum,
 )
 from usage.sums.pieces import FULL, PARTITIONS, stretch_parameters
+from usage.sums.reading import coverage_of
 from usage.sums.refill import REFILL, REFILL_SPANS, TABLES
 from usage.time.windows import day_begin, local_day
 
@@ -41,15 +40,6 @@ _ROLLUP: Final = Rollup(
 _DAY: Final = timedelta(days=1)
 _EVER: Final = date(1970, 1, 1)
 _RUN_DAYS: Final = 31  # of one statement
-_COVERAGE: Final = (
-    """
-SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
-  p.purged_before, p.zone, d.first_hour, d.last_hour
-FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true
-LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""  # noqa: S608
-    + PURGED  # text of this module
-)
-
 _STATE: Final = (
     """
 SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
@@ -57,13 +47,6 @@ SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
 FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
     + PURGED  # text of this module
 )
-
-
-def read_coverage() -> Coverage:
-    """Return which sums stand now."""
-    with connection.cursor() as cursor:
-        cursor.execute(_COVERAGE)
-        return _coverage(cursor.fetchall())
 
 
 def refresh(now: datetime, zone: ZoneInfo) -> int:
@@ -110,7 +93,7 @@ def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
     Nothing stands that an older release has summed: it has no sums of accelerators and spans.
     """
     cursor.execute(_STATE)
-    known = _coverage([(*cursor.fetchone(), None, None)])
+    known = coverage_of([(*cursor.fetchone(), None, None)])
     frozen = known.frozen_before or _EVER
     if known.zone != zone.key or known.accelerated_from is None:
         for grain, first in (("hour", None), ("day", frozen), ("span", None)):
@@ -196,12 +179,3 @@ def _write_state(cursor: Any, zone: ZoneInfo, now: datetime, accelerated: date |
         " VALUES (%s, %s, %s, %s, %s)",
         [zone.key, local_day(now, zone), begin, max(begin, until), accelerated],
     )
-
-
-def _coverage(rows: Sequence[tuple[Any, ...]]) -> Coverage:
-    zone, until, hours_from, hours_until, accelerated, frozen, frozen_zone = rows[0][:7]
-    if zone is None:
-        return Coverage(frozen_before=frozen, frozen_zone=frozen_zone or "")
-    dirt = tuple((first, last) for *_, first, last in rows if first is not None)
-    hours = None if hours_from is None else (hours_from, hours_until)
-    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "", accelerated)

@@ -1,24 +1,31 @@
-"""glue: until when the record of pods is complete, and how final a month's figures are.
+"""glue: a month as reports and pages have it: its bounds, until when its record is complete, and
+how final its figures are.
 
-Pages, reports and files all use this answer.
+Closed months never change, in whatever zone they were closed. A month next to a closed month begins
+where that month ended, or ends where it begins, so each second is billed in exactly one month, even
+after the report zone changed.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db import connection
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
 from ipuhub.web.readings import judge
+from usage.models import MonthReport, ReportState
 from usage.rates.pricing import money_of
 from usage.time.windows import Month, day_begin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import date, datetime
-    from zoneinfo import ZoneInfo
 
     from ipuhub.web.readings import Freshness
     from usage.rates.pricing import Money
@@ -114,3 +121,76 @@ def month_completeness(
         corrections,
         judge(seen, now),
     )
+
+
+def usage_zone() -> ZoneInfo:
+    """Return the zone of the reports: pages and reports cut months alike."""
+    zone: ZoneInfo = settings.REPORT_ZONE
+    return zone
+
+
+_OLDEST: Final = Month(1970, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class MonthBounds:
+    """What `month` is in reports made in `zone`, and wherever else it is named: [first, end)."""
+
+    month: Month
+    zone: ZoneInfo
+    first: datetime
+    end: datetime
+
+    @property
+    def note(self) -> str:
+        """A sentence for people where the calendar says otherwise; empty where it says the same."""
+        calendar = self.month.first(self.zone), self.month.end(self.zone)
+        if calendar == (self.first, self.end):
+            return ""
+        return (
+            f"{self.month} is {_span(self.first, self.end)}; the calendar of {self.zone.key} has"
+            f" {_span(*calendar)}. The report zone was changed. Closed months keep their bounds, "
+            "and the months next to them begin and end there, so that each second counts in "
+            "exactly one month."
+        )
+
+
+def month_bounds(month: Month, zone: ZoneInfo) -> MonthBounds:
+    """Return when `month` begins and ends; for a closed month as it was closed. One query."""
+    beside = [str(month), str(month.next())]
+    beside += [str(month.previous())] if month > _OLDEST else []
+    rows = MonthReport.objects.filter(state=ReportState.CLOSED, month__in=beside)
+    closed = {text: (first, end) for text, first, end in rows.values_list("month", "first", "end")}
+    if own := closed.get(str(month)):
+        return MonthBounds(month, zone, *own)
+    first, end = month.first(zone), month.end(zone)
+    if month > _OLDEST and (before := closed.get(str(month.previous()))):
+        first = before[1]
+    if after := closed.get(str(month.next())):
+        end = after[0]
+    return MonthBounds(month, zone, first, end)
+
+
+def bounds_of(report: MonthReport) -> MonthBounds:
+    """Return the bounds that a stored report has."""
+    zone = ZoneInfo(report.zone)
+    return MonthBounds(Month.parse(report.month), zone, report.first, report.end)
+
+
+def bad_seams(reports: Iterable[MonthReport]) -> list[str]:
+    """Return a sentence for each two closed months of `reports` that share time or leave some
+    between them, as those could that were closed in two zones before bounds were kept."""
+    closed = (each for each in reports if each.state == ReportState.CLOSED)
+    return [
+        f"{before.month} was closed up to {before.end:%Y-%m-%d %H:%M} UTC and {after.month} from"
+        f" {after.first:%Y-%m-%d %H:%M} UTC on: what lies between is in"
+        f" {'both' if after.first < before.end else 'neither'}. Closed reports do not change. "
+        "Generate a range report of that time and settle the difference manually."
+        for before, after in pairwise(sorted(closed, key=lambda each: each.month))
+        if Month.parse(before.month).next() == Month.parse(after.month)
+        and before.end != after.first
+    ]
+
+
+def _span(first: datetime, end: datetime) -> str:
+    return f"{first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"

@@ -91,6 +91,12 @@ class Month:
         return f"{self.year:04}-{self.number:02}"
 
 
+def named_month(text: str, now: datetime, zone: ZoneInfo) -> Month | None:
+    """Return the month that a window's name means; None if it means no month."""
+    month = Month.of(now, zone)
+    return {"month": month, "lastmonth": month.previous()}.get(text)
+
+
 MAX_POINTS: Final = 2000
 STEPS: Final = ("hour", "day", "week", "month")
 _OLDEST: Final = datetime(1970, 1, 2, tzinfo=UTC)

@@ -21,7 +21,7 @@ from ipuhub.web.lists import Column
 from ipuhub.web.problems import not_as_asked
 from usage.query import given, one, read_format, read_month, read_range, refuse_unknown
 from usage.sums.measures import hours
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 from usage.time.windows import STEPS, Month, MonthError, WindowError, step_begins
 from usage.utilization.amounts import Utilization, spell_share, total_by_step
 from usage.utilization.selectors import read_capacity

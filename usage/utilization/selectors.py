@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 
 from ipuhub.web.filters import BadFilter
-from usage.time.ranges import one_snapshot, patience
+from usage.sums.reading import one_snapshot, patience
 from usage.time.windows import bounds
 from usage.utilization.amounts import Utilization
 from usage.utilization.rollups import plan, read_quarters, read_standing, read_week

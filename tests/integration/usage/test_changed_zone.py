@@ -19,7 +19,7 @@ from tests.integration.usage.reading import UTC_ZONE, make, rows_of
 from usage.models import MonthReport
 from usage.reports.making import correct_month, make_month
 from usage.sums.compare import month_to_date
-from usage.time.ranges import bad_seams, bounds_of, month_bounds
+from usage.time.months import bad_seams, bounds_of, month_bounds
 from usage.time.windows import Month
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from usage.models import KindHour, PodLifetime, RollupDirt, RollupState, UsageHo
 from usage.sums.measures import dimensions
 from usage.sums.parts import Steps, split
 from usage.sums.queries import Question
-from usage.sums.rollups import read_coverage, refresh
+from usage.sums.reading import read_coverage
+from usage.sums.rollups import refresh
 from usage.time.windows import Window, step_begins
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from tests.builders.lifetimes import at, held, pod
 from usage.sums import queries
 from usage.sums.measures import dimensions
 from usage.sums.queries import Question, all_sums, chart, read_sums
-from usage.sums.rollups import read_coverage, refresh
-from usage.time.ranges import usage_zone
+from usage.sums.reading import read_coverage
+from usage.sums.rollups import refresh
+from usage.time.months import usage_zone
 from usage.time.windows import Window
 from usage.utilization import selectors as capacities
 from usage.utilization.rollups import read_standing

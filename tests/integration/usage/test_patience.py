@@ -14,7 +14,7 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from usage.models import RollupState
 from usage.sums.rollups import refresh
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

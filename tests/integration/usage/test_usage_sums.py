@@ -24,7 +24,8 @@ from usage.sums.queries import (
     read_sums,
     series_begins,
 )
-from usage.sums.rollups import read_coverage, refresh
+from usage.sums.reading import read_coverage
+from usage.sums.rollups import refresh
 from usage.sums.sql import STEP
 from usage.time.windows import Window, clip, step_begins
 

@@ -14,7 +14,7 @@ from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.integration.web.livepages import axe_violations, live_server, page_of
 from usage.reports.making import make_month
-from usage.time.ranges import usage_zone
+from usage.time.months import usage_zone
 from usage.time.windows import Month
 
 PAGES = (
