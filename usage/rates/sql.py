@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.sums.measures import COST_UNIT
+from usage.sums.measures import (
+    COST_UNIT,
+    accelerator_columns,
+    accelerator_counts,
+    accelerator_parameters,
+)
 from usage.time.windows import PARTITION_PIECES, POD_PIECES
 
 if TYPE_CHECKING:
@@ -32,24 +37,6 @@ class Amounts:
     memory: str
     ipu: str
     gpu: str
-
-
-def accelerator_columns(names: Sequence[str]) -> list[str]:
-    """Return the columns of how many of each named accelerator are held: `acc_0`, ..."""
-    return [f"acc_{n}" for n, _ in enumerate(names)]
-
-
-def accelerator_counts(names: Sequence[str]) -> list[str]:
-    """Return SQL of these columns, of a pod's row."""
-    return [
-        f"COALESCE((accelerators ->> %(accelerator_{n})s)::numeric, 0) AS {column}"
-        for n, column in enumerate(accelerator_columns(names))
-    ]
-
-
-def accelerator_parameters(names: Sequence[str]) -> dict[str, str]:
-    """Return what the counts refer to."""
-    return {f"accelerator_{n}": name for n, name in enumerate(names)}
 
 
 def price_of(

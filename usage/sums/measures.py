@@ -193,3 +193,21 @@ def dimensions(names: Sequence[str], labels: Collection[str] = ()) -> tuple[Dime
 
 def _label_sql(key: str) -> str:
     return f"COALESCE(labels ->> '{key}', '')"
+
+
+def accelerator_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns of how many of each named accelerator are held: `acc_0`, ..."""
+    return [f"acc_{n}" for n, _ in enumerate(names)]
+
+
+def accelerator_counts(names: Sequence[str]) -> list[str]:
+    """Return SQL of these columns, of a pod's row."""
+    return [
+        f"COALESCE((accelerators ->> %(accelerator_{n})s)::numeric, 0) AS {column}"
+        for n, column in enumerate(accelerator_columns(names))
+    ]
+
+
+def accelerator_parameters(names: Sequence[str]) -> dict[str, str]:
+    """Return what the counts refer to."""
+    return {f"accelerator_{n}": name for n, name in enumerate(names)}

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.rates.sql import Amounts, accelerator_parameters, price_of, term
-from usage.sums.measures import COST_UNIT, HOUR, NAMES
+from usage.rates.sql import Amounts, price_of, term
+from usage.sums.measures import COST_UNIT, HOUR, NAMES, accelerator_parameters
 from usage.time.windows import PARTITION_PIECES, bounds
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.rates.sql import accelerator_columns, accelerator_counts
-from usage.sums.measures import LEVELS, NAMES, POD_SUMS
+from usage.sums.measures import LEVELS, NAMES, POD_SUMS, accelerator_columns, accelerator_counts
 from usage.sums.pieces import (
     FULL,
     PARTITIONS,

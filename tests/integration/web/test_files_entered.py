@@ -18,4 +18,4 @@ def test_files_entered_by_the_usage_page(admin: User) -> None:
     client.get("/usage/")
     with files_entered() as seen:
         assert client.get("/usage/").status_code == 200
-    assert len(seen.calls) <= 29
+    assert len(seen.calls) <= 20
