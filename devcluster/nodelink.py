@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
-from devcluster.security.certificates import write_private
+from ipuhub.certificates import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,12 +23,13 @@ from devcluster.schemas.kinds import BY_KIND
 from devcluster.schemas.registry import Registry
 from devcluster.security.authentication import ISSUER, Authenticator
 from devcluster.security.authorization import Authorizer
-from devcluster.security.certificates import Authority, encode, write_private
+from devcluster.security.certificates import Authority, encode
 from devcluster.storage.objects import Objects
 from devcluster.storage.store import Store
 from devcluster.storage.watchers import Watchers
 from devcluster.webhooks.admitted import Admitted
 from devcluster.webhooks.webhooks import WebhookClient, Webhooks
+from ipuhub.certificates import write_private
 from ipuhub.process.health import Limits, build_runner
 
 if TYPE_CHECKING:

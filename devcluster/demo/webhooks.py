@@ -9,7 +9,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from devcluster.demo.cluster import apply_manifest
-from devcluster.security.certificates import Authority, write_private
+from devcluster.security.certificates import Authority
+from ipuhub.certificates import write_private
 from jobs.webhooks.configuration import WebhookScope, build_configurations
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
 

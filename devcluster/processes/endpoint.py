@@ -21,8 +21,8 @@ from aiohttp import WSMsgType, web
 
 from devcluster.kubelet.nodes import LOOPBACK
 from devcluster.processes.logclock import LogOptions, Stamps
-from devcluster.security.certificates import self_signed
 from devcluster.status import StatusError
+from ipuhub.certificates import self_signed
 from ipuhub.process.health import build_runner
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ class Endpoint:
     """Serves the processes of `runtime`; `find_pod(namespace, name)` gives the pod as known."""
 
     def __init__(self, ca_pem: str) -> None:
-        self.certificate, self._key = self_signed("ipuhub-kubelet", LOOPBACK)
+        own = self_signed("ipuhub-kubelet", LOOPBACK, datetime.now(UTC))
+        self.certificate, self._key = own.certificate, own.key
         self._ca_pem, self.port = ca_pem, 0
         self._runtime: ProcessRuntime | None = None
         self._find_pod: Callable[[str, str], Manifest | None] = lambda _namespace, _name: None

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from devcluster.paths import AUTHENTICATED, User, account_user
-from devcluster.security.certificates import write_private
 from devcluster.status import StatusError
+from ipuhub.certificates import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,37 +6,30 @@ certificate, which is still valid, is served.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ipuhub.certificates import (
+    SERVER,
+    Authority,
+    host_of,
+    issue,
+    key_of,
+    make_authority,
+    pem_of,
+    private_pem_of,
+    subject_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-AUTHORITY_LIFE: Final = timedelta(days=3650)
-CERTIFICATE_LIFE: Final = timedelta(days=365)
 RENEW_BEFORE: Final = timedelta(days=90)
-_SKEW: Final = timedelta(hours=1)  # of the clocks of those who check it
-_MOST_NAME: Final = 64  # characters of a common name
-_CA_USAGE: Final = x509.KeyUsage(
-    digital_signature=True,
-    key_cert_sign=True,
-    crl_sign=True,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    encipher_only=False,
-    decipher_only=False,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +54,11 @@ def with_authority(keys: Keys, now: datetime) -> Keys:
     known = _certificates(keys.trusted)
     if known and _is_good(known[0], now) and _matches(known[0], keys.authority_key):
         return keys
-    made, key = _make_authority(now)
+    # Two authorities at one time must not have one name: who checks chooses by the name.
+    made = make_authority(f"ipuhub-webhooks-ca {now:%Y-%m-%dT%H:%M:%SZ}", now)
     kept = [one for one in known if one.not_valid_after_utc > now]
-    trusted = b"".join(_pem(one) for one in (made, *kept))
-    return replace(keys, trusted=trusted, authority_key=_private(key))
+    trusted = b"".join(pem_of(one) for one in (made.certificate, *kept))
+    return replace(keys, trusted=trusted, authority_key=private_pem_of(made.key))
 
 
 def with_certificate(keys: Keys, names: Sequence[str], now: datetime) -> Keys:
@@ -75,24 +69,11 @@ def with_certificate(keys: Keys, names: Sequence[str], now: datetime) -> Keys:
     authority = _certificates(keys.trusted)[0]
     if is_served_well(keys, names, now):
         return keys
-    signer = _key(keys.authority_key)
+    signer = key_of(keys.authority_key)
     if signer is None:
         raise ValueError("the authority has no key")
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(names[0])
-    alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-    end = min(now + CERTIFICATE_LIFE, authority.not_valid_after_utc)
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-    builder = (
-        _builder(subject, authority.subject, key, (now - _SKEW, end))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(alternatives, critical=False)
-        .add_extension(usage, critical=False)
-        .add_extension(issuer, critical=False)
-    )
-    signed = builder.sign(signer, hashes.SHA256())
-    return replace(keys, certificate=_pem(signed), key=_private(key))
+    issued = issue(Authority(authority, signer), subject_of(names[0]), [SERVER], names, now)
+    return replace(keys, certificate=issued.certificate, key=issued.key)
 
 
 def is_served_well(keys: Keys, names: Sequence[str], now: datetime) -> bool:
@@ -106,7 +87,7 @@ def is_served_well(keys: Keys, names: Sequence[str], now: datetime) -> bool:
         found = served[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
         return False
-    wanted = {_general_name(name) for name in names}
+    wanted = {host_of(name) for name in names}
     return set(found) == wanted and _is_good(served[0], now)
 
 
@@ -139,72 +120,10 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
         return []
 
 
-def _key(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
-    try:
-        found = serialization.load_pem_private_key(pem, None) if pem else None
-    except (ValueError, TypeError):
-        return None
-    return found if isinstance(found, ec.EllipticCurvePrivateKey) else None
-
-
 def _matches(certificate: x509.Certificate, key_pem: bytes) -> bool:
-    key = _key(key_pem)
+    key = key_of(key_pem)
     return key is not None and key.public_key() == certificate.public_key()
 
 
 def _is_good(certificate: x509.Certificate, now: datetime) -> bool:
     return now + RENEW_BEFORE < certificate.not_valid_after_utc
-
-
-def _make_authority(now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    # Two authorities at one time must not have one name: who checks chooses by the name.
-    name = _name(f"ipuhub-webhooks-ca {now:%Y-%m-%dT%H:%M:%SZ}")
-    builder = (
-        _builder(name, name, key, (now - _SKEW, now + AUTHORITY_LIFE))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_CA_USAGE, critical=True)
-    )
-    return builder.sign(key, hashes.SHA256()), key
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    life: tuple[datetime, datetime],
-) -> x509.CertificateBuilder:
-    begin, end = life
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:_MOST_NAME])])
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

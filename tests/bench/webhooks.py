@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from devcluster.security.certificates import Authority, write_private
+from devcluster.security.certificates import Authority
+from ipuhub.certificates import write_private
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
 from tests.bench.load_memory import MIB, sizes_below
 from tests.builders.ipujobs import ipujob

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from devcluster.security.certificates import write_private
 from devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
+from ipuhub.certificates import write_private
 from ipuhub.process import logs
 from ipuhub.process.runtime import give_back_what_is_free
 
