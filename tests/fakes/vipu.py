@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from partitions.vipu.client import TlsFiles
     from partitions.vipu.errors import VipuError
-    from partitions.vipu.topology import IpuId, Topology
+    from partitions.vipu.server.controller import Controller
+    from partitions.vipu.topology import Ipu, IpuId, Topology
 
 
 @dataclass
@@ -193,3 +194,10 @@ class FakeVipu:
     async def _written(self) -> None:
         if self.on_write is not None:
             await self.on_write()
+
+
+def let_ipu_fail(controller: Controller, partition: str, what: str) -> Ipu:
+    """Let the first IPU of a partition fail on the simulated controller; return the IPU."""
+    ipu = controller.topology.by_id[controller.get(partition).ipus[0]]
+    controller.fail_ipu(ipu.agent, ipu.index, what)
+    return ipu

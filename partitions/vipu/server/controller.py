@@ -20,7 +20,7 @@ from partitions.vipu.server import outages
 from partitions.vipu.server.events import Events
 from partitions.vipu.server.loading import load_state
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
-from partitions.vipu.server.records import PartitionRecord, fail_record, reset_record
+from partitions.vipu.server.records import PartitionRecord, reset_record
 from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
 from partitions.vipu.server.state import Draft, Removed
 from partitions.vipu.server.users import EVERYTHING, visible
@@ -174,21 +174,6 @@ class Controller:
 
         self._write(remove)
         self.events.note("partition removed", partition=partition_id)
-
-    def report_fault(self, partition_id: str, message: str) -> None:
-        """Take a fault of a partition's IPUs: it resets itself if it may, else it is in ERROR.
-
-        Raises NotFound.
-        """
-
-        def fail(draft: Draft) -> None:
-            record = visible(draft.partitions, partition_id, EVERYTHING)
-            draft.put(fail_record(record, message, self.clock(), self._latencies.reset))
-
-        self._write(fail)
-        self.events.note(
-            "partition has a fault", is_bad=True, partition=partition_id, fault=message
-        )
 
     def confirm(self, partition_id: str, started_at: datetime) -> None:
         """End the operation that began then: all machines of the partition have done it.

@@ -127,18 +127,6 @@ def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> 
     )
 
 
-def fail_record(
-    record: PartitionRecord, message: str, now: datetime, latency: timedelta
-) -> PartitionRecord:
-    """The record after a fault at `now`: reset by itself while that is allowed, else in ERROR."""
-    if record.auto_reset and not record.errors and record.auto_resets < MAX_AUTO_RESETS:
-        count = record.auto_resets + 1
-        return replace(reset_record(record, now, latency), auto_resets=count, auto_reset_at=now)
-    if message in record.errors:
-        return record
-    return replace(record, errors=(*record.errors, message))
-
-
 def record_to_json(record: PartitionRecord) -> dict[str, Any]:
     """The record as the state file holds it; times in RFC 3339."""
     return {

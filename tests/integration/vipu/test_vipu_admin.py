@@ -18,6 +18,7 @@ from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.server.events import KEPT
 from partitions.vipu.types import ReadyState
 from tests.fakes.freeport import free_port
+from tests.fakes.vipu import let_ipu_fail
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -110,21 +111,22 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     controller = site[0].controller
     controller.create(CreateRequest("p1", 4))
     controller.create(CreateRequest("p2", 8))
-    controller.report_fault("p2", "link down")
+    ipu = let_ipu_fail(controller, "p2", "link down")
     capsys.readouterr()
     assert lines(said(capsys, "list", "partitions"))[1:] == [
         ["p1", "default", "default", "4", "ag0", "ACTIVE"],
         ["p2", "default", "default", "8", "ag2 ag3", "ERROR"],
     ]
     found = json.loads(said(capsys, "list", "partitions", "--agent", "ag3", "-o", "json"))
-    assert [(one["id"], one["errors"]) for one in found] == [("p2", ["link down"])]
+    assert [(one["id"], one["errors"]) for one in found] == [("p2", ["ag2: link down"])]
     for option in ("--cluster", "--allocation"):
         assert len(lines(said(capsys, "list", "partitions", option, "default"))) == 3
         assert len(lines(said(capsys, "list", "partitions", option, "none"))) == 1
     one = dict(lines(said(capsys, "get", "partition", "p2"))[1:])
-    assert (one["State"], one["Errors"]) == ("ERROR", "link down")
+    assert (one["State"], one["Errors"]) == ("ERROR", "ag2: link down")
     assert main(["get", "partition", "p9"]) == 1
     assert "there is no partition 'p9'" in capsys.readouterr().err
+    controller.heal_ipu(ipu.agent, ipu.index)
     assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
     clock.forward(1)
     assert controller.get("p2").ready_state(clock()) is ReadyState.ACTIVE

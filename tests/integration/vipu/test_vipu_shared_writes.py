@@ -15,6 +15,7 @@ from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.types import CreateRequest
 from tests.builders.fleets import fleet_of_machines
+from tests.fakes.vipu import let_ipu_fail
 from tests.fakes.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -140,6 +141,6 @@ def test_a_record_that_changes_is_written_anew(controller: Controller, disk: Dis
     disk.may_sync.set()
     for name in ("kept", "changed"):
         controller.create(CreateRequest(name, 1, auto_reset=False))
-    controller.report_fault("changed", "a link is down")
+    let_ipu_fail(controller, "changed", "a link is down")
     assert started(controller._state.path.parent).list() == controller.list()
-    assert controller.get("changed").errors == ("a link is down",)
+    assert controller.get("changed").errors == ("ag0: a link is down",)

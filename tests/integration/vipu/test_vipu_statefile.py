@@ -21,6 +21,7 @@ from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFile, StateFileError, default_storage
 from partitions.vipu.topology import IpuId
 from tests.builders.fleets import fleet_of_machines
+from tests.fakes.vipu import let_ipu_fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,7 +278,7 @@ def test_a_file_cut_off_at_any_byte_holds_all_that_was_answered_before(tmp_path:
     for number in range(3):
         controller.create(CreateRequest(f"p{number}", 2))
         known.append((path.stat().st_size, controller.list()))
-    controller.report_fault("p1", "a link is down")
+    let_ipu_fail(controller, "p1", "a link is down")
     known.append((path.stat().st_size, controller.list()))
     controller.remove("p0")
     known.append((path.stat().st_size, controller.list()))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from partitions.vipu.server.records import (
     MachineRecord,
     PartitionRecord,
-    fail_record,
     machine_from_json,
     machine_to_json,
     record_from_json,
@@ -24,7 +23,6 @@ from partitions.vipu.types import (
     GatewayRouting,
     IpuLinkRouting,
     OperationState,
-    ReadyState,
     SyncType,
 )
 
@@ -79,13 +77,6 @@ def test_a_record_without_one_of_its_fields_is_refused(key: str) -> None:
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
         record_from_json({**record_to_json(RECORD), "readyAt": "2026-03-01T00:00:00"})
-
-
-def test_a_fault_during_creation_with_auto_reset_goes_on_creating() -> None:
-    record = fail_record(RECORD, "link down", START, timedelta(seconds=9))
-    assert record.operation_state(START) is OperationState.CREATING
-    assert record.auto_resets == 1
-    assert record.ready_state(START + timedelta(seconds=1)) is ReadyState.ACTIVE
 
 
 @settings(deadline=None)  # a busy machine is no failure
