@@ -21,7 +21,7 @@ from devcluster.gc import GarbageCollector
 from devcluster.nodelink import NodeLink
 from devcluster.schemas.kinds import BY_KIND
 from devcluster.schemas.registry import Registry
-from devcluster.security.authentication import ISSUER, Authenticator
+from devcluster.security.authentication import Authenticator
 from devcluster.security.authorization import Authorizer
 from devcluster.security.certificates import Authority, encode
 from devcluster.storage.objects import Objects
@@ -50,7 +50,6 @@ def create_access_rules(objects: Objects) -> None:
 
 log = structlog.get_logger(__name__)
 AUTHORIZATIONS = ("allow-all", "rbac")
-_TOKEN_SECONDS = 365 * 24 * 3600
 _STOP_SECONDS = 2.0
 
 
@@ -162,16 +161,6 @@ class DevCluster:
         self._store.close()
         if self._lock is not None:
             self._lock.close()
-
-    async def issue_kubeconfig(self, path: Path, account: str) -> None:
-        """Write a kubeconfig that acts as service account `namespace/name`. StatusError 404."""
-        namespace, _, name = account.partition("/")
-        kind = self._api.registry.find("", "v1", "serviceaccounts")
-        if kind is None:
-            raise DevClusterError("service accounts are not served")
-        item = self._api.objects.get(kind, namespace, name)
-        token, _ = self._api.authenticator.issue_token(item, [ISSUER], _TOKEN_SECONDS)
-        write_private(path, self._authority.kubeconfig(self.url, name, {"token": token}))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         return await handle(self._api, request)

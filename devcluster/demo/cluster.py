@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import yaml
 
+from ipuhub.certificates import write_private
 from ipuhub.kube import resources
 from ipuhub.kube.errors import AlreadyExists, NotFound
 
@@ -101,9 +101,5 @@ async def apply_manifest(client: KubeClient, manifest: Manifest) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Replace `path` in one step, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)  # noqa: PTH105  # atomic, and named as such
+    write_private(path, text.encode())

@@ -14,8 +14,9 @@ from ipuhub import certificates
 from ipuhub.certificates import CLIENT, SERVER, key_of, subject_of, write_private
 
 if TYPE_CHECKING:
-    from ipuhub.certificates import Issued
     from pathlib import Path
+
+    from ipuhub.certificates import Issued
 
 
 class Authority:

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import SERVICE_ACCOUNTS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -32,6 +36,17 @@ def write_kubeconfig(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(content))
     return str(path)
+
+
+async def write_account_kubeconfig(admin: Path, path: Path, account: str) -> None:
+    """Write a kubeconfig that acts as service account `namespace/name`; `admin`: an admin's."""
+    namespace, _, name = account.partition("/")
+    place = SERVICE_ACCOUNTS.path(namespace, name, "token")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    async with KubeClient(load_config(str(admin))) as client:
+        answer = await client.request("POST", place, body=body)
+    cluster = yaml.safe_load(admin.read_text())["clusters"][0]["cluster"]
+    write_kubeconfig(path, cluster, {"token": answer["status"]["token"]})
 
 
 def plug_in(folder: Path, status_code: str, name: str = "login.py") -> dict[str, Any]:

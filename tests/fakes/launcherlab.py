@@ -22,6 +22,7 @@ from jobs.ipujob.crd import build_crd
 from jobs.ipujob.names import IPUJOBS
 from jobs.launcher.main import ACCOUNT
 from tests.builders.ipujobs import ipujob, worker
+from tests.builders.kubeconfigs import write_account_kubeconfig
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ async def stored_job(folder: Path, kubectl: Path, workers: int) -> AsyncIterator
             stored = await client.create(IPUJOBS, manifest)
             account = {"metadata": {"name": "sample-launcher", "namespace": "default"}}
             await client.create(resources.SERVICE_ACCOUNTS, account)
-            await server.issue_kubeconfig(folder / "launcher.kubeconfig", ACCOUNT_NAME)
+            await write_account_kubeconfig(
+                server.kubeconfig, folder / "launcher.kubeconfig", ACCOUNT_NAME
+            )
             host = mount_account(folder / "root", folder / "launcher.kubeconfig")
             environment = host | {
                 "PATH": os.defpath,

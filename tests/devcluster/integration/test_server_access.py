@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from devcluster.server import DevCluster
+from tests.builders.kubeconfigs import write_account_kubeconfig
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -55,7 +56,7 @@ async def test_the_state_is_readable_by_its_owner_only(cluster):
 
 async def test_a_kubeconfig_of_an_account_acts_as_that_account(cluster, http, tmp_path, open_http):
     path = tmp_path / "account.kubeconfig"
-    await cluster.issue_kubeconfig(path, "default/default")
+    await write_account_kubeconfig(cluster.kubeconfig, path, "default/default")
     client = open_http(path)
     answer = await client.make(f"{REVIEWS}/selfsubjectreviews", {})
     assert answer["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
@@ -157,7 +158,7 @@ async def test_a_stranger_cannot_impersonate_and_an_administrator_can(
     assert answer.body["status"]["userInfo"]["username"] == "ann"
     assert "team" in answer.body["status"]["userInfo"]["groups"]
     config = tmp_path / "charlie.kubeconfig"
-    await cluster.issue_kubeconfig(config, "default/default")
+    await write_account_kubeconfig(cluster.kubeconfig, config, "default/default")
     charlie = open_http(config)
     answer = await charlie.call("POST", path, {}, **headers)
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")

@@ -25,6 +25,7 @@ from ipuhub.kube.resources import (
 )
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from tests.builders.ipujobs import ipujob
+from tests.builders.kubeconfigs import write_account_kubeconfig
 from tests.fakes.partitions import FakePartitions
 from tests.fakes.waiting import eventually
 from tests.integration.jobs.conftest import HealthLog
@@ -73,7 +74,9 @@ async def test_without_the_right_to_see_nodes_it_works_and_says_so_once(
     try:
         async with KubeClient(load_config(str(server.kubeconfig))) as admin:
             await grant_all_but_nodes(admin)
-        await server.issue_kubeconfig(tmp_path / "operator", "ipuhub-system/ipuhub-operator")
+        await write_account_kubeconfig(
+            server.kubeconfig, tmp_path / "operator", "ipuhub-system/ipuhub-operator"
+        )
         async with KubeClient(load_config(str(tmp_path / "operator"))) as client:
             health = HealthLog()
             recorder = EventRecorder(client, "ipu-operator", utc_now)
