@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from django.contrib.auth.models import User
-    from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
 
     from ipuhub.models import ApiToken
-    from ipuhub.web.access import Scope
 
 MOST: Final = 500
 """So many users stand on the page; more are counted only."""
@@ -147,10 +145,6 @@ class RoleChangeFilters(Filters):
         fields: tuple[str, ...] = ()
 
 
-def _changes(_scope: Scope) -> QuerySet[RoleChange]:
-    return RoleChange.objects.all()
-
-
 ROLE_COLUMNS = (
     Column("user", "User", lambda change: change.user_name),
     Column("change", "Change", lambda change: "granted" if change.is_granted else "revoked"),
@@ -159,22 +153,16 @@ ROLE_COLUMNS = (
     Column("by", "By", lambda change: change.by),
     Column("at", "Age", lambda change: change.at, kind="age"),
 )
-_role_changes = ListPage(
+role_changes = ListPage(
     title="Role changes",
     noun="change",
     columns=ROLE_COLUMNS,
     filters=RoleChangeFilters,
-    select=_changes,
+    select=lambda _scope: RoleChange.objects.all(),
+    require=require_admin,
     order=("at", "id"),
     empty="Nobody granted or revoked a role.",
 ).view
-
-
-@signed_in
-def role_changes(request: HttpRequest) -> Any:
-    """Show administrators who granted which role. Raises PermissionDenied."""
-    require_admin(request.user)
-    return _role_changes(request)
 
 
 class RoleChangeSerializer(serializers.ModelSerializer[RoleChange]):

@@ -169,22 +169,16 @@ gap_list = ListPage(
     order=("began_at", "id"),
     empty="All watches are complete.",
 ).view
-_fault_list = ListPage(
+fault_list = ListPage(
     title="Faults in the record",
     noun="fault",
     columns=FAULT_COLUMNS,
     filters=FaultFilters,
     select=faults,
+    require=require_accountant,
     order=("last_at", "id"),
     empty="The prober recorded everything without errors.",
 ).view
-
-
-@signed_in
-def fault_list(request: HttpRequest) -> Any:
-    """Show administrators what the recorders could not take. Raises PermissionDenied."""
-    require_accountant(request.user)
-    return _fault_list(request)
 
 
 def _shown_name(key: str | tuple[str, ...] | None) -> str:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
-    from ipuhub.web.access import Scope
+    from ipuhub.web.access import Caller, Scope
     from ipuhub.web.filters import Filters
     from ipuhub.web.keyset import Page
 
@@ -217,6 +217,7 @@ class ListPage:
     columns: Sequence[Column]
     select: Callable[[Scope], QuerySet[Any]]
     order: tuple[str, str] = ("created_at", "id")
+    require: Callable[[Caller], None] | None = None  # raises PermissionDenied
     empty: str = ""
     template: str = "lists/page.html"
     more: Callable[[HttpRequest], dict[str, Any]] | None = None
@@ -233,6 +234,8 @@ class ListPage:
         return len(self.filters.base_filters) > 8
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        if self.require:
+            self.require(request.user)
         rows = self.select(self._scope(request))
         try:
             bound = bind_filters(self.filters, filters_of(request.GET), rows, request.user)
