@@ -149,6 +149,7 @@ def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
         "day": draw_day(reach.trends.held, reading.map.total, scope.covers, steps),
         "sparks": _sparklines(reading, scope),
         "month": reading.month,
+        "held_percent": reach.trends.held_percent if scope.sees_all else None,
         "faults_url": _address("usage:faults"),
         "usage_url": _address("usage:month"),
         "gaps": reach.gaps,

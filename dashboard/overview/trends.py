@@ -17,6 +17,7 @@ from jobs.ipujob.conditions import JobState
 from jobs.models import JobRecord
 from usage.models import PodLifetime
 from usage.time.windows import PARTITION_PIECES, bounds
+from usage.utilization.rollups import HELD_PERCENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,11 +73,16 @@ _ALL: Final = ", ".join(f"({parts_sql(each)})" for each in (PARTITION_PIECES, _W
 
 @dataclass(frozen=True, slots=True)
 class Trends:
-    """The last 24 hours: IPUs held, jobs waiting, and IPUs held on which a pod ran."""
+    """The last 24 hours: IPUs held, jobs waiting, and IPUs held on which a pod ran.
+
+    `held_percent`: the share of the fleet that was held since the `since` that was given, the
+    month's begin; None: no capacity is known.
+    """
 
     held: DaySums
     waiting: DaySums
     used: DaySums
+    held_percent: int | None = None
 
 
 _kept: list[tuple[datetime, Trends]] = []
@@ -93,9 +99,10 @@ def read_trends(
         row = list(cursor.fetchone())
     if known:
         return known, row
-    found = [sum_up(_loaded(each), day_before(now)[0]) for each in row[-3:]]
-    _kept[:] = [(now, Trends(*found))]
-    return _kept[0][1], row[:-3]
+    *rest, held, waiting, used, percent = row
+    day = (sum_up(_loaded(each), day_before(now)[0]) for each in (held, waiting, used))
+    _kept[:] = [(now, Trends(*day, None if percent is None else int(percent)))]
+    return _kept[0][1], rest
 
 
 def forget() -> None:
@@ -114,7 +121,7 @@ def _known(now: datetime) -> Trends | None:
 def _with_trends(
     beside: str, given: Mapping[str, Any], now: datetime
 ) -> tuple[str, dict[str, Any]]:
-    select = f"SELECT beside.*, {_ALL} FROM ({beside}) AS beside"  # noqa: S608
+    select = f"SELECT beside.*, {_ALL}, ({HELD_PERCENT}) FROM ({beside}) AS beside"  # noqa: S608
     return select, {**given, **bounds(*day_before(now)), "asleep": JobState.SUSPENDED.value}
 
 

@@ -73,7 +73,7 @@ def read_lines(question: Question, before: Window | None, order: str, limit: int
 
     `question.pricing` has to cover `before`, too.
     """
-    found = _select(question, before)
+    found = pair_sql(question, before)
     if found is None:
         return Lines([], 0, Line((), Measures(), Measures() if before else None))
     totals = ", ".join(_total(prefix, name) for prefix in ("now", "old") for name in NAMES)
@@ -99,7 +99,7 @@ def read_lines(question: Question, before: Window | None, order: str, limit: int
 @one_snapshot(read_only=True)
 def all_lines(question: Question, before: Window, order: str) -> Iterator[Line]:
     """Yield all lines in order, however many. The query runs before the first is requested."""
-    found = _select(question, before)
+    found = pair_sql(question, before)
     if found is None:
         return iter(())
     cells = ", ".join(f"{prefix}_{each}" for prefix in ("now", "old") for each in NAMES)
@@ -132,7 +132,7 @@ def _line(
     return Line(tuple(key), measures_of(sums[:width]), earlier, name or "")
 
 
-def _select(question: Question, before: Window | None) -> Select | None:
+def pair_sql(question: Question, before: Window | None) -> Select | None:
     """Return the SELECT of key and the sums of both periods, `now_` and `old_`."""
     begins, wide = _begins(question, before)
     found = sums_sql(wide, begins)

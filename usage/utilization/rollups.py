@@ -191,6 +191,10 @@ FROM (
 GROUP BY GROUPING SETS ((part.controller, part.step), (part.slot))
 """  # noqa: S608  # text of this module
 """By controller and step, or by hour of the week: both in one reading."""
+HELD_PERCENT: Final = """
+SELECT CASE WHEN sum(capacity) > sum(unknown) THEN round(100 * sum(reserved) / sum(capacity)) END
+FROM usage_utilizationquarter WHERE begin >= %(since)s"""
+"""The share of the capacity that partitions held, as far as it is summed; NULL: none is known."""
 
 
 def read_standing() -> Standing:

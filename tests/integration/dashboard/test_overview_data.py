@@ -11,11 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from ipuhub.models import RecordFault, WatchGap
+from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
+from partitions.models import CapacityChange
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
 from tests.builders.questions import questions
 from tests.builders.rates import rate
 from usage.models import PodLifetime
+from usage.utilization.rollups import refresh
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -218,6 +220,36 @@ def test_the_month_stands_against_the_same_time_of_last_month(admin: Client, clo
     assert "48.0 <span" in text  # 24 IPU-hours at 2 each
     assert "24.0 IPU-h · +100 % on" in text
     assert "24.00 EUR, 12.0 IPU-hours of pods" in text
+
+
+def test_the_share_held_this_month_stands_beside_that_of_now(
+    admin: Client, proxy: Proxy, clock: Clock
+) -> None:
+    def held(client: Client) -> str:
+        return shown(client).partition("IPUs held")[2].partition("</a>")[0]
+
+    month = clock.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    clock.later((month + dt.timedelta(days=10) - clock.now()).total_seconds())
+    admin.force_login(get_user_model().objects.get())
+    proxy.hold("bert", "team-a", 4)
+    assert "12 % now · " in held(admin)
+    CapacityChange.objects.create(
+        controller="v1:8090", at=month - dt.timedelta(days=9), total=32, free=32
+    )
+    WatchCheckpoint.objects.create(name="capacity", position_at=clock.now())
+    # Half of the ten days of this month, all IPUs.
+    partition_row(
+        "past",
+        controller="v1:8090",
+        reserved_at=month - dt.timedelta(days=5),
+        released_at=month + dt.timedelta(days=5),
+        size=32,
+    )
+    refresh(clock.now())
+    clock.later(61)
+    assert "12 % now, 50 % this month · " in held(admin)
+    admin.force_login(get_user_model().objects.create_user("eve"))
+    assert "this month" not in held(admin)
 
 
 def test_each_figure_has_its_day_in_words_and_as_a_line(admin: Client, clock: Clock) -> None:

@@ -3,16 +3,21 @@ from __future__ import annotations
 import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from ipuhub.web.access import Scope
 from tests.builders.lifetimes import at
 from tests.builders.manylifetimes import many_stored
 from usage.reports.columns import DEFAULT, PRIMEHUB
 from usage.reports.csv import IN_ORDER
 from usage.reports.monthly import Range, details_sql, rows_sql
+from usage.sums.compare import pair_sql
 from usage.sums.engine import HASHED
-from usage.time.windows import POD_PIECES, bounds
+from usage.sums.measures import dimensions
+from usage.sums.queries import Question
+from usage.time.windows import POD_PIECES, Window, bounds, period_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,3 +103,18 @@ def test_the_planner_knows_how_few_lines_a_summary_has_and_is_forbidden_nothing(
     assert largest["Actual Rows"] / 2 < largest["Plan Rows"] < largest["Actual Rows"] * 2
     assert all(node["Total Cost"] < 1e8 for node in nodes), "of a plan that was switched off"
     assert "SET" not in HASHED.replace("SET LOCAL work_mem", "")
+
+
+@pytest.mark.parametrize("by", ["job", "node", "label:project", "user,job", "group"])
+@pytest.mark.parametrize("month", ["2025-03", "2026-11"])
+def test_a_comparison_reads_the_pods_of_both_periods_alone(history: Any, month: str, by: str):
+    covers = _covers(month)
+    window = Window.of(covers.first, covers.end, covers.generated_at)
+    names = dimensions(by.split(","), ("project",))
+    question = Question(Scope(None), window, ZoneInfo("UTC"), names)
+    found = pair_sql(question, period_before(window, question.zone))
+    assert found is not None
+    nodes = _nodes(history, found.sql, found.parameters)
+    scanned = {node.get("Relation Name") for node in nodes if node["Node Type"] == "Seq Scan"}
+    assert "usage_podlifetime" not in scanned
+    assert _touched(nodes) < 2 * _ROWS / 24 * 1.5
