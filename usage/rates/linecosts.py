@@ -91,7 +91,9 @@ def read_job_costs(
         parameters = bounds(begin, end) | cost.parameters | {"job_uids": list(job_uids)}
         sums = f"SELECT {key}, sum(cost) FROM ({lines}) AS lines GROUP BY {key}"  # noqa: S608
         for uid, namespace, exact in _run(sums, parameters):
-            found.setdefault((uid, namespace), []).append(LineCost(int(exact), currency))
+            found.setdefault((uid, namespace), []).append(
+                LineCost(int(exact), currency, pricing.decimals)
+            )
     return {job: costs[0] for job, costs in found.items() if len(costs) == 1}
 
 

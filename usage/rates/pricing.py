@@ -202,15 +202,17 @@ _MICRO_DECIMALS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class LineCost:
-    """The cost of one lifetime: exact money x 3600 x COST_UNIT, rounded when it is printed."""
+    """The cost of one lifetime or job: exact money x 3600 x COST_UNIT, rounded when it is printed;
+    `decimals`: by default those of a line of a report's details."""
 
     exact: int
     currency: str
+    decimals: int = DETAIL_DECIMALS
 
     @property
     def money(self) -> Money:
-        """As a line of a report's details has it."""
-        return Money(_rounded(self.exact, DETAIL_DECIMALS), self.currency)
+        """Rounded once, half to even."""
+        return Money(_rounded(self.exact, self.decimals), self.currency)
 
     @property
     def amount(self) -> Figure:
