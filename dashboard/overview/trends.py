@@ -100,8 +100,14 @@ def read_trends(
     if known:
         return known, row
     *rest, held, waiting, used, percent = row
-    day = (sum_up(_loaded(each), day_before(now)[0]) for each in (held, waiting, used))
-    _kept[:] = [(now, Trends(*day, None if percent is None else int(percent)))]
+    begin = day_before(now)[0]
+    trends = Trends(
+        held=sum_up(_loaded(held), begin),
+        waiting=sum_up(_loaded(waiting), begin),
+        used=sum_up(_loaded(used), begin),
+        held_percent=None if percent is None else int(percent),
+    )
+    _kept[:] = [(now, trends)]
     return _kept[0][1], rest
 
 
