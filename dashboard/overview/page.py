@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
@@ -34,8 +35,14 @@ from ipuhub.web.access import (
 )
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.readings import STALE_SECONDS
-from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.readings import STALE_SECONDS, Shared
+from ipuhub.web.requests import (
+    fingerprint,
+    fragment_etag,
+    not_modified,
+    tagged,
+    wants_fragment,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -76,6 +83,27 @@ class Reading:
     month: MonthSoFar | None
 
 
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """All that decides what a reader sees: their rights and what the map is filled by."""
+
+    scope: Scope
+    usage: Scope
+    fill: str
+    sees_faults: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The values that the page shows, and their fingerprint."""
+
+    values: dict[str, Any]
+    fingerprint: str
+
+
+_POLLED: Final[Shared[Audience, Shown]] = Shared()
+
+
 @require_safe
 @signed_in
 def overview(request: HttpRequest) -> HttpResponseBase:
@@ -84,17 +112,31 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         fill = read_fill(request)
     except BadFilter as error:
         return not_as_asked(request, error.messages)
-    now, scope = timezone.now(), scope_of(request.user)
-    reading = _read(scope, usage_scope_of(request.user), now, fill)
-    shown: dict[str, Any] = {"fill": fill, "fills": FILLS}
-    shown |= _present(reading, scope) | _past(reading, scope)
-    shown["faults"] = reading.reach.faults if is_accountant(request.user) else 0
-    shown["notices"] = _notices(reading, scope)
-    tag = fragment_etag(request, shown)
+    now, user = timezone.now(), request.user
+    audience = Audience(scope_of(user), usage_scope_of(user), fill, sees_faults=is_accountant(user))
+    is_poll = wants_fragment(request)
+    # A page that is asked for shows what is; polls of many open pages share what was a moment ago.
+    show = partial(_show, audience, now)
+    found = _POLLED.get(audience, now, show) if is_poll else show()
+    tag = fragment_etag(request, found.fingerprint)
     if same := not_modified(request, tag):
         return same
-    template = "_overview.html" if wants_fragment(request) else "overview.html"
-    return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
+    template = "_overview.html" if is_poll else "overview.html"
+    return tagged(render(request, template, found.values | {"now": now, "etag": tag}), tag)
+
+
+def forget_polls() -> None:
+    """Read all anew at the next poll."""
+    _POLLED.forget()
+
+
+def _show(audience: Audience, now: datetime) -> Shown:
+    scope, reading = audience.scope, _read(audience.scope, audience.usage, now, audience.fill)
+    values: dict[str, Any] = {"fill": audience.fill, "fills": FILLS}
+    values |= _present(reading, scope) | _past(reading, scope)
+    values["faults"] = reading.reach.faults if audience.sees_faults else 0
+    values["notices"] = _notices(reading, scope)
+    return Shown(values, fingerprint(values))
 
 
 def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:

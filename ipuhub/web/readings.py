@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ipuhub.models import WatchCheckpoint
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NO_CONFIG: Final = "The web process has no usable kubeconfig"
 PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -99,6 +100,44 @@ class Latest(Generic[_T]):
         whole = self._is_whole(self._state)
         limit = self._fresh_seconds if whole else self._retry_seconds
         return (now - self._asked_at).total_seconds() < limit
+
+
+@dataclass(eq=False, slots=True)
+class _Slot(Generic[_T]):
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    built: tuple[datetime, _T] | None = None
+
+
+class Shared(Generic[_K, _T]):
+    """Values by key, each built by one thread and shared by all for `fresh_seconds`.
+
+    At most `most` keys are kept.
+    """
+
+    def __init__(self, *, fresh_seconds: float = 0.5, most: int = 256) -> None:
+        self._fresh_seconds = fresh_seconds
+        self._most = most
+        self._slots: dict[_K, _Slot[_T]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
+        """Return what was built for `key` a moment ago, or else what `build` returns."""
+        with self._lock:
+            if key not in self._slots and len(self._slots) >= self._most:
+                self._slots.clear()
+            slot = self._slots.setdefault(key, _Slot())
+        with slot.lock:
+            # Threads that waited here took `now` before the value was built.
+            if slot.built is None or abs((now - slot.built[0]).total_seconds()) >= (
+                self._fresh_seconds
+            ):
+                slot.built = (now, build())
+            return slot.built[1]
+
+    def forget(self) -> None:
+        """Build all anew."""
+        with self._lock:
+            self._slots.clear()
 
 
 STALE_SECONDS = 90  # a watch shows at least a bookmark each minute

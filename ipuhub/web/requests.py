@@ -42,8 +42,13 @@ def fragment_etag(request: HttpRequest, *shown: object) -> str:
     """Return the ETag of a fragment that shows these values (by their repr)."""
     kind = "part" if wants_fragment(request) else "page"
     # Messages, forms and their tokens differ between visits, and only stand in whole pages.
-    text = repr((kind, _release(), request.user.pk, request.get_full_path(), shown))
-    return f'W/"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+    place = (kind, _release(), request.user.pk, request.get_full_path())
+    return f'W/"{fingerprint(place, *shown)[:32]}"'
+
+
+def fingerprint(*shown: object) -> str:
+    """Return a digest of values, by their repr."""
+    return hashlib.sha256(repr(shown).encode()).hexdigest()
 
 
 def not_modified(request: HttpRequest, tag: str) -> HttpResponse | None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from dashboard import live
 from dashboard.overview import month, trends
+from dashboard.overview.page import forget_polls
 from jobs.ipujob.names import IPUJOBS
 from partitions.connections import fleet_reader, opened, sources
 from tests.builders.roles import grant
@@ -57,6 +58,7 @@ def _forget_readers() -> None:
         cached.cache_clear()
     month.forget()
     trends.forget()
+    forget_polls()
 
 
 @pytest.fixture(autouse=True)

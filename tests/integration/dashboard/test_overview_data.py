@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
@@ -20,7 +21,7 @@ from usage.models import PodLifetime
 from usage.utilization.rollups import refresh
 
 if TYPE_CHECKING:
-    from django.test import Client
+    from django.contrib.auth.models import User
 
     from tests.fakes.background import Cluster, Proxy
     from tests.integration.dashboard.conftest import Clock
@@ -192,6 +193,43 @@ def test_the_tag_of_one_user_is_of_no_use_to_another(
     client.force_login(django_user_model.objects.create_user("other", is_staff=True))
     headers = {"HX-Request": "true", "If-None-Match": tag}
     assert client.get("/", headers=headers).status_code == 200
+
+
+def test_polls_of_the_same_moment_share_one_reading(
+    admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
+) -> None:
+    """As many dashboards do that stay open: each asks the database for its user alone."""
+    cluster.add_job("bert", "team-a", **RUNNING)
+    poll = {"HX-Request": "true"}
+    assert "1 running" in admin.get("/", headers=poll).text
+    other = Client()
+    other.force_login(django_user_model.objects.create_user("other", is_staff=True))
+    with CaptureQueriesContext(connection) as asked:
+        assert "1 running" in other.get("/", headers=poll).text
+    assert len(asked) <= 2  # session and user
+    clock.later(4)
+    cluster.add_job("gpt", "team-a", **RUNNING)
+    assert "2 running" in other.get("/", headers=poll).text
+
+
+def test_a_page_that_is_opened_shares_nothing_with_polls(
+    admin: Client, cluster: Cluster, clock: Clock
+) -> None:
+    fault()
+    assert "1 fault<" in admin.get("/", headers={"HX-Request": "true"}).text
+    RecordFault.objects.all().delete()
+    assert "1 fault<" not in shown(admin)
+
+
+def test_polls_share_nothing_with_those_who_may_see_less(
+    admin: Client, ann: User, cluster: Cluster, clock: Clock
+) -> None:
+    cluster.add_job("hush", "team-b", **RUNNING)
+    poll = {"HX-Request": "true"}
+    assert "1 running" in admin.get("/", headers=poll).text
+    other = Client()
+    other.force_login(ann)
+    assert "1 running" not in other.get("/", headers=poll).text
 
 
 def test_the_month_stands_against_the_same_time_of_last_month(admin: Client, clock: Clock) -> None:

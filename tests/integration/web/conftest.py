@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.contrib.auth import get_user_model
 
+from dashboard.overview.page import forget_polls
 from tests.builders.roles import grant
 from tests.fakes.oidcprovider import oidc_provider
 from tests.integration.web.oidcsignin import use_provider
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def plain_http(settings: SettingsWrapper) -> None:
     settings.SECURE_SSL_REDIRECT = False
+    forget_polls()
 
 
 @pytest.fixture
