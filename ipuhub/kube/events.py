@@ -67,12 +67,14 @@ class EventRecorder:
         type: str = "Normal",  # noqa: A002  # the API's word
         reason: str,
         message: str,
+        at: datetime | None = None,
     ) -> None:
         """Say `message` about `regarding`. The same again within 10 minutes is counted up.
 
-        Never raises ApiError: an Event that cannot be written is logged and dropped.
+        `at`: when it happened; None: now. Never raises ApiError: an Event that cannot be written is
+        logged and dropped.
         """
-        now = self._clock()
+        now = at or self._clock()
         identity = _identity(regarding)
         text = _cut(message)
         if not self._may_write(identity, now):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -11,11 +11,11 @@ from jobs.ipujob.names import uid_of
 from jobs.operator.metrics import EVENTS_DROPPED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from ipuhub.kube.lull import Lull
     from jobs.ipujob.names import Manifest
-    from jobs.operator.effects import Recorder
-
-    _Event = tuple[float, Manifest, Literal["Normal", "Warning"], str, str]
 
 log = structlog.get_logger(__name__)
 WRITERS = 4
@@ -23,15 +23,42 @@ MOST_WAITING = 5000  # of one writer: an API server that takes none must not cos
 LAST_SECONDS = 2.0
 
 
+class DatedRecorder(Protocol):
+    """Writes Events about what happened a while ago; never raises."""
+
+    async def record(
+        self,
+        regarding: Manifest,
+        *,
+        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
+        reason: str,
+        message: str,
+        at: datetime,
+    ) -> None:
+        """Write one Event with the time `at`."""
+        ...
+
+
+class _Event(NamedTuple):
+    due: float
+    at: datetime
+    regarding: Manifest
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
 class EventWriter:
     """Writes Events through `recorder` with a few writers, each job's Events in order, in a `lull`.
 
-    `dropped` counts Events for which there was no room or time.
+    An Event has the time at which it was recorded, by `now`. `dropped` counts Events for which
+    there was no room or time.
     """
 
-    def __init__(self, recorder: Recorder, lull: Lull) -> None:
+    def __init__(self, recorder: DatedRecorder, lull: Lull, now: Callable[[], datetime]) -> None:
         self.dropped = 0
         self._lull = lull
+        self._now = now
         self._unwritten = 0
         self._recorder = recorder
         self._queues: list[asyncio.Queue[_Event]] = [
@@ -49,7 +76,9 @@ class EventWriter:
         """Queue an Event; it is written soon."""
         queue = self._queues[hash(uid_of(regarding)) % WRITERS]
         try:
-            queue.put_nowait((self._lull.due(), regarding, type, reason, message))
+            queue.put_nowait(
+                _Event(self._lull.due(), self._now(), regarding, type, reason, message)
+            )
             self._unwritten += 1
         except asyncio.QueueFull:
             self._drop(1)
@@ -71,9 +100,15 @@ class EventWriter:
 
     async def _write(self, queue: asyncio.Queue[_Event]) -> None:
         while True:
-            due, regarding, kind, reason, message = await queue.get()
-            await self._lull.wait(due)
-            await self._recorder.record(regarding, type=kind, reason=reason, message=message)
+            event = await queue.get()
+            await self._lull.wait(event.due)
+            await self._recorder.record(
+                event.regarding,
+                type=event.type,
+                reason=event.reason,
+                message=event.message,
+                at=event.at,
+            )
             self._unwritten -= 1
             queue.task_done()
 

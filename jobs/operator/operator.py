@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.spec import SessionLimits
-    from jobs.operator.effects import Recorder
+    from jobs.operator.eventwriter import DatedRecorder
     from jobs.operator.partitions import Partitions
 
 log = structlog.get_logger(__name__)
@@ -116,7 +116,7 @@ class Operator:
         self,
         client: KubeClient,
         partitions: Partitions,
-        recorder: Recorder,
+        recorder: DatedRecorder,
         health: HealthSink,
         options: OperatorOptions,
     ) -> None:
@@ -129,7 +129,7 @@ class Operator:
         self.caches = _caches(self.informers, self.nodes)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
         lull = passes_first()
-        self.event_writer = EventWriter(recorder, lull)
+        self.event_writer = EventWriter(recorder, lull, options.now)
         effects = self.effects = Effects(
             client=client,
             partitions=partitions,

@@ -216,6 +216,19 @@ async def test_the_same_event_is_counted_and_another_is_written(
     assert {event["source"]["component"] for event in events} == {"ipuhub-operator"}
 
 
+async def test_an_event_that_is_written_late_has_the_time_at_which_it_happened(
+    kube: KubeClient, namespace: str
+) -> None:
+    made = await kube.create(CONFIG_MAPS, config_map("a"), namespace)
+    recorder = EventRecorder(kube, "c", lambda: NOON + timedelta(minutes=1))
+    for seconds in (2, 5):
+        at = NOON + timedelta(seconds=seconds)
+        await recorder.record(made, reason="R", message="m", at=at)
+    (event,) = await events_about(kube, namespace, "a")
+    times = (event["firstTimestamp"], event["lastTimestamp"])
+    assert times == ("2026-01-01T12:00:02Z", "2026-01-01T12:00:05Z")
+
+
 async def test_an_event_that_expired_meanwhile_is_written_anew(
     kube: KubeClient, namespace: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ipuhub.kube.lull import Lull
@@ -13,6 +14,8 @@ from jobs.operator.eventwriter import EventWriter
 from jobs.operator.metrics import OPERATOR
 from tests.fakes.counted import counted
 
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
 
 class SlowRecorder:
     """Writes an Event only while `open` is set."""
@@ -20,10 +23,20 @@ class SlowRecorder:
     def __init__(self) -> None:
         self.open = asyncio.Event()
         self.written: list[tuple[str, str]] = []
+        self.times: list[datetime] = []
         self.at_work = 0
 
-    async def record(self, regarding: Any, *, type: str, reason: str, message: str) -> None:  # noqa: A002
+    async def record(
+        self,
+        regarding: Any,
+        *,
+        type: str,  # noqa: A002
+        reason: str,
+        message: str,
+        at: datetime,
+    ) -> None:
         assert type == "Normal"
+        self.times.append(at)
         self.at_work += 1
         try:
             await self.open.wait()
@@ -46,7 +59,7 @@ async def stop(task: asyncio.Task[None]) -> None:
 
 async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> None:
     recorder = SlowRecorder()
-    writer = EventWriter(recorder, passes_first())
+    writer = EventWriter(recorder, passes_first(), lambda: NOW)
     task = asyncio.create_task(writer.run())
     for number in range(3):
         for uid in ("a", "b", "c"):
@@ -66,7 +79,7 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     name = "ipuhub_job_events_dropped_total"
     before = counted(OPERATOR, name, cause="backlog")
     recorder = SlowRecorder()
-    writer = EventWriter(recorder, passes_first())
+    writer = EventWriter(recorder, passes_first(), lambda: NOW)
     for number in range(5):
         await writer.record(job("a"), type="Normal", reason="R", message=str(number))
     assert writer.dropped == 3
@@ -85,7 +98,7 @@ async def test_events_wait_for_a_lull_and_not_longer_than_the_patience() -> None
     for patience, want_before in ((60.0, []), (0.0, ["R first"])):
         lull = Lull(patience)
         end_of_pass = lull.begin()
-        writer = EventWriter(recorder, lull)
+        writer = EventWriter(recorder, lull, lambda: NOW)
         task = asyncio.create_task(writer.run())
         await writer.record(job("a"), type="Normal", reason="R", message="first")
         for _ in range(20):
@@ -95,3 +108,19 @@ async def test_events_wait_for_a_lull_and_not_longer_than_the_patience() -> None
         await stop(task)
         assert [text for _, text in recorder.written] == ["R first"]
         recorder.written.clear()
+
+
+async def test_an_event_has_the_time_at_which_it_was_recorded() -> None:
+    now = NOW
+    recorder = SlowRecorder()
+    recorder.open.set()
+    lull = Lull(60.0)
+    end_of_pass = lull.begin()
+    writer = EventWriter(recorder, lull, lambda: now)
+    task = asyncio.create_task(writer.run())
+    await writer.record(job("a"), type="Normal", reason="R", message="m")
+    await asyncio.sleep(0)
+    now += timedelta(seconds=2)
+    end_of_pass()
+    await stop(task)
+    assert recorder.times == [NOW]
