@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from partitions.vipu.client import Credentials
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.client import TlsFiles
 
+log = structlog.get_logger(__name__)
 CA, CERTIFICATE, KEY, USER_ID, ACCESS_KEY = (
     "ca.crt",
     "tls.crt",
@@ -66,6 +69,7 @@ class _Folder:
         self._path = path
         self._tls: ClientTls | None = None
         self._pod_tls: ClientTls | None = None
+        self._is_lack_said = False
 
     def tls(self) -> TlsFiles:
         """CA, and certificate and key if there are any."""
@@ -74,13 +78,29 @@ class _Folder:
         return self._tls()
 
     def pod_tls(self) -> TlsFiles | None:
-        """CA, and certificate and key of pods; None without those, or without a user."""
+        """CA, and certificate and key of pods; None without those, or without a user.
+
+        What is missing for keys is logged once.
+        """
         pair = (self._path / POD_CERTIFICATE, self._path / POD_KEY)
-        if not any(path.exists() for path in pair) or self.credentials() is None:
+        has_pair, has_user = any(path.exists() for path in pair), self.credentials() is not None
+        if has_pair != has_user:
+            self._say_lack((USER_ID, ACCESS_KEY) if has_pair else (POD_CERTIFICATE, POD_KEY))
+        if not (has_pair and has_user):
             return None
         if self._pod_tls is None:
             self._pod_tls = self._files(POD_CERTIFICATE, POD_KEY)
         return self._pod_tls()
+
+    def _say_lack(self, names: tuple[str, str]) -> None:
+        if self._is_lack_said:
+            return
+        self._is_lack_said = True
+        log.warning(
+            "pods get no key to their partitions",
+            controller=self._address,
+            remedy=f"add {' and '.join(names)} to {self._path}",
+        )
 
     def _files(self, *names: str) -> ClientTls:
         try:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from ipuhub.kube.errors import ConfigError
 from partitions.configured import vipu_access
@@ -143,6 +144,27 @@ async def test_without_a_certificate_for_pods_no_key_is_made(tmp_path: Path) -> 
     for name in ("user-id", "access-key"):
         (folder / name).unlink()
     assert access.pod_tls() is None  # a controller without users has no keys
+
+
+def test_what_pods_lack_for_a_key_is_logged_once_for_each_controller(tmp_path: Path) -> None:
+    tls, folder = certificates(tmp_path / "tls"), tmp_path / "access"
+    give(folder / "no-pair", tls, "ipuhub", "key")
+    give(folder / "no-user", tls, "ipuhub", "key")
+    give(folder / "neither", tls, "ipuhub", "key")
+    for name in ("user-id", "access-key"):
+        (folder / "no-user" / name).unlink()
+        (folder / "neither" / name).unlink()
+    (folder / "no-user" / "pod.crt").write_bytes((tls / Role.USER / "tls.crt").read_bytes())
+    (folder / "no-user" / "pod.key").write_bytes((tls / Role.USER / "tls.key").read_bytes())
+    with capture_logs() as told:
+        for name in ("no-pair", "no-user", "neither"):
+            pod_tls = access_of(f"{name}:8090", folder, ControllerAccess()).pod_tls
+            assert pod_tls is not None
+            assert [pod_tls(), pod_tls()] == [None, None]
+    assert [(line["controller"], line["remedy"], line["log_level"]) for line in told] == [
+        ("no-pair:8090", f"add pod.crt and pod.key to {folder / 'no-pair'}", "warning"),
+        ("no-user:8090", f"add user-id and access-key to {folder / 'no-user'}", "warning"),
+    ]
 
 
 async def test_each_controller_has_the_folder_of_its_name(tmp_path: Path) -> None:
