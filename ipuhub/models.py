@@ -350,6 +350,16 @@ class Notification(models.Model):
         return f"{self.subject} to {self.subscription.target}"
 
 
+class NotificationCount(models.Model):
+    """How often something became of notifications; see `dashboard.notify.metrics`."""
+
+    name = models.TextField(primary_key=True)
+    total = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.total}"
+
+
 def long_lifetimes(began: str, ended: str, *, name: str) -> GistIndex:
     """Return an index of the lifetimes longer than a day by the time that they span.
 

@@ -16,6 +16,7 @@ from django.db import DatabaseError
 from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 
+from dashboard.notify.metrics import Count, count
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import access_of
 from ipuhub.web.clusterusers import ClusterAway
@@ -74,6 +75,7 @@ def collect(now: dt.datetime) -> int:
             raise
         except Exception:  # noqa: BLE001  # one odd subscription must not hold back the others
             _LOG.exception("subscription failed", id=subscription.pk)
+            count(Count.COLLECT_ERROR)
             continue
         made += queue(subscription, facts, now)
     return made

@@ -25,6 +25,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from dashboard.notify.events import collect
+from dashboard.notify.metrics import Count, count
 from dashboard.notify.webhook import WHOLE_SECONDS, Unsent, post, sign
 from ipuhub.backoff import exponential
 from ipuhub.models import Notification
@@ -65,8 +66,9 @@ def _give_up(now: dt.datetime) -> None:
         state=QUEUED, claimed_until__lt=now, attempts__gte=settings.NOTIFY_ATTEMPTS
     )
     message = "The worker stopped during the last attempt."
-    if count := rows.update(state=DEAD, claimed_until=None, message=message):
-        _LOG.error("notifications given up", count=count, why=message)
+    if dead := rows.update(state=DEAD, claimed_until=None, message=message):
+        count(Count.DEAD, dead)
+        _LOG.error("notifications given up", count=dead, why=message)
 
 
 @transaction.atomic
@@ -98,16 +100,19 @@ def _send(row: Notification, now: dt.datetime) -> bool:
         return _fail(row, str(why), is_final=why.is_final)
     except Exception as error:  # noqa: BLE001  # one odd row must not hold back the others
         _LOG.exception("notification failed", id=row.pk)
+        count(Count.SEND_ERROR)
         # Only the kind: the text can hold what users may not read, such as the mail password.
         kind = type(error).__name__
         return _fail(row, f"IPUHub failed to send this ({kind}). The worker's log says why.")
     _record(row, state=SENT, message=message, sent_at=now)
+    count(Count.SENT)
     return True
 
 
 def _fail(row: Notification, why: str, *, is_final: bool = False) -> bool:
     is_last = is_final or row.attempts >= settings.NOTIFY_ATTEMPTS
     _record(row, state=DEAD if is_last else QUEUED, message=why)
+    count(Count.DEAD if is_last else Count.RETRIED)
     _LOG.warning("notification not sent", id=row.pk, why=why, dead=is_last)
     return False
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from dashboard.notify.events import collect
 from dashboard.notify.outbox import deliver
 from ipuhub.models import Subscription
 from tests.builders import jobhistory
+from tests.builders.clients import tool
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,6 +32,15 @@ def subscribe(user: User, event: str = "job-ended", **fields: Any) -> Subscripti
 def ended(name: str = "train", namespace: str = "team-a", **fields: Any) -> None:
     fields = {"status": "Failed", "completed_at": timezone.now(), "user": "ann"} | fields
     jobhistory.job(name, namespace, **fields)
+
+
+def counted() -> dict[str, int]:
+    """What the dashboard's /metrics says of notifications: by label, without zeros."""
+    page = tool(get_user_model().objects.create_user("scraper", is_staff=True)).get("/metrics")
+    lines = re.findall(
+        r'^ipuhub_notification_\w+{\w+="(\w+)"} (\d+)', page.content.decode(), re.MULTILINE
+    )
+    return {label: int(total) for label, total in lines if total != "0"}
 
 
 def run() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from dashboard.notify.metrics import NOTIFICATIONS
 from dashboard.reference import metrics_page, problems_page, reasons_page, settings_page
 from ipuhub.api.kinds import KINDS, PREFIX
 from ipuhub.api.schema import openapi_text
@@ -37,7 +38,7 @@ METRICS = (
     ("V-IPU Proxy", PROXY),
     ("V-IPU agent", IpuMeters()),
     ("Prober", RECORDINGS),
-    ("Dashboard", (*WEB, SIGN_INS, LOGOUTS)),
+    ("Dashboard", (*WEB, SIGN_INS, LOGOUTS, *NOTIFICATIONS)),
     ("Monitor", MONITOR),
 )
 

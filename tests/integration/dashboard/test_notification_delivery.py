@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from dashboard.notify.events import collect
 from dashboard.notify.outbox import claim, deliver
-from ipuhub.models import Notification, Subscription
+from ipuhub.models import Notification, NotificationCount, Subscription
 from tests.builders.clients import browser
-from tests.builders.notifications import MINUTE, PAGE, ended, run, subscribe
+from tests.builders.notifications import MINUTE, PAGE, counted, ended, run, subscribe
 from tests.fakes.freeport import free_port
 from tests.fakes.receivers import http_receiver, smtp_receiver
 
@@ -56,6 +56,7 @@ def test_a_receiver_that_is_away_is_tried_again_later_and_at_last_given_up(
     assert "1 failed notification queued again." in shown
     deliver(timezone.now)
     assert len(receiver.got) == 1
+    assert counted() == {"sent": 1, "retried": 3, "dead": 1}
 
 
 @pytest.mark.parametrize(("status", "state"), [(500, "queued"), (410, "dead"), (302, "dead")])
@@ -134,6 +135,7 @@ def test_a_row_that_cannot_be_sent_holds_nobody_back_and_is_given_up(
     shown = browser(ann).get(PAGE).content.decode()
     assert f"IPUHub failed to send this ({kind})" in shown
     assert len(receiver.got) == 1
+    assert counted() == {"sent": 1, "retried": 1, "dead": 1, "send": 2}
 
 
 def test_a_row_at_which_workers_die_is_given_up(
@@ -151,6 +153,7 @@ def test_a_row_at_which_workers_die_is_given_up(
     assert (row.state, row.attempts, row.claimed_until) == ("dead", 2, None)
     assert row.message == "The worker stopped during the last attempt."
     assert receiver.got == []
+    assert counted() == {"dead": 1}
 
 
 def test_an_answer_of_odd_bytes_holds_nobody_back(ann: User, receiver: HttpReceiver) -> None:
@@ -172,6 +175,15 @@ def test_an_odd_subscription_holds_nobody_back(ann: User, receiver: HttpReceiver
     ended()
     run()
     assert len(receiver.got) == 1
+    assert counted() == {"sent": 1, "collect": 1}
+
+
+def test_without_postgresql_the_other_metrics_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OperationalError
+
+    monkeypatch.setattr(NotificationCount.objects, "values_list", fail)
+    assert counted() == {}
 
 
 def test_mail_goes_through_the_server_of_the_settings(ann: User, settings: SettingsWrapper) -> None:

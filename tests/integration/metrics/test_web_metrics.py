@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from django.db import connection
 from django.test import Client
 
 from dashboard import metrics
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.integration.metrics.conftest import Accounts
 
-pytestmark = pytest.mark.embedded_only
+pytestmark = [pytest.mark.embedded_only, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,14 @@ def fresh(settings: SettingsWrapper) -> Iterator[None]:
 async def scraped(token: str) -> Any:
     """The answer to a scrape with a token; empty: without one."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return await asyncio.to_thread(Client().get, "/metrics", headers=headers)
+
+    def scrape() -> Any:
+        try:
+            return Client().get("/metrics", headers=headers)
+        finally:
+            connection.close()  # the thread's own
+
+    return await asyncio.to_thread(scrape)
 
 
 async def test_who_may_get_metrics_by_rbac_reads_them_and_nobody_else_does(

@@ -36,6 +36,14 @@ FIRING = {
     ),
     "IPUHubRecordingGap": ('ipuhub_recording_gaps{namespace="n", watch="pods"}', "0+1"),
     "IPUHubMonitorStalled": ('ipuhub_monitor_round_age_seconds{namespace="n"}', "301"),
+    "IPUHubNotificationsLost": (
+        'ipuhub_notification_attempts_total{namespace="n", outcome="dead"}',
+        "0+1",
+    ),
+    "IPUHubNotificationErrors": (
+        'ipuhub_notification_errors_total{namespace="n", step="send"}',
+        "0+1",
+    ),
     "IPUHubCertificateExpires": (
         'ipuhub_webhook_certificate_expiry_timestamp_seconds{namespace="n"}',
         "86400",
@@ -52,6 +60,9 @@ HEALTHY = {
     'ipuhub_recording_position_age_seconds{namespace="n", watch="pods"}': "60",
     'ipuhub_recording_gaps{namespace="n", watch="pods"}': "3",
     'ipuhub_monitor_round_age_seconds{namespace="n"}': "60",
+    'ipuhub_notification_attempts_total{namespace="n", outcome="retried"}': "0+1",
+    'ipuhub_notification_attempts_total{namespace="n", outcome="dead"}': "3",
+    'ipuhub_notification_errors_total{namespace="n", step="send"}': "3",
     'ipuhub_webhook_certificate_expiry_timestamp_seconds{namespace="n"}': "9000000",
 }
 
