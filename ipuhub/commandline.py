@@ -23,7 +23,7 @@ LEAN = {
     "check_uninstall": "jobs",
     "run_webhooks": "jobs",
 }
-DEMO_PARTS = frozenset({"jsonpatch"})
+DEMO_PARTS = frozenset({"cel_expr_python", "jsonpatch"})
 """Packages of the extra `demo`, which the image of the product leaves out."""
 
 

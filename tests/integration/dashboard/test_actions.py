@@ -204,6 +204,7 @@ def test_the_api_acts_tries_and_needs_the_scope_write(lab: ActionsLab) -> None:
         "dry_run": False,
         "replayed": False,
         "audit": entry.pk,
+        "warnings": [],
     }
     assert (entry.via, entry.change["spec"]) == ("token ci", {"suspend": True})
     assert lab.spec_of(job)["suspend"] is True
