@@ -15,6 +15,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import MiddlewareNotUsed
 
 from ipuhub.api.problems import problem_answer
+from ipuhub.models import ExternalIdentity
 from ipuhub.oidc.accounts import find_or_make_user
 from ipuhub.oidc.tokens import Refused
 from ipuhub.oidc.views import refuse, roles, sign_ins
@@ -68,9 +69,8 @@ class HeaderSignIn:
         groups = frozenset(each.strip() for each in listed.split(",") if each.strip())
         with self._lock:
             known = self._known.get(name)
-        users = get_user_model().objects
         if known is not None and known[0] == groups:
-            user = users.filter(pk=known[1], is_active=True).first()
+            user = _user_with(known[1], name, groups)
             if user is not None:
                 return user
         user = find_or_make_user(ISSUER, name, name, groups, roles()).user
@@ -80,6 +80,16 @@ class HeaderSignIn:
                 self._known.clear()
             self._known[name] = (groups, user.pk)
         return user
+
+
+def _user_with(key: int, name: str, groups: frozenset[str]) -> User | None:
+    """Return the user if they are active and were signed in with these groups last.
+
+    Another process may have seen them in other groups since, and set other roles.
+    """
+    signed_in = ExternalIdentity.objects.filter(issuer=ISSUER, subject=name, groups=sorted(groups))
+    users = get_user_model().objects.filter(pk=key, is_active=True)
+    return users.filter(external_identities__in=signed_in).first()
 
 
 def _taken_out(request: HttpRequest, header: str) -> str:

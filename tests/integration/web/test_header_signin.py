@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from prometheus_client import REGISTRY
 
 from ipuhub.models import ExternalIdentity
+from ipuhub.oidc.headers import HeaderSignIn
 from tests.integration.web.webprocess import served
 
 if TYPE_CHECKING:
-    from django.http import HttpResponse
     from pytest_django.fixtures import SettingsWrapper
 
 PROXY, STRANGER = "10.1.2.3", "192.0.2.1"
@@ -73,6 +74,24 @@ def test_groups_of_the_header_are_roles(settings: SettingsWrapper) -> None:
     assert get("ann", "ipu, ops", path="/system/").status_code == 200
     assert get("ann", "other").status_code == 403
     assert get("ann", "ops", path="/api/v1/jobs").json()["status"] == 403
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("header_mode")
+def test_groups_that_another_process_has_seen_do_not_outlast_the_header(
+    settings: SettingsWrapper,
+) -> None:
+    settings.OIDC_ADMIN_GROUPS = ["ops"]
+    first, second = (HeaderSignIn(lambda _request: HttpResponse()) for _ in range(2))
+    for process, groups, is_admin in (
+        (first, "", False),
+        (second, "ops", True),
+        (first, "", False),
+    ):
+        headers = {"X-Forwarded-User": "ann", "X-Groups": groups}
+        request = RequestFactory().get("/", REMOTE_ADDR=PROXY, headers=headers)
+        process(request)
+        assert get_user_model().objects.get().is_staff is is_admin
 
 
 @pytest.mark.django_db
