@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from jobs.ipujob.names import LABEL_JOB_UID
 from tests.realnodes.rendering import VIPU, named, render
 
 POSTGRES, API, ORDERS = {("database", 5432)}, {("", 443), ("", 6443)}, {("vipu-proxy", 8090)}
@@ -111,22 +110,17 @@ def test_an_operator_in_the_host_network_reaches_the_proxy() -> None:
 
 
 def test_pods_of_jobs_reach_a_secure_vipu_server_and_no_insecure_one() -> None:
+    """By default they have the addresses of their nodes, of which a policy cannot pick them."""
     secure = (
         "vipuServer.secure.enabled=true",
         "vipuServer.secure.secret=s",
         "vipuProxy.accessSecret=a",
     )
-    jobs = "gc-ipu-operator-vipu-server-jobs"
-    found = named(render(VIPU, *secure), "NetworkPolicy")[jobs]["spec"]
-    server = named(render(VIPU, *secure), "Deployment")["gc-ipu-operator-vipu-server"]
-    labels = server["spec"]["template"]["metadata"]["labels"]
-    assert found["podSelector"]["matchLabels"].items() <= labels.items()
-    (rule,) = found["ingress"]
-    assert [port["port"] for port in rule["ports"]] == [8090]
+    server = "gc-ipu-operator-vipu-server"
+    (rule,) = named(render(VIPU, *secure), "NetworkPolicy")[server]["spec"]["ingress"]
+    assert rule == {"ports": [{"protocol": "TCP", "port": 8090}]}
+    (rule,) = named(render(VIPU), "NetworkPolicy")[server]["spec"]["ingress"]
     (source,) = rule["from"]
-    assert source["namespaceSelector"] == {}
-    (has,) = source["podSelector"]["matchExpressions"]
-    assert has == {"key": LABEL_JOB_UID, "operator": "Exists"}
-    assert jobs not in named(render(VIPU), "NetworkPolicy")
+    assert source["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "vipu-proxy"
     off = "networkPolicies.enabled=false"
     assert not named(render(VIPU, *secure, off), "NetworkPolicy")
