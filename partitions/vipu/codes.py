@@ -69,5 +69,7 @@ def error_of(code: StatusCode, message: str) -> VipuError:
     if code in (StatusCode.UNKNOWN, StatusCode.INTERNAL) and _CAPACITY_WORDS in message.lower():
         return NoCapacity(message)
     if code is StatusCode.UNIMPLEMENTED and any(word in message for word in _UNKNOWN_METHOD):
-        return VipuError(f"{message} It is older, or this is the port of its other API")
+        stop = "" if message.endswith(("!", ".")) else "."
+        why = "The server is older, or this is the port of its other API"
+        return VipuError(f"{message}{stop} {why}")
     return _ERRORS.get(code, VipuError)(message)

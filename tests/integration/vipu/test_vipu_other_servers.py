@@ -78,7 +78,7 @@ def test_a_controller_without_our_admin_api_is_said_to_be_one(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(" ".join(line[:2]))
-    assert "It is older, or this is the port of its other API" in err
+    assert "The server is older, or this is the port of its other API" in err
     assert len(err.splitlines()) == 1
 
 

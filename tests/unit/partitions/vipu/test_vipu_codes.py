@@ -65,8 +65,8 @@ def test_only_what_may_work_later_is_retryable() -> None:
 @pytest.mark.parametrize(
     ("message", "want"),
     [
-        ("h:1: Method not found!", "It is older, or this is the port of its other API"),
-        ("h:1: unknown service ipuhub.vipu.admin.v1.AdminService", "It is older"),
+        ("h:1: Method not found!", " The server is older, or this is the port of its other API"),
+        ("h:1: unknown service ipuhub.vipu.admin.v1.AdminService", "Service. The server is older"),
         ("h:1: this machine is real: it has no faults on command", ""),
     ],
 )
