@@ -16,18 +16,18 @@ from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from dashboard import components
+from dashboard import components, recordedsigns
 from dashboard.components import Component, Signs
 from dashboard.live import live_reader
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.kube.errors import ApiError, ConfigError, NotFound
 from ipuhub.kube.resources import LEASES
-from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
+from ipuhub.models import Heartbeat, TaskMessage
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.readings import NO_CONFIG, PATIENCE_SECONDS, Latest
 from ipuhub.workerhealth import WORKER
 from partitions.connections import sources
-from usage.models import MonitorRound, ReportRun
+from usage.models import ReportRun
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -59,27 +59,22 @@ def read_components(now: datetime) -> list[Component]:
         components.of_proxy(led[PROXY], live.fleet.detail if live.fleet.problem else ""),
         *components.of_controllers({} if live.fleet.problem else live.fleet.value),
     ]
-    positions = WatchCheckpoint.objects.exclude(name="capacity")
-    found.append(
-        components.of_prober(led[PROBER], positions.values_list("position_at", flat=True), now)
-    )
+    found.append(recordedsigns.judge_prober(led[PROBER], now))
     return found + (_of_usage(now) if settings.USAGE_ENABLED else [])
 
 
 _NAMES: Final = {
     OPERATOR: "IPU Operator",
-    PROXY: "V-IPU Proxy",
-    PROBER: "Prober",
+    PROXY: recordedsigns.PROXY,
+    PROBER: recordedsigns.PROBER,
     WEBHOOKS: "Webhooks",
 }
 
 
 def _of_usage(now: datetime) -> list[Component]:
-    last = MonitorRound.objects.order_by("-ended_at").values_list("ended_at", "problem").first()
-    ended_at, problem = last or (None, "")
     waiting = TaskMessage.objects.filter(Q(claimed_until=None) | Q(claimed_until__lt=now))
     return [
-        components.of_monitor(ended_at, problem, settings.MONITOR_ROUND_SECONDS, now),
+        recordedsigns.judge_monitor(now),
         *components.of_worker_and_beat(
             Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first(),
             waiting.aggregate(oldest=Min("queued_at"))["oldest"],

@@ -350,6 +350,28 @@ class Notification(models.Model):
         return f"{self.subject} to {self.subscription.target}"
 
 
+class ComponentOutage(models.Model):
+    """A time in which a component was down; see `dashboard.notify.outages`.
+
+    `since`: the first look that found it down; `ended_at`: null while it is.
+    """
+
+    name = models.TextField()
+    since = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    detail = models.TextField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["name"], condition=Q(ended_at=None), name="component_outage_open_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} since {self.since}"
+
+
 class NotificationCount(models.Model):
     """How often something became of notifications; see `dashboard.notify.metrics`."""
 

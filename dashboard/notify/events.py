@@ -17,7 +17,9 @@ from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 
 from dashboard.notify.metrics import Count, count
+from dashboard.notify.outages import PATIENCE, lasting_outages
 from ipuhub.models import Notification, Subscription
+from ipuhub.text import spell_duration
 from ipuhub.web.access import access_of
 from ipuhub.web.clusterusers import ClusterAway
 from jobs.models import ENDED_AT, JobTransition
@@ -30,14 +32,17 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
+    from ipuhub.models import ComponentOutage
     from jobs.models import JobRecord
 
 JOB_ENDED, JOB_WAITING = "job-ended", "job-waiting"
-CONTROLLER_DOWN, MONTH_CLOSED, TEST = "controller-down", "month-closed", "test"
+CONTROLLER_DOWN, COMPONENT_DOWN = "controller-down", "component-down"
+MONTH_CLOSED, TEST = "month-closed", "test"
 EVENTS: Final = {
     JOB_ENDED: "A job ended",
     JOB_WAITING: "A job waits longer than N minutes",
     CONTROLLER_DOWN: "A V-IPU controller is down (administrators)",
+    COMPONENT_DOWN: "A component is down for 3 minutes, or recovered (administrators)",
     MONTH_CLOSED: "A month was closed (accountants)",
 }
 LOOK_BACK: Final = dt.timedelta(days=1)
@@ -118,6 +123,8 @@ def _facts(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
         yield from _waiting(_jobs(subscription), subscription, now)
     elif subscription.event == CONTROLLER_DOWN and access.is_admin:
         yield from _down(since)
+    elif subscription.event == COMPONENT_DOWN and access.is_admin:
+        yield from _outages(subscription, now)
     elif subscription.event == MONTH_CLOSED and access.is_accountant:
         yield from _closed(since)
 
@@ -185,6 +192,28 @@ def _down(since: dt.datetime) -> Iterator[Fact]:
         subject = f"V-IPU controller {row.controller} does not answer"
         details = {"controller": {"address": row.controller, "ipus": row.total}}
         yield Fact(key, row.at, subject, "/system/", details)
+
+
+def _outages(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
+    """Return the outages since the subscription, and the ends of those that it was told of."""
+    for outage in lasting_outages(now, ended_after=now - LOOK_BACK)[:_MOST]:
+        key = f"{COMPONENT_DOWN}:{outage.name}:{outage.since.isoformat()}"
+        noticed_at = outage.since + PATIENCE
+        if noticed_at >= subscription.since and outage.ended_at is None:
+            subject = f"{outage.name} is down: {outage.detail}"
+            yield Fact(key, noticed_at, subject, "/system/", _of_outage(outage, "down"))
+        ended_at = outage.ended_at
+        if ended_at is None or ended_at < subscription.since:
+            continue
+        if Notification.objects.filter(subscription=subscription, key=key).exists():
+            lasted = spell_duration((ended_at - outage.since).total_seconds())
+            subject = f"{outage.name} recovered after {lasted}"
+            yield Fact(f"{key}:up", ended_at, subject, "/system/", _of_outage(outage, "up"))
+
+
+def _of_outage(outage: ComponentOutage, state: str) -> dict[str, Any]:
+    told = {"name": outage.name, "state": state, "detail": outage.detail}
+    return {"component": told | {"since": outage.since.isoformat()}}
 
 
 def _closed(since: dt.datetime) -> Iterator[Fact]:

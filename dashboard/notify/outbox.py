@@ -26,6 +26,7 @@ from django.utils import timezone
 
 from dashboard.notify.events import collect
 from dashboard.notify.metrics import Count, count
+from dashboard.notify.outages import record_outages
 from dashboard.notify.webhook import WHOLE_SECONDS, Unsent, post, sign
 from ipuhub.backoff import exponential
 from ipuhub.models import Notification
@@ -45,6 +46,7 @@ _LOG = structlog.get_logger(__name__)
 @shared_task(name="dashboard.notify")  # type: ignore[untyped-decorator]
 def notify() -> None:
     """Queue what happened, and send what is due; what became of each stands in its row."""
+    record_outages(timezone.now())
     queued = collect(timezone.now())
     sent = deliver(timezone.now)
     if queued or sent:

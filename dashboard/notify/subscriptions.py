@@ -13,7 +13,14 @@ from django.core.validators import validate_email
 from django.db import transaction
 from django.utils import timezone
 
-from dashboard.notify.events import CONTROLLER_DOWN, EVENTS, JOB_ENDED, JOB_WAITING, MONTH_CLOSED
+from dashboard.notify.events import (
+    COMPONENT_DOWN,
+    CONTROLLER_DOWN,
+    EVENTS,
+    JOB_ENDED,
+    JOB_WAITING,
+    MONTH_CLOSED,
+)
 from dashboard.notify.outbox import MAIL, WEBHOOK
 from dashboard.notify.webhook import Unsent, check_literal, parse_url
 from ipuhub.models import Subscription
@@ -42,7 +49,7 @@ class SubscriptionForm(forms.Form):
     def __init__(self, user: User, data: Any = None) -> None:
         super().__init__(data, initial={"job_user": user.get_username(), "minutes": 60})
         self.user, access = user, access_of(user)
-        hidden = set() if access.is_admin else {CONTROLLER_DOWN}
+        hidden = set() if access.is_admin else {CONTROLLER_DOWN, COMPONENT_DOWN}
         if not access.is_accountant or not settings.USAGE_ENABLED:
             hidden.add(MONTH_CLOSED)
         if settings.ACCESS == "kubernetes" and not access.is_admin:
