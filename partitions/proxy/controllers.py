@@ -13,7 +13,7 @@ from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
 from partitions.proxy.lifecycle import Shortage
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
-from partitions.vipu.topology import count_in_blocks, free_blocks, largest_block, size_problem
+from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class ControllerView:
         """How many partitions of `size` fit now, all at once, as far as we know."""
         if self._has_refused(size):
             return 0
-        return count_in_blocks(self.free_blocks, size)
+        return count_fitting(self.free_blocks, size)
 
     def may_take(self, size: int) -> bool:
         """Whether to ask for a partition of `size`: it fits, or only the controller knows."""

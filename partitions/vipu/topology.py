@@ -276,13 +276,9 @@ def largest_block(topology: Topology) -> int:
     return max((block.size for block in free_blocks(topology, ())), default=0)
 
 
-def count_fitting(topology: Topology, used: Collection[IpuId], size: int) -> int:
-    """How many partitions of `size` IPUs fit now, all at once; 0 for a size that none can have."""
-    return count_in_blocks(free_blocks(topology, used), size)
-
-
-def count_in_blocks(blocks: Iterable[Block], size: int) -> int:
-    """How many partitions of `size` IPUs fit in free blocks; 0 for a size that none can have."""
+def count_fitting(blocks: Iterable[Block], size: int) -> int:
+    """How many partitions of `size` IPUs fit in free blocks now, all at once; 0 for a size that
+    none can have."""
     return 0 if size_problem(size) else sum(block.size // size for block in blocks)
 
 

@@ -265,7 +265,7 @@ async def test_what_the_client_counts_as_fitting_is_what_can_be_created(
     await client.create_partition(CreateRequest("b", 8))
     fleet = with_places(await client.list_ipu_attributes(), await client.list_partitions())
     used = [ipu for one in await client.list_partitions() for ipu in one.ipus]
-    fitting = count_fitting(fleet, used, 4)
+    fitting = count_fitting(free_blocks(fleet, used), 4)
     for number in range(fitting):
         await client.create_partition(CreateRequest(f"c{number}", 4))
     with pytest.raises(NoCapacity):

@@ -52,7 +52,9 @@ def test_what_is_free_is_counted_right_whatever_is_said(sizes: list[int], parts:
     assert sum(block.size for block in free_blocks(guess, used)) == len(fleet) - len(used)
     if parts == 1 or {ipu.cluster for ipu in used} == {"c", "d"}:
         for size in (1, 2, 4, 8, 16):
-            assert count_fitting(guess, used, size) == count_fitting(fleet, used, size)
+            assert count_fitting(free_blocks(guess, used), size) == count_fitting(
+                free_blocks(fleet, used), size
+            )
 
 
 def test_an_ipu_of_an_unknown_allocation_or_cluster_is_left_out_of_none() -> None:
@@ -71,7 +73,7 @@ def test_the_domain_that_is_named_is_filled_first() -> None:
     second = tuple(IpuId(1, n, "c") for n in range(8))
     guess = with_places(fleet, [VipuPartition("p", 8, second, ReadyState.ACTIVE, "c", "a")])
     assert guess.domains == (("c", 1),)
-    assert count_fitting(guess, second, 32) == 1
+    assert count_fitting(free_blocks(guess, second), 32) == 1
 
 
 def test_partitions_of_more_ipus_than_a_user_sees_are_counted_all_the_same() -> None:

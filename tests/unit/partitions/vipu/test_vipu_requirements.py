@@ -18,6 +18,7 @@ from partitions.vipu.topology import (
     Topology,
     count_fitting,
     fleet_of_parts,
+    free_blocks,
     is_buddy_block,
     place,
 )
@@ -58,7 +59,7 @@ def test_no_history_breaks_alignment_allocations_or_what_count_fitting_said(
             occupancy = occupancy.freed(held.pop(next(iter(held))))
         holders = {ipu for ipus in held.values() for ipu in ipus}
         part = FLEET.only(allocation=allocation)
-        fits = count_fitting(part, holders, size)
+        fits = count_fitting(free_blocks(part, holders), size)
         request = CreateRequest(f"p{number}", size, allocation_id=allocation)
         if not fits:
             free = len(part) - sum(ipu in part.by_id for ipu in holders)
