@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final, cast
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.notify.events import EVENTS, TEST, Fact, queue
 from dashboard.notify.outbox import DEAD, QUEUED
-from dashboard.notify.subscriptions import SubscriptionForm, pause, resume, subscribe
+from dashboard.notify.subscriptions import USAGE_OFF, SubscriptionForm, pause, resume, subscribe
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import signed_in
 
@@ -54,6 +55,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
         "form": form,
         "secret": secret,
         "subscriptions": mine,
+        "problem": "" if settings.USAGE_ENABLED else USAGE_OFF,
         "sent": sent.order_by("-at", "-id")[:_SHOWN],
         "events": EVENTS,
         "now": timezone.now(),

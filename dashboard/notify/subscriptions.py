@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 MOST: Final = 50
 """So many subscriptions a user may have."""
+USAGE_OFF: Final = (
+    "Usage is off (USAGE_ENABLED), so IPUHub records no events and sends no notifications. An "
+    "administrator can turn it on."
+)
 TEXT: Final = 253
 MINUTES: Final = 43200  # 30 days
 
@@ -50,10 +54,15 @@ class SubscriptionForm(forms.Form):
         super().__init__(data, initial={"job_user": user.get_username(), "minutes": 60})
         self.user, access = user, access_of(user)
         hidden = set() if access.is_admin else {CONTROLLER_DOWN, COMPONENT_DOWN}
-        if not access.is_accountant or not settings.USAGE_ENABLED:
+        if not access.is_accountant:
             hidden.add(MONTH_CLOSED)
         if settings.ACCESS == "kubernetes" and not access.is_admin:
             hidden |= {JOB_ENDED, JOB_WAITING}  # the worker cannot ask Kubernetes who may see what
+        if not settings.USAGE_ENABLED:  # then nobody records events, and no worker sends
+            hidden |= EVENTS.keys()
+            self.fields["event"].error_messages |= dict.fromkeys(
+                ("required", "invalid_choice"), USAGE_OFF
+            )
         offered = [(key, label) for key, label in EVENTS.items() if key not in hidden]
         cast("forms.ChoiceField", self.fields["event"]).choices = offered
         channels = [(WEBHOOK, "webhook"), *([(MAIL, "mail")] if settings.MAIL_HOST else [])]

@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from dashboard.notify.events import EVENTS
 from dashboard.notify.outbox import deliver
 from ipuhub.models import Subscription
 from tests.builders.clients import browser, tool
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db
 API = "/api/v1/subscriptions"
 JSON = "application/json"
+
+
+@pytest.fixture
+def root() -> User:
+    user: User = get_user_model().objects.create_user("root", is_staff=True)
+    return user
 
 
 def form(**changed: str) -> dict[str, str]:
@@ -74,6 +81,7 @@ def test_a_user_subscribes_sees_the_secret_once_and_sends_a_test(
         ({"target": "https://[x"}, "not a URL"),
         ({"namespace": "team-b"}, "do not have access to this namespace"),
         ({"event": "controller-down"}, "Select a valid choice"),
+        ({"event": "component-down"}, "Select a valid choice"),
         ({"event": "month-closed"}, "Select a valid choice"),
         ({"event": "job-waiting"}, "after how many minutes"),
         ({"channel": "mail", "target": "a@b.example"}, "Select a valid choice"),
@@ -125,6 +133,7 @@ def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: Ht
         ({"target": "https://10.1.2.3/"}, "target", "is an address inside"),
         ({"namespace": "team-b"}, "namespace", "do not have access to this namespace"),
         ({"event": "controller-down"}, "event", "Select a valid choice"),
+        ({"event": "component-down"}, "event", "Select a valid choice"),
         ({"event": "pigeons"}, "event", "is not a valid choice"),
         ({"event": "job-waiting"}, "minutes", "after how many minutes"),
         ({"minutes": 10**12}, "minutes", "less than or equal to 43200"),
@@ -140,6 +149,25 @@ def test_the_api_refuses_what_the_page_refuses(
     assert answer.status_code == 400
     assert answer.json()["type"] == "urn:ipuhub:problem:invalid-value"
     assert sentence in answer.json()["errors"][field][0]
+    assert not Subscription.objects.exists()
+
+
+def test_an_administrator_subscribes_to_components(root: User) -> None:
+    assert "A component is down" in browser(root).get(PAGE).content.decode()
+    answer = tool(root).post(API, form(event="component-down"), content_type=JSON)
+    assert answer.status_code == 201, answer.content
+
+
+def test_with_usage_off_nobody_subscribes_to_what_is_never_sent(
+    root: User, settings: SettingsWrapper
+) -> None:
+    settings.USAGE_ENABLED = False
+    shown = browser(root).get(PAGE).content.decode()
+    assert ("Usage is off (USAGE_ENABLED)" in shown, 'name="event"' in shown) == (True, False)
+    for event in EVENTS:
+        assert browser(root).post(PAGE, form(event=event)).status_code == 400
+        answer = tool(root).post(API, form(event=event), content_type=JSON)
+        assert "Usage is off (USAGE_ENABLED)" in answer.json()["errors"]["event"][0]
     assert not Subscription.objects.exists()
 
 
