@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import grpc
+import structlog
 from google.protobuf.message import Message
 from grpc import StatusCode
 
@@ -56,6 +57,7 @@ __all__ = [
     "VipuStatus",
 ]
 
+log = structlog.get_logger(__name__)
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # Found again soon after it was down; gRPC's own backoff grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 200),
@@ -132,6 +134,7 @@ class VipuClient:
         self._used: TlsFiles | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._listed: dict[bytes, VipuPartition] = {}
+        self._is_lack_said = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -207,9 +210,8 @@ class VipuClient:
         return self._pod_tls() if self._pod_tls else None
 
     async def create_partition_key(self, partition_id: str) -> Credentials | None:
-        """A user and key that read this partition alone; None from a controller without such keys.
-
-        Raises NotFound.
+        """A user and key that read and reset this partition alone; None from a controller without
+        such keys, which is logged once. Raises NotFound.
         """
         question = users_pb.CreatePartitionKeyRequest(partition_id=partition_id)
         try:
@@ -218,9 +220,16 @@ class VipuClient:
         except VipuError as error:
             cause = error.__cause__
             if isinstance(cause, grpc.aio.AioRpcError) and cause.code() is StatusCode.UNIMPLEMENTED:
+                self._say_lack()
                 return None
             raise
         return Credentials(made.user_id, made.access_key)
+
+    def _say_lack(self) -> None:
+        if not self._is_lack_said:
+            self._is_lack_said = True
+            why = "the controller makes no keys for partitions"
+            log.warning("pods get no key to their partitions", controller=self.address, why=why)
 
     async def version(self) -> str:
         """The version of the controller."""

@@ -347,7 +347,7 @@ class PartitionKeyServiceServicer:
     """
 
     def CreatePartitionKey(self, request, context):
-        """Makes a key that reads this partition alone and ends with it; an earlier one ends at once.
+        """Makes a key that reads and resets this partition alone and ends with it; an earlier one ends at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -120,7 +120,7 @@ class PartitionKeyServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PartitionKeyServiceAsyncStub: ...
     CreatePartitionKey: _grpc.UnaryUnaryMultiCallable[_vipu_users_pb2.CreatePartitionKeyRequest, _vipu_users_pb2.AccessKey]
-    """Makes a key that reads this partition alone and ends with it; an earlier one ends at once."""
+    """Makes a key that reads and resets this partition alone and ends with it; an earlier one ends at once."""
     RevokePartitionKey: _grpc.UnaryUnaryMultiCallable[_vipu_users_pb2.RevokePartitionKeyRequest, _vipu_users_pb2.RevokePartitionKeyReply]
 
 @_typing.type_check_only
@@ -129,7 +129,7 @@ class PartitionKeyServiceAsyncStub(PartitionKeyServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreatePartitionKey: _aio.UnaryUnaryMultiCallable[_vipu_users_pb2.CreatePartitionKeyRequest, _vipu_users_pb2.AccessKey]  # type: ignore[assignment]
-    """Makes a key that reads this partition alone and ends with it; an earlier one ends at once."""
+    """Makes a key that reads and resets this partition alone and ends with it; an earlier one ends at once."""
     RevokePartitionKey: _aio.UnaryUnaryMultiCallable[_vipu_users_pb2.RevokePartitionKeyRequest, _vipu_users_pb2.RevokePartitionKeyReply]  # type: ignore[assignment]
 
 class PartitionKeyServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -141,7 +141,7 @@ class PartitionKeyServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vipu_users_pb2.CreatePartitionKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vipu_users_pb2.AccessKey, _abc.Awaitable[_vipu_users_pb2.AccessKey]]:
-        """Makes a key that reads this partition alone and ends with it; an earlier one ends at once."""
+        """Makes a key that reads and resets this partition alone and ends with it; an earlier one ends at once."""
 
     @_abc_1.abstractmethod
     def RevokePartitionKey(

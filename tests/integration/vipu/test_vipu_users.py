@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
+from structlog.testing import capture_logs
 
 from partitions.vipu.certificates import Role
 from partitions.vipu.cli import admin as vipu_admin
@@ -332,7 +333,10 @@ async def test_an_insecure_server_has_no_keys_for_pods(start_server: Start) -> N
     _, port = start_server()
     async with VipuClient(f"127.0.0.1:{port}") as client:
         await client.create_partition(CreateRequest("p1", 1))
-        assert await client.create_partition_key("p1") is None
+        with capture_logs() as told:
+            assert await client.create_partition_key("p1") is None
+            assert await client.create_partition_key("p1") is None
+    assert [line["controller"] for line in told] == [f"127.0.0.1:{port}"]
 
 
 async def test_a_key_is_never_sent_without_tls() -> None:
