@@ -145,13 +145,13 @@ def write_options(query: dict[str, str]) -> WriteOptions:
     return WriteOptions(bool(dry_run), validation)
 
 
-def review_options(kind: str, request: ApiRequest) -> dict[str, Any]:
+def review_options(kind: str, request: ApiRequest, *, dry_run: bool) -> dict[str, Any]:
     """The options of a write as webhooks see them; `kind` is CreateOptions or the like."""
     query = request.query
     options: dict[str, Any] = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
     names = ("fieldManager", "fieldValidation")
     options |= {name: query[name] for name in names if query.get(name)}
-    return {**options, "dryRun": ["All"]} if query.get("dryRun") else options
+    return {**options, "dryRun": ["All"]} if dry_run else options
 
 
 def make_filter(request: ApiRequest) -> Callable[[dict[str, Any]], bool] | None:

@@ -79,15 +79,13 @@ def send(change: Change, acts_as: str, *, dry_run: bool) -> Sent:
         raise WriteProblem("cluster-unavailable", NO_CONFIG, str(error)) from error
     path = IPUJOBS.path(change.namespace, None if change.is_new else change.name)
     warnings: list[str] = []
-    params = {"dryRun": "All"} if dry_run else {}
-    if change.method != "DELETE":
-        params |= {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    body, params = _options(change, dry_run=dry_run)
     try:
         answer: Any = kube.request(
             change.method,
             path,
             params=params,
-            body=change.body,
+            body=body,
             content_type=MERGE_PATCH if change.method == "PATCH" else JSON,
             timeout_seconds=SECONDS,
             acts_as=acts_as,
@@ -96,6 +94,18 @@ def send(change: Change, acts_as: str, *, dry_run: bool) -> Sent:
     except ApiError as error:
         raise explain(error, change, acts_as) from error
     return Sent(answer if isinstance(answer, dict) else {}, tuple(warnings))
+
+
+def _options(change: Change, *, dry_run: bool) -> tuple[Any, dict[str, str]]:
+    """Return the body and the parameters of a request.
+
+    The options of a deletion are its body: with a body, an API server ignores the parameters and
+    would carry out what was to be tried.
+    """
+    if change.method == "DELETE":
+        return change.body | ({"dryRun": ["All"]} if dry_run else {}), {}
+    params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    return change.body, params | ({"dryRun": "All"} if dry_run else {})
 
 
 def explain(error: ApiError, change: Change, acts_as: str) -> WriteProblem:

@@ -204,11 +204,15 @@ class DeleteOptions:
 
 
 def parse_delete_options(body: dict[str, Any], query: dict[str, str]) -> DeleteOptions:
-    """Read a DeleteOptions body and its query parameters; the body wins. StatusError 400."""
+    """Read a DeleteOptions body, or without one the query parameters. StatusError 400.
+
+    An API server with a body ignores the parameters, `dryRun` among them.
+    """
+    given: dict[str, Any] = body or dict(query)
     preconditions = body.get("preconditions") or {}
-    grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    orphan = body.get("orphanDependents", query.get("orphanDependents"))
+    grace = given.get("gracePeriodSeconds")
+    propagation = given.get("propagationPolicy") or ""
+    orphan = given.get("orphanDependents")
     if orphan is not None and propagation:
         raise bad_request("orphanDependents and propagationPolicy cannot be both set")
     if orphan is not None:
@@ -227,7 +231,7 @@ def parse_delete_options(body: dict[str, Any], query: dict[str, str]) -> DeleteO
         preconditions.get("uid") or "",
         preconditions.get("resourceVersion") or "",
         propagation,
-        bool(body.get("dryRun") or query.get("dryRun")),
+        bool(given.get("dryRun")),
     )
 
 

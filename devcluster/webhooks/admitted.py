@@ -163,7 +163,7 @@ def _action(request: ApiRequest, operation: str, name: str, options: WriteOption
         path.namespace if request.kind.namespaced else "",
         name,
         request.user,
-        review_options(_OPTIONS[operation], request),
+        review_options(_OPTIONS[operation], request, dry_run=options.dry_run),
         path.subresource,
         options.dry_run,
     )

@@ -32,6 +32,25 @@ async def test_an_object_with_finalizers_stays_until_they_are_gone(
     (await api.get(path)).refused(404, "NotFound")
 
 
+@pytest.mark.parametrize(
+    ("body", "params", "stays"),
+    [
+        (None, {"dryRun": "All"}, True),
+        ({"dryRun": ["All"]}, {}, True),
+        ({"propagationPolicy": "Background"}, {"dryRun": "All"}, False),
+    ],
+    ids=["parameter", "body", "body and parameter"],
+)
+async def test_a_body_of_options_takes_the_place_of_parameters(
+    api: Api, namespace: str, body: Json | None, params: dict[str, str], stays: bool
+) -> None:
+    path = maps(namespace, "a")
+    (await api.create(maps(namespace), config_map("a"))).ok(201)
+    options = body and {"apiVersion": "v1", "kind": "DeleteOptions", **body}
+    (await api.delete(path, options, **params)).ok(200)
+    assert ((await api.get(path)).status == 200) is stays
+
+
 async def test_removing_one_of_two_finalizers_is_not_enough(api: Api, namespace: str) -> None:
     path = maps(namespace, "a")
     both = ["example.com/a", "example.com/b"]

@@ -48,6 +48,22 @@ def post(path: str, who: dict[str, str], body: Any = None, **headers: str) -> An
     )
 
 
+@pytest.mark.parametrize(
+    ("action", "asks"),
+    [("suspend", {}), ("scale", {"instances": 3}), ("cancel", {}), ("run-again", {"name": "more"})],
+)
+def test_what_is_only_tried_changes_nothing_in_the_cluster(
+    lab: ActionsLab, action: str, asks: dict[str, Any]
+) -> None:
+    """A real API server takes options of deletions from the body alone."""
+    job = lab.add()
+    before = lab.run("list", IPUJOBS, "team-a").items
+    assert "Kubernetes accepts" in browser("ann").get(f"/jobs/{job.uid}/do/{action}/", asks).text
+    tried = post(f"/api/v1/jobs/{job.uid}/{action}?dry_run=true", tool("ann"), asks)
+    assert (tried.status_code, tried.json()["dry_run"]) == (200, True)
+    assert lab.run("list", IPUJOBS, "team-a").items == before
+
+
 def test_a_job_is_suspended_scaled_resumed_and_canceled_on_pages(lab: ActionsLab) -> None:
     job, ann = lab.add(), browser("ann")
     page = ann.get(f"/jobs/{job.uid}/").content.decode()
