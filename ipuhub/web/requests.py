@@ -19,6 +19,7 @@ import hashlib
 from functools import lru_cache
 from importlib.metadata import version
 from ipaddress import IPv6Address, ip_address
+from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from django.http import HttpResponseNotModified
@@ -39,9 +40,11 @@ def wants_fragment(request: HttpRequest) -> bool:
 
 
 def fragment_etag(request: HttpRequest, *shown: object) -> str:
-    """Return the ETag of a fragment that shows these values (by their repr)."""
-    kind = "part" if wants_fragment(request) else "page"
-    # Messages, forms and their tokens differ between visits, and only stand in whole pages.
+    """Return the ETag of a fragment that shows these values (by their repr); of a whole page one
+    that no other visit has."""
+    # Whole pages have messages, forms and their tokens, too, so each has a tag of its own: with the
+    # tag of an earlier visit the browser would show that visit's page, without the message.
+    kind = "part" if wants_fragment(request) else token_hex(8)
     place = (kind, _release(), request.user.pk, request.get_full_path())
     return f'W/"{fingerprint(place, *shown)[:32]}"'
 

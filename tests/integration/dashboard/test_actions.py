@@ -64,6 +64,15 @@ def test_what_is_only_tried_changes_nothing_in_the_cluster(
     assert lab.run("list", IPUJOBS, "team-a").items == before
 
 
+def test_a_browser_that_knows_the_page_shows_what_was_done(lab: ActionsLab) -> None:
+    """The page of the job may be as it was until the operator acts: only the message is new."""
+    job, ann = lab.add(), browser("ann")
+    known = ann.get(f"/jobs/{job.uid}/")["ETag"]
+    there = ann.post(f"/jobs/{job.uid}/do/suspend/")["Location"]
+    answer = ann.get(there, headers={"If-None-Match": known})
+    assert (answer.status_code, "was suspended." in answer.text) == (200, True)
+
+
 def test_a_job_is_suspended_scaled_resumed_and_canceled_on_pages(lab: ActionsLab) -> None:
     job, ann = lab.add(), browser("ann")
     page = ann.get(f"/jobs/{job.uid}/").content.decode()
