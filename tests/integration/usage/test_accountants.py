@@ -24,11 +24,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _plain_http(settings) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def alice():
     return get_user_model().objects.create_user("alice", password="x")

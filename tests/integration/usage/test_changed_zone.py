@@ -43,9 +43,8 @@ def _length(first: datetime, end: datetime) -> float:
 
 
 @pytest.fixture
-def _always(settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
+def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that was always there and one about the end of August, which is closed in UTC."""
-    settings.SECURE_SSL_REDIRECT = False
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     pod("2026-07-31T00:00", "2026-11-05T00:00", cpu=1)
     pod("2026-08-31T00:00", "2026-09-01T12:00", cpu=1)

@@ -28,11 +28,6 @@ _LAST = Month.of(timezone.now(), UTC_ZONE).previous()
 _NOW = f"{timezone.now():%FT%T}"
 
 
-@pytest.fixture(autouse=True)
-def _plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def admin() -> Any:
     return get_user_model().objects.create_user("dora", is_staff=True)

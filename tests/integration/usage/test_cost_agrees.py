@@ -33,7 +33,6 @@ from usage.sums.rollups import refresh
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
 FIRST, END, NOW = at("2026-10-01T00:00"), at("2026-11-01T00:00"), at("2026-11-03T05:00")
@@ -70,9 +69,8 @@ prices = st.tuples(
     st.lists(prices, max_size=6),
 )
 def test_cost_agrees_wherever_it_comes_from(
-    settings: SettingsWrapper, pods: list[Any], holdings: list[Any], prices: list[Any]
+    pods: list[Any], holdings: list[Any], prices: list[Any]
 ) -> None:
-    settings.SECURE_SSL_REDIRECT = False
     for model in (PodLifetime, PartitionLifetime, Rate, MonthReport, RollupState, RollupDirt):
         model.objects.all().delete()
     rates = _store(pods, holdings, prices)

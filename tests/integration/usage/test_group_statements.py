@@ -34,8 +34,7 @@ _OCTOBER = Month(2026, 10)
 
 
 @pytest.fixture
-def carol(settings: Any) -> Any:
-    settings.SECURE_SSL_REDIRECT = False
+def carol() -> Any:
     user = get_user_model().objects.create_user("carol")
     grant(user, "accountant")
     return browser(user)
@@ -208,8 +207,7 @@ def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
 
 
 @pytest.mark.usefixtures("_closed")
-def test_an_accountant_of_a_namespace_sees_its_rows_only(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
+def test_an_accountant_of_a_namespace_sees_its_rows_only() -> None:
     user = get_user_model().objects.create_user("dave")
     grant(user, "accountant", "team-b")
     client = browser(user)

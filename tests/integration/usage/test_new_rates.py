@@ -23,11 +23,6 @@ pytestmark = pytest.mark.django_db
 _LAST = Month.of(timezone.now(), UTC_ZONE).previous()
 
 
-@pytest.fixture(autouse=True)
-def _plain_http(settings: Any) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def admin() -> Any:
     return get_user_model().objects.create_user("dora", is_staff=True)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.test import Client
     from pytest_django import DjangoDbBlocker
-    from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.embedded_only
 REPORT = "/api/v1/usage/reports/2026-10"
@@ -64,8 +63,7 @@ def _recorded(
 
 
 @pytest.fixture
-def client(_recorded: User, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> Client:
-    settings.SECURE_SSL_REDIRECT = False
+def client(_recorded: User, monkeypatch: pytest.MonkeyPatch) -> Client:
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
     return browser(_recorded)
 

@@ -29,7 +29,6 @@ SUMS = "/api/v1/usage/summary?month=2026-10"
 @pytest.fixture(autouse=True)
 def _lifetimes(settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A view in the table's place, of which each read takes two seconds."""
-    settings.SECURE_SSL_REDIRECT = False
     settings.USAGE_QUERY_SECONDS = 1
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     for month in ("10", "11"):

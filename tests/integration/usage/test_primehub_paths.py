@@ -21,7 +21,6 @@ CONSOLE = "10.1.2.3"
 
 @pytest.fixture(autouse=True)
 def _october(settings) -> None:
-    settings.SECURE_SSL_REDIRECT = False
     settings.USAGE_OPEN_PRIMEHUB_PATHS = [ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
     settings.TRUSTED_PROXIES = []
     pod("2026-10-01T00:00", "2026-10-02T00:00", group="g,1", user="ann", uid="u1")

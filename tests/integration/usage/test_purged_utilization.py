@@ -27,7 +27,6 @@ JOB: dict[str, Any] = {"job_uid": "j", "partition": "p", "controller": "v1"}
 
 @pytest.fixture(autouse=True)
 def _months(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.SECURE_SSL_REDIRECT = False
     settings.USAGE_RETENTION_MONTHS = 2
     settings.USAGE_RETENTION_GAPS_MONTHS = 1
     monkeypatch.setattr(timezone, "now", lambda: NOW)

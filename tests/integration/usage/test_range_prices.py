@@ -38,10 +38,7 @@ def lines(kind: str, begin: Any, end: Any, profile: str = "default") -> list[dic
     return lines_of(b"".join(file.open()).decode())
 
 
-def test_a_closed_month_costs_in_a_range_what_it_was_closed_with(
-    django_user_model: Any, settings: SettingsWrapper
-) -> None:
-    settings.SECURE_SSL_REDIRECT = False
+def test_a_closed_month_costs_in_a_range_what_it_was_closed_with(django_user_model: Any) -> None:
     (closed,) = rows_of("2026-09", "summary")
     (summary,) = lines("summary", SEPTEMBER, OCTOBER)
     (details,) = lines("details", SEPTEMBER, OCTOBER)

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def _plain_http(settings) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def admin() -> User:
     return get_user_model().objects.create_user("root", is_staff=True)

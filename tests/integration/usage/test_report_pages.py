@@ -20,11 +20,6 @@ from usage.time.windows import Month
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(autouse=True)
-def _plain_http(settings) -> None:
-    settings.SECURE_SSL_REDIRECT = False
-
-
 @pytest.fixture
 def admin():
     return get_user_model().objects.create_user("root", password="x", is_staff=True)

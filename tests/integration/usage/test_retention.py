@@ -39,7 +39,6 @@ KEEP = Retention(lifetimes=2)
 
 @pytest.fixture(autouse=True)
 def _month_by_month(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.SECURE_SSL_REDIRECT = False
     settings.USAGE_RETENTION_MONTHS = 2
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     for month in (7, 8, 9, 10):

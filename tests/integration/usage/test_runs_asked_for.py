@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from django.db import connection, transaction
@@ -17,9 +16,6 @@ from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import ReportRun
 from usage.reports.runs import ask_for_run, do_run
 
-if TYPE_CHECKING:
-    from pytest_django.fixtures import SettingsWrapper
-
 pytestmark = [
     pytest.mark.django_db(transaction=True),
 ]
@@ -27,10 +23,7 @@ NOW = at("2026-11-21T12:00")
 RUNS = "/api/v1/usage/reports/runs"
 
 
-def test_make_now_pressed_twice_shows_the_run_under_way(
-    django_user_model: type, settings: SettingsWrapper
-) -> None:
-    settings.SECURE_SSL_REDIRECT = False
+def test_make_now_pressed_twice_shows_the_run_under_way(django_user_model: type) -> None:
     admin = django_user_model.objects.create_user("root", is_staff=True)  # type: ignore[attr-defined]
     client = browser(admin)
     for _ in range(2):

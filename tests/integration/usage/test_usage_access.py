@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
@@ -15,17 +13,13 @@ from tests.builders.clients import tool
 from tests.builders.roles import grant
 from usage.selectors import faults
 
-if TYPE_CHECKING:
-    from pytest_django.fixtures import SettingsWrapper
-
 pytestmark = pytest.mark.django_db
 NOBODY, STRANGER, USER, ACCOUNTANT, ADMIN = "nobody", "stranger", "user", "accountant", "admin"
 BOOKS = (ACCOUNTANT, ADMIN)
 
 
 @pytest.fixture
-def callers(settings: SettingsWrapper) -> dict[str, Client]:
-    settings.SECURE_SSL_REDIRECT = False
+def callers() -> dict[str, Client]:
     make = get_user_model().objects.create_user
     users = {STRANGER: make("charlie"), USER: make("alice"), ACCOUNTANT: make("carol")}
     users[ADMIN] = make("root", is_staff=True)

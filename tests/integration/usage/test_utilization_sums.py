@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
 FIRST = at("2026-11-10T00:00")
@@ -74,9 +73,8 @@ histories = st.lists(
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories, zone=st.sampled_from(ZONES), now=instants, begin=instants)
 def test_sums_of_utilization_agree_with_the_rows(
-    history: list[Any], zone: ZoneInfo, now: datetime, begin: datetime, settings: SettingsWrapper
+    history: list[Any], zone: ZoneInfo, now: datetime, begin: datetime
 ) -> None:
-    settings.SECURE_SSL_REDIRECT = False
     for model in (*_TABLES, *_SUMS):
         model.objects.all().delete()
     for event in history:

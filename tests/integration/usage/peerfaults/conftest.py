@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from django.test import Client
-    from pytest_django.fixtures import SettingsWrapper
 
 
 @pytest.fixture
@@ -66,10 +65,7 @@ class Accountant:
 
 
 @pytest.fixture
-def accountant(
-    transactional_db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
-) -> Accountant:
-    settings.SECURE_SSL_REDIRECT = False
+def accountant(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Accountant:
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
     user = get_user_model().objects.create_user("ann", password="x", is_staff=True)
     return Accountant(tool(user))
