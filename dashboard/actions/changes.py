@@ -30,7 +30,6 @@ SUSPEND, RESUME, SCALE, CANCEL, RUN_AGAIN, CREATE = (
     "create",
 )
 MOST_INSTANCES: Final = 2**31 - 1  # int32, as the field is declared
-MERGE_PATCH: Final = "application/merge-patch+json"
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _RUN: Final = re.compile(r"-run(\d{1,9})$")
@@ -109,8 +108,8 @@ ACTIONS: Final = {
 class Change:
     """One write: an HTTP method on an IPUJob, or on the IPUJobs of the namespace for a new one.
 
-    `uid` is the object's that is changed, empty for a new one. `kubectl` does the same on a command
-    line.
+    `uid` is the object's that is changed, empty for a new one; a deletion has no `body`. `kubectl`
+    does the same on a command line.
     """
 
     action: Action
@@ -156,13 +155,7 @@ def change_of(job: Job, key: str, values: Mapping[str, Any]) -> Change:
     if key == RUN_AGAIN:
         return run_again(job, str(values.get("name") or next_name(job.name)))
     if key == CANCEL:
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
-            "preconditions": {"uid": job.uid},
-        }
-        return _of(job, key, "DELETE", options, f"delete ipujob {shlex.quote(job.name)}")
+        return _of(job, key, "DELETE", {}, f"delete ipujob {shlex.quote(job.name)}")
     if key == SCALE:
         number = read_instances(values.get("instances"))
         line = f"scale ipujob {shlex.quote(job.name)} --replicas {number}"

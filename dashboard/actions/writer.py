@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from dashboard.actions.changes import MERGE_PATCH
 from ipuhub.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -16,13 +15,14 @@ from ipuhub.kube.errors import (
     NotFound,
     Unreachable,
 )
-from ipuhub.kube.transport import JSON
+from ipuhub.kube.resources import WriteOptions
 from ipuhub.web.readings import NO_CONFIG, say
 from jobs.ipujob.names import IPUJOBS
 from partitions.connections import sources
 
 if TYPE_CHECKING:
     from dashboard.actions.changes import Change
+    from ipuhub.kube.blocking import BlockingKubeClient
     from jobs.ipujob.names import Manifest
 
 FIELD_MANAGER: Final = "ipuhub-dashboard"
@@ -77,35 +77,31 @@ def send(change: Change, acts_as: str, *, dry_run: bool) -> Sent:
         kube = sources().kube
     except ConfigError as error:
         raise WriteProblem("cluster-unavailable", NO_CONFIG, str(error)) from error
-    path = IPUJOBS.path(change.namespace, None if change.is_new else change.name)
     warnings: list[str] = []
-    body, params = _options(change, dry_run=dry_run)
+    options = WriteOptions(
+        dry_run=dry_run,
+        manager=FIELD_MANAGER,
+        is_strict=True,
+        acts_as=acts_as,
+        timeout_seconds=SECONDS,
+        on_warning=warnings.append,
+    )
     try:
-        answer: Any = kube.request(
-            change.method,
-            path,
-            params=params,
-            body=body,
-            content_type=MERGE_PATCH if change.method == "PATCH" else JSON,
-            timeout_seconds=SECONDS,
-            acts_as=acts_as,
-            on_warning=warnings.append,
-        )
+        written = _write(kube, change, options)
     except ApiError as error:
         raise explain(error, change, acts_as) from error
-    return Sent(answer if isinstance(answer, dict) else {}, tuple(warnings))
+    return Sent(written, tuple(warnings))
 
 
-def _options(change: Change, *, dry_run: bool) -> tuple[Any, dict[str, str]]:
-    """Return the body and the parameters of a request.
-
-    The options of a deletion are its body: with a body, an API server ignores the parameters and
-    would carry out what was to be tried.
-    """
-    if change.method == "DELETE":
-        return change.body | ({"dryRun": ["All"]} if dry_run else {}), {}
-    params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-    return change.body, params | ({"dryRun": "All"} if dry_run else {})
+def _write(kube: BlockingKubeClient, change: Change, options: WriteOptions) -> Manifest:
+    name, namespace = change.name, change.namespace
+    if change.is_new:
+        return kube.create(IPUJOBS, change.body, namespace, options=options)
+    if change.method == "PATCH":
+        return kube.patch(IPUJOBS, name, change.body, namespace, options=options)
+    return kube.delete(
+        IPUJOBS, name, namespace, uid=change.uid, propagation="Background", options=options
+    )
 
 
 def explain(error: ApiError, change: Change, acts_as: str) -> WriteProblem:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ipuhub.kube.client import KubeClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.kube.resources import ListResult, Manifest, Resource
@@ -65,9 +65,6 @@ class BlockingKubeClient:
     ) -> Manifest:
         return self.run(self.client.create, resource, body, namespace, **options)
 
-    def replace(self, resource: Resource, body: Manifest, **options: Any) -> Manifest:
-        return self.run(self.client.replace, resource, body, **options)
-
     def patch(
         self,
         resource: Resource,
@@ -83,13 +80,5 @@ class BlockingKubeClient:
     ) -> Manifest:
         return self.run(self.client.delete, resource, name, namespace, **options)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        **options: Any,
-    ) -> Any:
-        return self.run(self.client.request, method, path, params=params, body=body, **options)
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        return self.run(self.client.request, method, path, **options)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import structlog
 
 from ipuhub.kube.errors import ApiError, Gone, ServerError
-from ipuhub.kube.resources import ListResult
-from ipuhub.kube.transport import JSON, Request, Transport
+from ipuhub.kube.resources import ListResult, WriteOptions
+from ipuhub.kube.transport import Request, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest, PatchType, Propagation, Resource
 
 _UNPAGED_SECONDS: Final = 120.0  # ten thousand pods are 25 MB
+_PLAIN: Final = WriteOptions()
+_TRY: Final = WriteOptions(dry_run=True)
 log = structlog.get_logger(__name__)
 _PATCH_TYPES: Final[Mapping[PatchType, str]] = {
     "merge": "application/merge-patch+json",
@@ -67,7 +70,8 @@ class KubeClient:
         subresource: str | None = None,
     ) -> Manifest:
         """Read one object, or its subresource."""
-        return await self._call("get", resource, "GET", (namespace, name, subresource))
+        path = resource.path(namespace, name, subresource)
+        return await self._send("get", resource, Request("GET", path))
 
     async def list(  # noqa: PLR0913  # the API's own parameters, and what to keep
         self,
@@ -111,7 +115,7 @@ class KubeClient:
             raise _bad_answer(f"{path} did not answer with JSON: {str(answer)[:80]!r}")
         return answer
 
-    async def create(
+    async def create(  # the API's own parameters
         self,
         resource: Resource,
         body: Manifest,
@@ -119,6 +123,7 @@ class KubeClient:
         *,
         subresource: str | None = None,
         name: str | None = None,
+        options: WriteOptions = _PLAIN,
     ) -> Manifest:
         """Create an object; with `name` and `subresource`, post to it (token, eviction, binding).
 
@@ -126,23 +131,19 @@ class KubeClient:
         """
         if resource.namespaced and not namespace:
             namespace = body.get("metadata", {}).get("namespace") or self.config.namespace
-        return await self._call("create", resource, "POST", (namespace, name, subresource), body)
+        path = resource.path(namespace, name, subresource)
+        return await self._send("create", resource, Request("POST", path, body=body), options)
 
     async def try_create(self, resource: Resource, body: Manifest) -> Manifest:
-        """Have the server judge an object as if it were created (`dryRun=All`), and store nothing.
-
-        Counted as the verb `try`.
-        """
+        """Have the server judge an object as if it were created; counted as the verb `try`."""
         path = resource.path(body.get("metadata", {}).get("namespace") or self.config.namespace)
-        return await self._send("try", resource, Request("POST", path, {"dryRun": "All"}, body))
+        return await self._send("try", resource, Request("POST", path, body=body), _TRY)
 
-    async def replace(
-        self, resource: Resource, body: Manifest, *, subresource: str | None = None
-    ) -> Manifest:
+    async def replace(self, resource: Resource, body: Manifest) -> Manifest:
         """Write a whole object (PUT); its metadata.resourceVersion guards against lost updates."""
         metadata = body["metadata"]
-        where = (metadata.get("namespace"), metadata["name"], subresource)
-        return await self._call("replace", resource, "PUT", where, body)
+        path = resource.path(metadata.get("namespace"), metadata["name"])
+        return await self._send("replace", resource, Request("PUT", path, body=body))
 
     async def patch(  # noqa: PLR0913  # the API's own parameters
         self,
@@ -153,17 +154,12 @@ class KubeClient:
         *,
         subresource: str | None = None,
         patch_type: PatchType = "merge",
-        field_manager: str | None = None,
+        options: WriteOptions = _PLAIN,
     ) -> Manifest:
         """Change parts of an object. A resourceVersion in a merge patch is a precondition."""
-        request = Request(
-            "PATCH",
-            resource.path(namespace, name, subresource),
-            {"fieldManager": field_manager} if field_manager else None,
-            body,
-            _PATCH_TYPES[patch_type],
-        )
-        return await self._send("patch", resource, request)
+        path = resource.path(namespace, name, subresource)
+        request = Request("PATCH", path, body=body, content_type=_PATCH_TYPES[patch_type])
+        return await self._send("patch", resource, request, options)
 
     async def delete(  # noqa: PLR0913  # the API's own parameters
         self,
@@ -175,51 +171,37 @@ class KubeClient:
         resource_version: str | None = None,
         grace_period_seconds: int | None = None,
         propagation: Propagation | None = None,
+        options: WriteOptions = _PLAIN,
     ) -> Manifest:
         """Delete one object; `uid` and `resource_version` are preconditions (else Conflict).
 
         Returns the object where it stays a while (grace period, finalizers), else a Status.
         """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
-        options = {
+        wanted = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "gracePeriodSeconds": grace_period_seconds,
             "propagationPolicy": propagation,
             "preconditions": {k: v for k, v in preconditions.items() if v} or None,
         }
-        body = {key: value for key, value in options.items() if value is not None}
-        return await self._call("delete", resource, "DELETE", (namespace, name, None), body)
+        body = {key: value for key, value in wanted.items() if value is not None}
+        request = Request("DELETE", resource.path(namespace, name), body=body)
+        return await self._send("delete", resource, request, options)
 
-    async def request(  # noqa: PLR0913  # the raw escape hatch
+    async def request(
         self,
         method: str,
         path: str,
         *,
         params: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-        acts_as: str = "",
-        on_warning: Callable[[str], None] | None = None,
     ) -> Any:
         """Send anything (logs, version, a token request); JSON is decoded, other answers are text.
 
-        `acts_as`: a user to impersonate in this request. `on_warning` gets each warning of the
-        answer. Counted in `calls` as ("request", method).
+        Counted in `calls` as ("request", method).
         """
-        headers = {"Impersonate-User": acts_as} if acts_as else None
-        request = Request(
-            method,
-            path,
-            params,
-            body,
-            content_type,
-            timeout_seconds,
-            headers=headers,
-            on_warning=on_warning,
-        )
-        return await self._timed("request", method, request)
+        return await self._timed("request", method, Request(method, path, params, body))
 
     def stream(
         self, resource: Resource, path: str, params: Mapping[str, str], silence_seconds: float
@@ -267,18 +249,10 @@ class KubeClient:
             query["continue"] = token
             query.pop("resourceVersion", None)  # the token holds the version
 
-    async def _call(
-        self,
-        verb: str,
-        resource: Resource,
-        method: str,
-        where: tuple[str | None, str | None, str | None],
-        body: Manifest | None = None,
+    async def _send(
+        self, verb: str, resource: Resource, request: Request, options: WriteOptions = _PLAIN
     ) -> Manifest:
-        return await self._send(verb, resource, Request(method, resource.path(*where), body=body))
-
-    async def _send(self, verb: str, resource: Resource, request: Request) -> Manifest:
-        answer = await self._timed(verb, resource.plural, request)
+        answer = await self._timed(verb, resource.plural, _with_options(request, options))
         if not isinstance(answer, dict):  # a proxy's or a login's page, with status 200
             raise _bad_answer(f"{request.path} did not answer with an object: {str(answer)[:80]!r}")
         return answer
@@ -298,6 +272,31 @@ class KubeClient:
             raise
         finally:
             self.on_called(verb, plural, code, time.perf_counter() - began)
+
+
+def _with_options(request: Request, options: WriteOptions) -> Request:
+    """Return the write with its options: those of a deletion in its body, with which an API server
+    ignores the query and would carry out what was to be tried."""
+    if options is _PLAIN:
+        return request
+    body, params = request.body, None
+    if request.method == "DELETE":
+        body = body | ({"dryRun": ["All"]} if options.dry_run else {})
+    else:
+        named = {
+            "dryRun": "All" if options.dry_run else "",
+            "fieldManager": options.manager,
+            "fieldValidation": "Strict" if options.is_strict else "",
+        }
+        params = {name: value for name, value in named.items() if value}
+    return replace(
+        request,
+        params=params,
+        body=body,
+        timeout_seconds=options.timeout_seconds,
+        headers={"Impersonate-User": options.acts_as} if options.acts_as else None,
+        on_warning=options.on_warning,
+    )
 
 
 def _bad_answer(message: str) -> ServerError:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,24 @@ Manifest: TypeAlias = dict[str, Any]
 """One Kubernetes object as JSON. What list and watch return always has apiVersion and kind."""
 PatchType: TypeAlias = Literal["merge", "json", "strategic"]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a write asks for beside its object. The client places each where the server reads it.
+
+    `dry_run`: the server judges the write (access, admission, schema) and stores nothing.
+    `manager` names who owns the written fields, `is_strict` refuses fields that the server does not
+    know; a deletion has neither. `acts_as` is a user to impersonate, `on_warning` gets each warning
+    of the answer.
+    """
+
+    dry_run: bool = False
+    manager: str = ""
+    is_strict: bool = False
+    acts_as: str = ""
+    timeout_seconds: float | None = None
+    on_warning: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

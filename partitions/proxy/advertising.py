@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
-from ipuhub.kube.resources import NODES
+from ipuhub.kube.resources import NODES, WriteOptions
 from partitions.proxy.metrics import ADVERTISED, NODE_WRITES
 from partitions.proxy.nodes import shown_node
 from partitions.proxy.visibility import MARK_CAPACITY, Count, plan_visibility
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from partitions.proxy.visibility import NodeChange, ShownNode
 
 log = structlog.get_logger(__name__)
-_MANAGER: Final = "ipuhub-ipu-visibility"
+_OPTIONS: Final = WriteOptions(manager="ipuhub-ipu-visibility")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ async def write_changes(client: KubeClient, changes: Sequence[NodeChange]) -> st
                     change.node,
                     patch,
                     subresource=subresource,
-                    field_manager=_MANAGER,
+                    options=_OPTIONS,
                 )
                 NODE_WRITES.labels(subresource or "metadata").inc()
         except NotFound:

@@ -104,18 +104,17 @@ class ActionsLab:
 
     async def _until_granted(self, path: Path) -> None:
         """A real server learns of new kinds and roles within a second."""
-        async with KubeClient(load_config(str(path))) as client:
+        config = load_config(str(path))
+        async with (
+            KubeClient(config.acting_as("ann@lab")) as ann,
+            KubeClient(config.acting_as("bob@lab")) as bob,
+        ):
 
             async def may() -> bool:
                 try:
                     await asyncio.gather(
-                        client.request("GET", IPUJOBS.path("team-a"), acts_as="bob@lab"),
-                        client.request(
-                            "DELETE",
-                            IPUJOBS.path("team-a"),
-                            params={"dryRun": "All"},
-                            acts_as="ann@lab",
-                        ),
+                        bob.list(IPUJOBS, "team-a"),
+                        ann.request("DELETE", IPUJOBS.path("team-a"), params={"dryRun": "All"}),
                     )
                 except ApiError:
                     return False

@@ -290,7 +290,7 @@ def test_the_entry_is_there_before_the_write_is_sent(
         seen.append(AuditEntry.objects.get().outcome)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(writer.sources().kube), "request", look)
+    monkeypatch.setattr(type(writer.sources().kube), "patch", look)
     with pytest.raises(KeyboardInterrupt):
         browser("ann").post(f"/jobs/{job.uid}/do/suspend/")
     assert seen == ["sent"]

@@ -19,7 +19,7 @@ from ipuhub.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
-from ipuhub.kube.resources import CONFIG_MAPS, PODS
+from ipuhub.kube.resources import CONFIG_MAPS, PODS, WriteOptions
 
 from .conftest import break_off, events, page, pod, reply, status
 
@@ -216,10 +216,31 @@ async def test_requests_wait_for_a_free_connection_and_watches_take_none(
     assert most <= 3
 
 
+async def test_options_of_a_deletion_are_in_its_body_and_those_of_other_writes_in_the_query(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    """With a body, an API server ignores the query of a deletion and would carry it out."""
+    api.answers += [reply({}) for _ in range(4)]
+    tried = WriteOptions(dry_run=True, manager="me", is_strict=True, acts_as="ann")
+    await client.delete(PODS, "a", "x", uid="u1", options=tried)
+    await client.create(PODS, {"metadata": {}}, "x", options=tried)
+    await client.patch(PODS, "a", {}, "x", options=tried)
+    await client.try_create(PODS, {"metadata": {}})
+    query = {"dryRun": "All", "fieldManager": "me", "fieldValidation": "Strict"}
+    assert [seen.query for seen in api.seen] == [{}, query, query, {"dryRun": "All"}]
+    assert orjson.loads(api.seen[0].body) == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u1"},
+        "dryRun": ["All"],
+    }
+    assert [seen.headers.get("Impersonate-User") for seen in api.seen] == ["ann"] * 3 + [None]
+
+
 async def test_calls_are_counted_by_verb_and_resource(api: ScriptedApi, client: KubeClient) -> None:
     api.answers += [page(pod("a", "1"), token="t"), page(), reply({}), reply({})]
     await client.list(PODS)
-    await client.patch(CONFIG_MAPS, "m", {"data": {}}, "x", field_manager="me")
+    await client.patch(CONFIG_MAPS, "m", {"data": {}}, "x", options=WriteOptions(manager="me"))
     await client.request("GET", "/version")
     assert client.calls == {("list", "pods"): 2, ("patch", "configmaps"): 1, ("request", "GET"): 1}
     assert api.seen[2].query == {"fieldManager": "me"}
