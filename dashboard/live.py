@@ -47,16 +47,16 @@ class LiveState:
 
 
 class LiveReader:
-    """Reads jobs, partitions and the fleet side by side, at most once in `fresh_seconds`.
+    """Reads jobs, partitions and the fleet side by side, at most twice a second.
 
     A source that does not answer keeps its last value, with its age and a sentence. `connect`
     may raise ConfigError; it is tried again at the next reading.
     """
 
-    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 0.5) -> None:
+    def __init__(self, connect: Callable[[], Sources]) -> None:
         self._connect = connect
         self._latest = Latest(
-            LiveState(), self._read, lambda state: state.is_whole, fresh_seconds=fresh_seconds
+            LiveState(), self._read, lambda state: state.is_whole, fresh_seconds=0.5
         )
 
     def read(self, now: datetime) -> LiveState:

@@ -93,10 +93,10 @@ class Fit:
 class FleetReader:
     """Reads from the proxy; keeps the last statistics, with their age, while it is away."""
 
-    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 1.0) -> None:
+    def __init__(self, connect: Callable[[], Sources]) -> None:
         self._connect = connect
         self._stats: Latest[Stats] = Latest(
-            Reading({}), self._read, lambda stats: not stats.problem, fresh_seconds=fresh_seconds
+            Reading({}), self._read, lambda stats: not stats.problem
         )
 
     def stats(self, now: datetime) -> Stats:

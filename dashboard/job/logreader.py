@@ -66,7 +66,6 @@ class ContainerNow:
     state: str
     reason: str
     restarts: int
-    has_begun: bool
     is_final: bool
 
 
@@ -105,7 +104,7 @@ def containers_of(pod: Mapping[str, Any]) -> list[ContainerNow]:
 def _container(
     name: str, status: Mapping[str, Any], policy: str, is_init: bool, is_over: bool
 ) -> ContainerNow:
-    state, last = status.get("state") or {}, status.get("lastState") or {}
+    state = status.get("state") or {}
     ended = state.get("terminated")
     again = policy == "Always" or (policy == "OnFailure" and bool((ended or {}).get("exitCode")))
     is_final = is_over or (ended is not None and (not again or (is_init and not ended["exitCode"])))
@@ -118,7 +117,6 @@ def _container(
         state=word,
         reason=reason or ("ContainerCreating" if word == "waiting" else ""),
         restarts=int(status.get("restartCount") or 0),
-        has_begun=word != "waiting" or bool(last.get("terminated")),
         is_final=is_final,
     )
 

@@ -38,11 +38,9 @@ def get(obj: Mapping[str, Any], path: str, default: Any = "") -> Any:
     return default if current is None else current
 
 
-def field(
-    name: str, path: str, default: Any = "", kind: str = "string", priority: int = 0
-) -> Column:
+def field(name: str, path: str, default: Any = "", priority: int = 0) -> Column:
     """A column that shows one field."""
-    return Column(name, lambda obj, _now: get(obj, path, default), kind, priority)
+    return Column(name, lambda obj, _now: get(obj, path, default), priority=priority)
 
 
 def _wide(name: str, path: str, default: Any = NONE) -> Column:
@@ -99,10 +97,10 @@ def _access_modes(path: str) -> Cell:
     return cell
 
 
-def _status_or_terminating(path: str, default: str = "") -> Cell:
+def _status_or_terminating(path: str) -> Cell:
     def cell(obj: Mapping[str, Any], _now: dt.datetime) -> str:
         gone = get(obj, "metadata.deletionTimestamp", None)
-        return "Terminating" if gone else str(get(obj, path, default))
+        return "Terminating" if gone else str(get(obj, path))
 
     return cell
 

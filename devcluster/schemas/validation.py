@@ -46,10 +46,10 @@ class Validator:
 
     resolve: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
-    def errors(self, value: Any, schema: Mapping[str, Any], path: str = "") -> list[FieldError]:
-        """Return all faults of `value` at `path`: missing members first, then in its order."""
+    def errors(self, value: Any, schema: Mapping[str, Any]) -> list[FieldError]:
+        """Return all faults of `value`: missing members first, then in its order."""
         found: list[FieldError] = []
-        self._check(value, self.resolve(schema), path, found)
+        self._check(value, self.resolve(schema), "", found)
         return found
 
     def _check(

@@ -34,7 +34,7 @@ _TYPES = {
 }
 
 
-def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
+def form_of(request: Request) -> str:
     """Return the format given by the URL, by `format` or by `Accept`, in this order; default: json.
 
     Raises BadFilter.
@@ -47,11 +47,10 @@ def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
     if len(asked) > 1:
         raise BadFilter(["format: specify it only once."])
     if asked:
-        if asked[0] not in forms:
-            raise BadFilter([f"format: {asked[0][:50]!r} is not one of {', '.join(forms)}."])
+        if asked[0] not in FORMS:
+            raise BadFilter([f"format: {asked[0][:50]!r} is not one of {', '.join(FORMS)}."])
         return asked[0]
-    offered = [kind for kind, form in _TYPES.items() if form in forms]
-    liked = request._request.get_preferred_type(offered)  # noqa: SLF001  # DRF hides Django's
+    liked = request._request.get_preferred_type(list(_TYPES))  # noqa: SLF001  # DRF hides Django's
     return _TYPES[liked] if liked else JSON
 
 

@@ -57,7 +57,7 @@ class Reviewer:
             self._users.keep(key, user)
         return user
 
-    async def authorize(  # noqa: PLR0913  # the attributes of one access
+    async def authorize(  # the attributes of one access
         self,
         user: User,
         *,
@@ -66,7 +66,6 @@ class Reviewer:
         resource: str,
         subresource: str = "",
         namespace: str = "",
-        name: str = "",
     ) -> bool:
         """Return whether `user` may do it; without a namespace: in all namespaces at once."""
         attributes = {
@@ -75,7 +74,6 @@ class Reviewer:
             "resource": resource,
             "subresource": subresource,
             "namespace": namespace,
-            "name": name,
         }
         given = {key: value for key, value in attributes.items() if value}
         return await self._authorize(user, {"resourceAttributes": given})

@@ -104,13 +104,13 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._delayed_heap, (*place, key))
         self._wake.set()
 
-    def add_rate_limited(self, key: K, *, priority: float = 0.0) -> float:
+    def add_rate_limited(self, key: K) -> float:
         """Queue `key` after its backoff, count a failure, and return the seconds to wait."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self.retries += 1
         delay = exponential(failures, base=self._first_seconds, maximum=self._max_seconds)
-        self.add_after(key, delay, priority=priority)
+        self.add_after(key, delay)
         return delay
 
     def forget(self, key: K) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 NO_CONFIG: Final = "The web process has no usable kubeconfig"
 PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
+_RETRY_SECONDS: Final = 3.0
+_SHARED_SECONDS: Final = 0.5
+_MOST_SHARED: Final = 256
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
@@ -65,7 +68,7 @@ class Latest(Generic[_T]):
     """A state shared by all threads, refreshed at most once in `fresh_seconds`.
 
     `read(last, now)` returns the next state; `is_whole` says whether all sources answered. After an
-    incomplete round the next round waits `retry_seconds`, so that pages do not queue up behind a
+    incomplete round the next round waits `_RETRY_SECONDS`, so that pages do not queue up behind a
     server that does not answer.
     """
 
@@ -76,13 +79,11 @@ class Latest(Generic[_T]):
         is_whole: Callable[[_T], bool],
         *,
         fresh_seconds: float = 1.0,
-        retry_seconds: float = 3.0,
     ) -> None:
         self._state = first
         self._read = read
         self._is_whole = is_whole
         self._fresh_seconds = fresh_seconds
-        self._retry_seconds = retry_seconds
         self._asked_at: datetime | None = None
         self._lock = threading.Lock()
 
@@ -98,7 +99,7 @@ class Latest(Generic[_T]):
         if self._asked_at is None:
             return False
         whole = self._is_whole(self._state)
-        limit = self._fresh_seconds if whole else self._retry_seconds
+        limit = self._fresh_seconds if whole else _RETRY_SECONDS
         return (now - self._asked_at).total_seconds() < limit
 
 
@@ -109,28 +110,24 @@ class _Slot(Generic[_T]):
 
 
 class Shared(Generic[_K, _T]):
-    """Values by key, each built by one thread and shared by all for `fresh_seconds`.
+    """Values by key, each built by one thread and shared by all for `_SHARED_SECONDS`.
 
-    At most `most` keys are kept.
+    At most `_MOST_SHARED` keys are kept.
     """
 
-    def __init__(self, *, fresh_seconds: float = 0.5, most: int = 256) -> None:
-        self._fresh_seconds = fresh_seconds
-        self._most = most
+    def __init__(self) -> None:
         self._slots: dict[_K, _Slot[_T]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
         """Return what was built for `key` a moment ago, or else what `build` returns."""
         with self._lock:
-            if key not in self._slots and len(self._slots) >= self._most:
+            if key not in self._slots and len(self._slots) >= _MOST_SHARED:
                 self._slots.clear()
             slot = self._slots.setdefault(key, _Slot())
         with slot.lock:
             # Threads that waited here took `now` before the value was built.
-            if slot.built is None or abs((now - slot.built[0]).total_seconds()) >= (
-                self._fresh_seconds
-            ):
+            if slot.built is None or abs((now - slot.built[0]).total_seconds()) >= _SHARED_SECONDS:
                 slot.built = (now, build())
             return slot.built[1]
 

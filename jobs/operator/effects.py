@@ -181,9 +181,8 @@ class Rehearsals:
     refuses the pods themselves.
     """
 
-    def __init__(self, client: KubeClient, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._monotonic = monotonic
         self._taken: dict[str, float] = {}
         self._under_way: dict[str, asyncio.Event] = {}
 
@@ -205,7 +204,7 @@ class Rehearsals:
             done.set()
 
     async def _judge(self, action: TryPod) -> None:
-        now = self._monotonic()
+        now = time.monotonic()
         if now - self._taken.get(action.key, float("-inf")) < REMEMBERED_SECONDS:
             return
         try:

@@ -111,9 +111,7 @@ def patched(uid: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return _answer(response)
 
 
-def refused(
-    review: Review, problems: Sequence[Problem], *, warnings: Sequence[str] = ()
-) -> dict[str, Any]:
+def refused(review: Review, problems: Sequence[Problem]) -> dict[str, Any]:
     """The answer that refuses, with all problems at once and their field paths."""
     causes = [
         {"reason": "FieldValueInvalid", "field": problem.field, "message": problem.message}
@@ -126,10 +124,7 @@ def refused(
         "message": "; ".join(str(problem) for problem in problems),
         "details": details,
     }
-    response: dict[str, Any] = {"uid": review.uid, "allowed": False, "status": status}
-    if warnings:
-        response["warnings"] = list(warnings)
-    return _answer(response)
+    return _answer({"uid": review.uid, "allowed": False, "status": status})
 
 
 def failed(review: Review) -> dict[str, Any]:

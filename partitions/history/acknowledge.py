@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 MOST_AT_ONCE: Final = 1_000
+_EVERY_SECONDS: Final = 60.0
 
 
 class Proxy(Protocol):
@@ -46,13 +47,10 @@ class Acknowledger:
         scope: Scope,
         proxy: Proxy,
         recorded_of: Callable[[Sequence[str]], Awaitable[list[str]]],
-        *,
-        every_seconds: float = 60.0,
     ) -> None:
         self._client, self._scope, self._proxy = client, scope, proxy
         self._recorded_of = recorded_of
-        self._every_seconds = every_seconds
-        self._backoff = Backoff(1.0, every_seconds)
+        self._backoff = Backoff(1.0, _EVERY_SECONDS)
         self._woken = asyncio.Event()
         self.problem = ""
 
@@ -90,7 +88,7 @@ class Acknowledger:
 
     async def _rest(self) -> None:
         try:
-            async with asyncio.timeout(self._every_seconds):
+            async with asyncio.timeout(_EVERY_SECONDS):
                 await self._woken.wait()
         except TimeoutError:
             pass

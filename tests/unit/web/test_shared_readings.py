@@ -59,7 +59,7 @@ def test_a_failure_is_not_shared() -> None:
 
 
 def test_the_keys_are_bounded() -> None:
-    shared = Shared[int, int](most=10)
+    shared = Shared[int, int]()
     built = [shared.get(key, NOON, lambda: 1) for key in range(1000)]
     assert len(built) == 1000
-    assert len(shared._slots) <= 10
+    assert len(shared._slots) <= 256
