@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.partition import parse_time
 from ipuhub.text import spell_duration
+from jobs.ipujob.names import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     if signs.lease is None:
         return Component(name, UNKNOWN, "no Lease: never started, or no leader election")
     spec = signs.lease.get("spec") or {}
-    renewed = _time(spec.get("renewTime"))
+    renewed = parse_time(spec.get("renewTime"))
     holder = str(spec.get("holderIdentity") or "")
     if not holder:
         return Component(name, DOWN, "stopped: no replica leads", since=renewed)
@@ -160,10 +160,3 @@ def summary(components: Iterable[Component]) -> tuple[str, str]:
     if unknown:
         return UNKNOWN, f"{len(found) - unknown} of {len(found)} components up"
     return UP, f"All {len(found)} components up"
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        return parse_time(str(text)) if text else None
-    except ValueError:
-        return None

@@ -16,8 +16,9 @@ import structlog
 from devcluster.schemas.crds import CRD_FINALIZER, CRDS
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.storage.admission import CLAIM_FINALIZER
-from devcluster.storage.metadata import DeleteOptions, format_time
+from devcluster.storage.metadata import DeleteOptions
 from devcluster.storage.objects import Target
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from devcluster.gc import GarbageCollector

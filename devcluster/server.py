@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import ipaddress
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,9 +30,11 @@ from devcluster.webhooks.admitted import Admitted
 from devcluster.webhooks.webhooks import WebhookClient, Webhooks
 from ipuhub.certificates import write_private
 from ipuhub.process.health import Limits, build_runner
+from ipuhub.times import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from typing import TextIO
 
 _DEFAULT_ROLES: Final = Path(__file__).parent / "security" / "default-roles.yaml"
@@ -57,10 +58,6 @@ class DevClusterError(RuntimeError):
     """The cluster cannot start; the message says why."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class DevCluster:
     """A Kubernetes API on this machine; its state lies in `directory` and survives kill -9.
 
@@ -77,7 +74,7 @@ class DevCluster:
         port: int = 0,
         history: int = 10_000,
         authorization: str = "allow-all",
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         if not ipaddress.ip_address(host).is_loopback:
             raise DevClusterError(

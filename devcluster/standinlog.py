@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.times import format_time
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
@@ -117,7 +119,7 @@ class StandInLog:
             ]
         if self._kind == "worker":
             return [_SIMULATED, "worker is ready and waits for the launcher"]
-        return [f"{_whole(self._run.started)} {self._container}: started"]
+        return [f"{format_time(self._run.started)} {self._container}: started"]
 
     def _step(self, number: int) -> str:
         if self._kind == "worker":
@@ -128,7 +130,7 @@ class StandInLog:
     def _ending(self) -> list[str]:
         code, kind = self._run.code, self._kind
         if kind == "plain":
-            moment = _whole(self._run.ended or self._run.started)
+            moment = format_time(self._run.ended or self._run.started)
             return [f"{moment} {self._container}: ended with exit code {code}"]
         if kind == "gate":
             text = "all workers are ready" if code == 0 else f"gave up (exit code {code})"
@@ -165,7 +167,3 @@ def _workers(pod: Mapping[str, Any]) -> int:
                 text = str(variable.get("value") or "")
                 return int(text) if text.isdecimal() else 1
     return 1
-
-
-def _whole(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

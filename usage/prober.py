@@ -7,7 +7,6 @@ import contextlib
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -24,6 +23,7 @@ from ipuhub.recording.metrics import RECORDINGS, fill_position_ages
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments, holder_of
 from ipuhub.text import AuthorTrust
+from ipuhub.times import utc_now
 from usage.pods.recorder import PodRecorder, PodSelection
 from usage.pods.rows import JobOwner
 from usage.pods.stamps import prove
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
+    from datetime import datetime
 
     import psycopg
 
@@ -125,11 +126,6 @@ class JobsAndPartitions:
 
 NAME: Final = "ipuhub-prober"
 _PAUSE_SECONDS: Final = 10.0
-
-
-def utc_now() -> datetime:
-    """The prober's clock."""
-    return datetime.now(UTC)
 
 
 def build_recorders(

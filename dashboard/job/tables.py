@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.utils.dateparse import parse_datetime
-
 from ipuhub.templatetags.lists import amount as digits
 from ipuhub.web.lists import Column, make_cells
+from jobs.ipujob.names import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,16 +45,12 @@ class Table:
         return [make_cells(self.shown_columns, row) for row in self.rows]
 
 
-def _instant(text: str | None) -> datetime | None:
-    return parse_datetime(text) if text else None
-
-
 CONDITIONS = (
     Column("type", "Condition", lambda row: row.get("type")),
     Column("status", "Status", lambda row: row.get("status")),
     Column("reason", "Reason", lambda row: row.get("reason"), kind="code"),
     Column("message", "Message", lambda row: row.get("message"), kind="note"),
-    Column("at", "Since", lambda row: _instant(row.get("lastTransitionTime")), kind="second"),
+    Column("at", "Since", lambda row: parse_time(row.get("lastTransitionTime")), kind="second"),
 )
 ATTEMPTS = (
     Column("instance", "Instance", lambda row: row.instance),

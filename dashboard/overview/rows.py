@@ -5,15 +5,16 @@ Out of live manifests, or out of what is remembered while the cluster is away.
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import FINISHED, JobState, brief_message
+from jobs.ipujob.names import parse_time
 from partitions.proxy.capacity import TOTAL
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ipuhub.kube.resources import Manifest
@@ -107,7 +108,7 @@ def live_jobs(
         (
             status.get("launcherStatus") or JobState.PENDING.value,
             status.get("partitions"),
-            _instant(each["metadata"].get("creationTimestamp")),
+            parse_time(each["metadata"].get("creationTimestamp")),
         )
         for each in seen
         for status in [each.get("status") or {}]
@@ -180,10 +181,3 @@ def _held(partitions: Any) -> int:
     return sum(
         bool(each.get("id") if isinstance(each, dict) else each) for each in partitions or ()
     )
-
-
-def _instant(text: str | None) -> dt.datetime | None:
-    if not text:
-        return None
-    found = dt.datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)

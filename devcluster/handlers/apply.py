@@ -8,9 +8,9 @@ from devcluster.handlers.write import check_type, patch_object, target_of, writt
 from devcluster.requests import parse_body, read_raw, write_options
 from devcluster.schemas.schema import copy_json
 from devcluster.status import FieldError, StatusError, bad_request, required
-from devcluster.storage.metadata import format_time
 from devcluster.storage.ownership import Apply, Manager, apply_new
 from devcluster.storage.patch import APPLY_PATCH
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from aiohttp import web

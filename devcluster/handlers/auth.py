@@ -13,8 +13,8 @@ from devcluster.requests import read_typed
 from devcluster.security.authentication import ISSUER
 from devcluster.security.rbac import Attributes
 from devcluster.status import FieldError, bad_request, conflict, invalid, not_found
-from devcluster.storage.metadata import format_time
 from devcluster.webhooks.review import user_info
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from aiohttp import web

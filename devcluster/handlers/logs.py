@@ -9,11 +9,11 @@ import aiohttp
 from aiohttp import web
 
 from devcluster.handlers.pods import choose_container, unreachable
-from devcluster.kubelet.options import from_text
 from devcluster.processes.logclock import LogOptions, stamp
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.standinlog import Run, StandInLog
 from devcluster.status import StatusError, bad_request
+from ipuhub.times import read_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,7 +113,7 @@ def _run_of(pod: Mapping[str, Any], container: str, options: LogOptions) -> Run:
             )
         return _ended(last)
     if state.get("running"):
-        return Run(from_text(state["running"]["startedAt"]))
+        return Run(read_time(state["running"]["startedAt"]))
     if ended := state.get("terminated") or last:
         return _ended(ended)
     reason = (state.get("waiting") or {}).get("reason", "ContainerCreating")
@@ -121,7 +121,7 @@ def _run_of(pod: Mapping[str, Any], container: str, options: LogOptions) -> Run:
 
 
 def _ended(state: Mapping[str, Any]) -> Run:
-    began, ended = (from_text(state[key]) for key in ("startedAt", "finishedAt"))
+    began, ended = (read_time(state[key]) for key in ("startedAt", "finishedAt"))
     return Run(began, max(began, ended), int(state.get("exitCode", 0)))
 
 

@@ -14,8 +14,8 @@ from devcluster.handlers.read import answer
 from devcluster.requests import read_typed, write_options
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.status import StatusError, bad_request, conflict
-from devcluster.storage.metadata import format_time
 from devcluster.storage.objects import Target
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from devcluster.context import Api

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet import containers
 from devcluster.kubelet.behaviour import LAUNCHER_INIT
-from devcluster.kubelet.options import from_text
 from devcluster.standinlog import Run, StandInLog
 from ipuhub.backoff import exponential
+from ipuhub.times import read_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -143,7 +143,7 @@ def _is_backoff_over(life: Life, status: dict[str, Any]) -> bool:
     if ended is None or status["restartCount"] == 0:
         return True
     at = life.instant(_run(status) + "/end", ended["finishedAt"])
-    if (at - from_text(ended["startedAt"])).total_seconds() >= _CALM:
+    if (at - read_time(ended["startedAt"])).total_seconds() >= _CALM:
         return True
     durations = life.behaviour.durations
     tries = status["restartCount"] - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.options import to_text
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -75,7 +75,7 @@ def start(status: dict[str, Any], pod_uid: str, now: datetime) -> None:
     run = f"{pod_uid}/{status['name']}/{status['restartCount']}"
     status["containerID"] = _RUNTIME + hashlib.sha256(run.encode()).hexdigest()
     status["imageID"] = _RUNTIME + hashlib.sha256(status["image"].encode()).hexdigest()
-    status["state"] = {"running": {"startedAt": to_text(now)}}
+    status["state"] = {"running": {"startedAt": format_time(now)}}
     status["started"] = True
 
 
@@ -87,7 +87,7 @@ def finish(
         "exitCode": code,
         "reason": reason or ("Error" if code else "Completed"),
         "startedAt": status["state"]["running"]["startedAt"],
-        "finishedAt": to_text(at),
+        "finishedAt": format_time(at),
         "containerID": status.get("containerID", ""),
     }
     if message:
@@ -149,7 +149,9 @@ def conditions_of(status: dict[str, Any], now: datetime) -> list[dict[str, Any]]
     The times of those that did not change stay; conditions of other writers are left out.
     """
     old = {one["type"]: one for one in status.get("conditions") or ()}
-    return [_condition(name, *_judge(name, status), old.get(name), to_text(now)) for name in _OWN]
+    return [
+        _condition(name, *_judge(name, status), old.get(name), format_time(now)) for name in _OWN
+    ]
 
 
 def _judge(name: str, status: dict[str, Any]) -> tuple[bool, str, str]:

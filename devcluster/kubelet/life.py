@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet.containers import own_conditions
-from devcluster.kubelet.options import from_text
 from devcluster.schemas.schema import copy_json
+from ipuhub.times import read_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,7 +151,7 @@ class Life:
 
     def instant(self, mark: str, text: str) -> datetime:
         """Return the exact instant that `text` shows in whole seconds, if it is remembered."""
-        return self.marks.get(mark) or from_text(text)
+        return self.marks.get(mark) or read_time(text)
 
     def note(self, kind: str, reason: str, message: str) -> None:
         """Record an Event with this step."""

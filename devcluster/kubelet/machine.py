@@ -20,8 +20,8 @@ from devcluster.kubelet.containers import (
     phase_of,
 )
 from devcluster.kubelet.life import Life, PodState, Step
-from devcluster.kubelet.options import to_text
 from devcluster.kubelet.stopping import end_at_deadline, end_deleted, is_past_deadline
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ def _accept(life: Life) -> None:
     reason = INITIALIZING if inits else CREATING
     if not life.status.get("startTime"):
         life.marks["start"] = life.now
-        life.status["startTime"] = to_text(life.now)
+        life.status["startTime"] = format_time(life.now)
     life.status |= {
         "hostIP": life.situation.node_ip,
         "containerStatuses": [new_status(one, reason) for one in life.spec["containers"]],

@@ -15,10 +15,10 @@ from devcluster.kubelet.nodes import (
     build_status,
     has_reported,
 )
-from devcluster.kubelet.options import to_micro_text
 from ipuhub.backoff import Backoff
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import LEASES, NODES
+from ipuhub.times import format_micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ class NodeAgent:
     async def _renew(self, node: StandInNode, found: Manifest) -> None:
         now = self._world.now()
         client = self._world.client
-        renewal = {"spec": {"renewTime": to_micro_text(now), "holderIdentity": node.name}}
+        renewal = {"spec": {"renewTime": format_micro_time(now), "holderIdentity": node.name}}
         try:
             await client.patch(LEASES, node.name, renewal, LEASE_NAMESPACE)
         except NotFound:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.options import to_micro_text, to_text
+from ipuhub.times import format_micro_time, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -119,8 +119,8 @@ def build_conditions(found: Mapping[str, Any], now: datetime) -> list[dict[str, 
                 "status": status,
                 "reason": reason,
                 "message": text,
-                "lastHeartbeatTime": to_text(now),
-                "lastTransitionTime": since or to_text(now),
+                "lastHeartbeatTime": format_time(now),
+                "lastTransitionTime": since or format_time(now),
             }
         )
     return conditions
@@ -149,7 +149,7 @@ def build_lease(node: StandInNode, node_uid: str, now: datetime) -> dict[str, An
         "spec": {
             "holderIdentity": node.name,
             "leaseDurationSeconds": _LEASE_SECONDS,
-            "renewTime": to_micro_text(now),
+            "renewTime": format_micro_time(now),
         },
     }
 

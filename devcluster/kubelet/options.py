@@ -6,7 +6,6 @@ Instants as the Kubernetes API writes them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,19 +59,3 @@ class StandInOptions:
     def node_names(self) -> tuple[str, ...]:
         """Return the names of all nodes, by number."""
         return tuple(f"{self.prefix}{number}" for number in range(self.nodes))
-
-
-def to_text(moment: datetime) -> str:
-    """RFC 3339 in whole seconds, as metav1.Time is stored."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def to_micro_text(moment: datetime) -> str:
-    """RFC 3339 in microseconds, as metav1.MicroTime is stored."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def from_text(text: str) -> datetime:
-    """Aware UTC time of either form. Raises ValueError."""
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import structlog
 
 from devcluster.kubelet.containers import TERMINAL
-from devcluster.kubelet.options import to_text
 from devcluster.kubelet.scheduling import Ledger, choose_node, judge_claims, needs_node
 from devcluster.kubelet.world import BY_NAMESPACE
 from ipuhub.kube.errors import ApiError, Conflict, NotFound
 from ipuhub.kube.informer import key_of
 from ipuhub.kube.resources import PODS
 from ipuhub.kube.workqueue import WorkQueue
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -154,7 +154,7 @@ class Scheduler:
         if found.get("message") == message:
             return
         metadata = pod["metadata"]
-        patch = _build_refusal(metadata["uid"], message, found, to_text(self._world.now()))
+        patch = _build_refusal(metadata["uid"], message, found, format_time(self._world.now()))
         where = (metadata["name"], patch, metadata["namespace"])
         try:
             await self._world.client.patch(

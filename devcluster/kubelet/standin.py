@@ -16,14 +16,12 @@ from devcluster.kubelet.nodeagent import NodeAgent
 from devcluster.kubelet.nodes import stand_in_nodes
 from devcluster.kubelet.scheduler import Scheduler
 from devcluster.kubelet.volumes import ClaimBinder
-from devcluster.kubelet.world import World, utc_now
+from devcluster.kubelet.world import World
 from devcluster.processes.endpoint import Endpoint
 from devcluster.processes.runtime import ProcessRuntime, can_isolate
 from ipuhub.kube.resources import CONFIG_MAPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
     from pathlib import Path
 
     from devcluster.kubelet.options import StandInOptions
@@ -75,15 +73,9 @@ class StandInNodes:
     Holds no state of its own: stopped or killed and started again, it goes on from the objects.
     """
 
-    def __init__(
-        self,
-        client: KubeClient,
-        options: StandInOptions,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
+    def __init__(self, client: KubeClient, options: StandInOptions) -> None:
         self._client = client
         self._options = options
-        self._now = now
 
     async def run(self) -> None:
         """Register the nodes and keep everything going until cancelled."""
@@ -94,7 +86,7 @@ class StandInNodes:
             await self._run(mode.announced(self._options), mode)
 
     async def _run(self, options: StandInOptions, mode: ProcessMode | None) -> None:
-        world = World(self._client, options, self._now)
+        world = World(self._client, options)
         nodes = stand_in_nodes(options)
         agent = NodeAgent(world, nodes)
         runtime = None if mode is None else mode.attach(world)

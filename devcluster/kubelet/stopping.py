@@ -10,7 +10,7 @@ from devcluster.kubelet import containers
 from devcluster.kubelet.behaviour import SIGKILL_CODE
 from devcluster.kubelet.containerlife import end, end_with_process, started_at
 from devcluster.kubelet.containers import TERMINAL, final_phase
-from devcluster.kubelet.options import from_text
+from ipuhub.times import read_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,7 +30,7 @@ def end_deleted(life: Life) -> None:
         life.remove = True
         return
     grace = life.metadata.get("deletionGracePeriodSeconds") or 0
-    asked_at = from_text(life.metadata["deletionTimestamp"]) - timedelta(seconds=grace)
+    asked_at = read_time(life.metadata["deletionTimestamp"]) - timedelta(seconds=grace)
     # Seen while the node was up: the exact time. Else what the node missed counts too.
     seen_at = life.now if life.now - asked_at < _ROUNDING else asked_at
     life.marks.setdefault(f"kill/{grace}", seen_at + timedelta(seconds=grace))

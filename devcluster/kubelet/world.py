@@ -5,7 +5,6 @@ Takes a pod's object away.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from devcluster.kubelet.behaviour import attempt_of
@@ -18,9 +17,11 @@ from ipuhub.kube.resources import (
     PERSISTENT_VOLUMES,
     PODS,
 )
+from ipuhub.times import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from devcluster.kubelet.options import StandInOptions
     from ipuhub.kube.client import KubeClient
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 BY_NODE: Final = "node"
 BY_ATTEMPT: Final = "attempt"
 BY_NAMESPACE: Final = "namespace"
-
-
-def utc_now() -> datetime:
-    """The present time."""
-    return datetime.now(UTC)
 
 
 class World:

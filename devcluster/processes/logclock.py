@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
-from devcluster.kubelet.options import from_text
 from devcluster.requests import read_number
 from devcluster.status import bad_request
+from ipuhub.times import read_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class LogOptions:
             if seconds is not None:
                 raise bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
             try:
-                since = from_text(query["sinceTime"])
+                since = read_time(query["sinceTime"])
             except ValueError as error:
                 raise bad_request(f"sinceTime: {error}") from error
         elif seconds is not None:

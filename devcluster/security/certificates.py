@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import ssl
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -12,6 +11,7 @@ from cryptography import x509
 
 from ipuhub import certificates
 from ipuhub.certificates import CLIENT, SERVER, key_of, subject_of, write_private
+from ipuhub.times import utc_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ class Authority:
         self.ca_file = folder / "ca.crt"
         key_file = folder / "ca.key"
         if not (self.ca_file.exists() and key_file.exists()):
-            made = certificates.make_authority("ipuhub-devcluster-ca", _now())
+            made = certificates.make_authority("ipuhub-devcluster-ca", utc_now())
             write_private(key_file, certificates.private_pem_of(made.key))
             write_private(self.ca_file, certificates.pem_of(made.certificate))
         self.ca_pem = self.ca_file.read_bytes()
@@ -41,7 +41,9 @@ class Authority:
     def issue(self, name: str, groups: tuple[str, ...], hosts: tuple[str, ...] = ()) -> Issued:
         """Return a client certificate for a user, or with `hosts` one for a server."""
         usages = [SERVER if hosts else CLIENT]
-        return certificates.issue(self._authority, subject_of(name, groups), usages, hosts, _now())
+        return certificates.issue(
+            self._authority, subject_of(name, groups), usages, hosts, utc_now()
+        )
 
     def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
         """Return TLS for the server; a client certificate is asked for, not required."""
@@ -73,8 +75,3 @@ class Authority:
 def encode(data: bytes) -> str:
     """Base64, as kubeconfigs hold PEM."""
     return base64.b64encode(data).decode()
-
-
-def _now() -> datetime:
-    """Certificates are judged by other programs' real clocks."""
-    return datetime.now(UTC)

@@ -21,6 +21,7 @@ from devcluster.status import (
     invalid_value,
     required,
 )
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -62,11 +63,6 @@ _VALUE_MESSAGE: Final = (
     "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
     "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-
-
-def format_time(moment: datetime) -> str:
-    """RFC 3339 in seconds, as metav1.Time is written."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def prepare_new(kind: Kind, namespace: str, body: dict[str, Any], now: datetime) -> None:

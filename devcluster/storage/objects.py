@@ -30,13 +30,13 @@ from devcluster.storage.metadata import (
     check_metadata,
     check_new_finalizers,
     check_preconditions,
-    format_time,
     keep_server_fields,
     mark_deleted,
     prepare_new,
 )
 from devcluster.storage.ownership import Manager, track
 from devcluster.storage.store import Item
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,6 @@ import base64
 import binascii
 import os
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -26,6 +25,7 @@ from ipuhub.kube.credentials import (
     Trust,
 )
 from ipuhub.kube.errors import ConfigError
+from ipuhub.times import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -238,7 +238,7 @@ def _source_of(
     user: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]
 ) -> CredentialSource:
     if "exec" in user:
-        return ExecCredentials(_PlugIn(user["exec"], folder, cluster), lambda: datetime.now(UTC))
+        return ExecCredentials(_PlugIn(user["exec"], folder, cluster), utc_now)
     if "auth-provider" in user:
         name = (user["auth-provider"] or {}).get("name", "")
         raise ConfigError(

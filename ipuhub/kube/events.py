@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
 from ipuhub.kube.resources import EVENTS
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,7 @@ class EventRecorder:
 
     async def _count(self, seen: _Seen, now: datetime) -> bool:
         seen.count += 1
-        change = {"count": seen.count, "lastTimestamp": _timestamp(now)}
+        change = {"count": seen.count, "lastTimestamp": format_time(now)}
         try:
             await self._client.patch(EVENTS, seen.name, change, seen.namespace)
         except NotFound:
@@ -151,8 +152,8 @@ class EventRecorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._component,
-            "firstTimestamp": _timestamp(now),
-            "lastTimestamp": _timestamp(now),
+            "firstTimestamp": format_time(now),
+            "lastTimestamp": format_time(now),
             "count": 1,
         }
 
@@ -169,10 +170,6 @@ def _cut(message: str) -> str:
     if len(raw) <= _MESSAGE_BYTES:
         return message
     return raw[: _MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _remember(entries: dict[K, V], key: K, value: V) -> None:

@@ -14,7 +14,6 @@ import math
 import time
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -23,6 +22,7 @@ from ipuhub.backoff import Backoff, jitter
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound
 from ipuhub.kube.resources import LEASES
 from ipuhub.kube.watch import Scope, Watch
+from ipuhub.times import format_micro_time, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -305,7 +305,7 @@ class LeaderElection:
         return self.holder in {"", self.identity} or now >= self._seen.until
 
     def _spec(self, old: Manifest) -> Manifest:
-        written = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        written = format_micro_time(utc_now())
         transitions = int(old.get("leaseTransitions") or 0)
         if old.get("holderIdentity") == self.identity:
             duration = round(self._timing.duration_seconds)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.errors import ApiError, NotFound, Unreachable
 from ipuhub.kube.resources import PODS
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -55,7 +55,7 @@ class LogRequest:
         if self.tail_lines is not None:
             found["tailLines"] = str(self.tail_lines)
         if self.since is not None:
-            found["sinceTime"] = self.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            found["sinceTime"] = format_time(self.since)
         if self.limit_bytes is not None:
             found["limitBytes"] = str(self.limit_bytes)
         return found

@@ -10,6 +10,7 @@ import structlog
 
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import SERVICE_ACCOUNTS
+from ipuhub.times import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ class TokenSource:
         service_account: str,
         audience: str,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         namespace, _, name = service_account.partition("/")
         if not namespace or not name:

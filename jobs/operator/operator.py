@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -13,6 +12,7 @@ import structlog
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import NAMESPACES, NODES
 from ipuhub.kube.workqueue import WorkQueue
+from ipuhub.times import utc_now
 from jobs.builders.pods import PodOptions
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind, namespace_of
@@ -40,6 +40,7 @@ from jobs.operator.partitions import PartitionFacts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
     from jobs.ipujob.privileges import Privileges
@@ -71,11 +72,6 @@ class HealthSink(Protocol):
     def beat(self, name: str) -> None:
         """A sign of life."""
         ...
-
-
-def utc_now() -> datetime:
-    """The time of day."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import json
 import ssl
 import time
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -16,6 +15,7 @@ from aiohttp import web
 from ipuhub.process.health import is_departure
 from ipuhub.process.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowError
 from ipuhub.process.metrics import FAST_SECONDS, OTHER, Meters
+from ipuhub.times import utc_now
 from jobs.ipujob.privileges import PROFILES, Privileges
 from jobs.ipujob.spec import UNLIMITED, known_field
 from jobs.webhooks.mutating import operations, warnings_of
@@ -34,6 +34,7 @@ from jobs.webhooks.validating import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
     from pathlib import Path
 
     from jobs.ipujob.spec import SessionLimits
@@ -173,11 +174,6 @@ def server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def utc_now() -> datetime:
-    """The clock by which certificates expire."""
-    return datetime.now(UTC)
 
 
 def expired(end: datetime, now: datetime) -> str:

@@ -7,7 +7,6 @@ import signal
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from ipuhub.process.health import build_runner, listening
 from ipuhub.process.leaderlabel import LeaderLabel
 from ipuhub.process.metricspage import metrics_route
 from ipuhub.process.process import ClusterProcess
+from ipuhub.times import utc_now
 from partitions.errors import TrackerUnavailable
 from partitions.proxy import metrics
 from partitions.proxy.advertising import Advertiser
@@ -111,8 +111,8 @@ class ProxyProcess(ClusterProcess):
             options=options.fleet,
             defaults=options.defaults,
         )
-        self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
-        self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
+        self.service = PartitionService(self.store, self.fleet, utc_now, options.service)
+        self.sweep = Sweep(self.store, self.fleet, self.service, utc_now, options.sweep)
         self.label: LeaderLabel | None = None
         if options.pod and options.election:
             place = (options.election.namespace, options.pod)
@@ -138,7 +138,7 @@ class ProxyProcess(ClusterProcess):
         return only_while_leading(client, lambda: self.leadership.left_seconds)
 
     def _fill_metrics(self) -> None:
-        metrics.HELD_BACK.set(self.service.waiting.held_back(_utc_now()))
+        metrics.HELD_BACK.set(self.service.waiting.held_back(utc_now()))
         metrics.fill_fleet(self.fleet.last_views)
         metrics.fill_drift(self.sweep.drift)
         metrics.fill_tracker(self.store.tracker if self.store.is_read else None)
@@ -300,7 +300,3 @@ async def _unserved(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
         yield process
     finally:
         await process.close()
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -11,6 +10,7 @@ from django.conf import settings
 from ipuhub import composition
 from ipuhub.process.runtime import until_stopped
 from ipuhub.recording.store import connection_arguments
+from ipuhub.times import utc_now
 from usage.monitor.api import PodCensus
 from usage.monitor.rounds import MONITOR, Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from usage.monitor.rounds import Tally
 
 NAME = "ipuhub-monitor"
-
-
-def utc_now() -> datetime:
-    """The monitor's clock."""
-    return datetime.now(UTC)
 
 
 async def monitor_once() -> Tally:

@@ -10,10 +10,11 @@ from django.core.management.base import BaseCommand
 from ipuhub import composition
 from ipuhub.kube.events import EventRecorder
 from ipuhub.process import runtime
+from ipuhub.times import utc_now
 from jobs import management
 from jobs.builders.pods import PodOptions
 from jobs.operator.metrics import EVENTS_DROPPED, OPERATOR, UNWRITTEN
-from jobs.operator.operator import Operator, OperatorOptions, utc_now
+from jobs.operator.operator import Operator, OperatorOptions
 from jobs.operator.partitions import only_while_leading
 
 if TYPE_CHECKING:

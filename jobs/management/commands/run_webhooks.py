@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from ipuhub import composition
 from ipuhub.process.health import Limits, build_runner, listening
 from ipuhub.process.process import Process
 from ipuhub.process.runtime import until_stopped
+from ipuhub.times import utc_now
 from jobs import management
 from jobs.ipujob.podschema import read_pod_template
 from jobs.webhooks.keeper import KeeperOptions, KeptCertificate
@@ -66,7 +66,7 @@ async def _run_with_files() -> None:
 
 async def _run_with_secret() -> None:
     async with composition.running(NAME, WEBHOOKS, elects=True) as process:
-        kept = KeptCertificate(process.client, keeper_options(), lambda: datetime.now(UTC))
+        kept = KeptCertificate(process.client, keeper_options(), utc_now)
         kept.note = partial(process.health.note, "webhook configurations")
         process.health.ask("certificate", lambda: kept.problem)
         process.health.ask("webhook configurations", lambda: kept.unpublished)

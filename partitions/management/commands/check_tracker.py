@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -11,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.process import logs
+from ipuhub.times import utc_now
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
 from partitions.proxy.lifecycle import release_error
@@ -79,7 +79,7 @@ class Command(BaseCommand):
         if await asyncio.to_thread(self._answer, question) != entry.id:
             return False
         try:
-            await Repair(proxy.store, proxy.fleet, _utc_now).force(entry)
+            await Repair(proxy.store, proxy.fleet, utc_now).force(entry)
         except (UnknownPartition, VipuError) as error:
             self.stdout.write(f"  Not done: {error}.")
             return False
@@ -88,7 +88,7 @@ class Command(BaseCommand):
 
     async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:
         """Ask about one, and do it; whether it is settled."""
-        claim, work = stranger.claim, Repair(proxy.store, proxy.fleet, _utc_now)
+        claim, work = stranger.claim, Repair(proxy.store, proxy.fleet, utc_now)
         what = f"adopt it for {_job(claim)}" if claim else "remove it from its controller"
         question = f"  To {what}, enter {stranger.id} (anything else changes nothing): "
         if await asyncio.to_thread(self._answer, question) != stranger.id:
@@ -140,7 +140,3 @@ def _sentence(stranger: Stranger) -> str:
 
 def _job(claim: Claim) -> str:
     return f"{claim.namespace}/{claim.name}"
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

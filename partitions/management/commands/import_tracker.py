@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -13,6 +12,7 @@ from ipuhub.kube.errors import ApiError, ConfigError, NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.partition import Phase
 from ipuhub.process import logs
+from ipuhub.times import utc_now
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
 from partitions.proxy.original import Known, findings
@@ -83,7 +83,7 @@ class Command(BaseCommand):
             self.stdout.write("  Would be taken over.")
             return True
         try:
-            await Repair(proxy.store, proxy.fleet, _utc_now).adopt(stranger, stranger.claim)
+            await Repair(proxy.store, proxy.fleet, utc_now).adopt(stranger, stranger.claim)
         except UnknownPartition as error:
             self.stdout.write(f"  Not done: {error}.")
             return False
@@ -102,7 +102,3 @@ async def _known(proxy: ProxyProcess) -> Known:
     held = tuple(entry for entry in entries if entry.phase is not Phase.RELEASED)
     jobs = (await proxy.client.list(IPUJOBS)).items
     return Known(tuple(strangers(drift, views, {}, entries)), held, tuple(jobs))
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

@@ -12,13 +12,14 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from grpc import aio
 
 from ipuhub.process import logs
+from ipuhub.times import utc_now
 from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.exporter import Exporter
 from partitions.vipu.agent.service import AgentService
@@ -48,6 +49,7 @@ from partitions.vipu.topology import AGENT_PREFIX, PARTITION_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
     from pathlib import Path
 
     from partitions.vipu.tlsfiles import ServerTls
@@ -152,11 +154,6 @@ def _parser() -> OptionParser:
     add_secure_options(parser)
     add_log_options(parser)
     return parser
-
-
-def utc_now() -> datetime:
-    """The time as aware UTC."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

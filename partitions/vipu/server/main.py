@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import grpc
 import structlog
 
 from ipuhub.process import logs
+from ipuhub.times import utc_now
 from partitions.vipu.certificates import init_certificates
 from partitions.vipu.protos import vipu_user_pb2, vipu_users_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
@@ -43,6 +44,7 @@ from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
 
     from grpc_health.v1.health import HealthServicer
@@ -55,11 +57,6 @@ _THREADS = 16
 _USER = vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"].full_name
 _KEYS = vipu_users_pb2.DESCRIPTOR.services_by_name["PartitionKeyService"].full_name
 _VERSION = vipu_version_pb2.DESCRIPTOR.services_by_name["VersionService"].full_name
-
-
-def utc_now() -> datetime:
-    """The time as aware UTC."""
-    return datetime.now(UTC)
 
 
 class VipuServer:

@@ -16,8 +16,9 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, SERVICE_ACCOUNTS
+from ipuhub.times import utc_now
 from jobs.ipujob.names import IPUJOBS
-from jobs.operator.operator import Operator, OperatorOptions, utc_now
+from jobs.operator.operator import Operator, OperatorOptions
 from tests.builders.documents import our_crd
 from tests.fakes.partitions import FakePartitions
 from tests.fakes.waiting import eventually

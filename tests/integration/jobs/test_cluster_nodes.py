@@ -23,7 +23,8 @@ from ipuhub.kube.resources import (
     NODES,
     SERVICE_ACCOUNTS,
 )
-from jobs.operator.operator import Operator, OperatorOptions, utc_now
+from ipuhub.times import utc_now
+from jobs.operator.operator import Operator, OperatorOptions
 from tests.builders.ipujobs import ipujob
 from tests.builders.kubeconfigs import write_account_kubeconfig
 from tests.fakes.partitions import FakePartitions

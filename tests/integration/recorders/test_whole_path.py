@@ -13,9 +13,10 @@ from devcluster.kubelet.options import StandInOptions
 from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.events import EventRecorder
 from ipuhub.process.health import Health
+from ipuhub.times import utc_now
 from jobs.ipujob.names import IPUJOBS
 from jobs.models import JobAttempt, JobRecord, JobTransition
-from jobs.operator.operator import Operator, OperatorOptions, utc_now
+from jobs.operator.operator import Operator, OperatorOptions
 from partitions.models import PartitionLifetime
 from partitions.proxy.process import running
 from tests.builders.ipujobs import ipujob

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.server.main import VipuServer, utc_now
+from ipuhub.times import utc_now
+from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.serving import ListenError
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from devcluster.kubelet.behaviour import Behaviour
 from devcluster.kubelet.life import PodState, Situation
 from devcluster.kubelet.machine import advance
-from devcluster.kubelet.options import Durations, to_text
+from devcluster.kubelet.options import Durations
+from ipuhub.times import format_time
 
 if TYPE_CHECKING:
     from devcluster.kubelet.life import Note
@@ -100,7 +101,7 @@ class Driver:
         """Do what the API server does at a DELETE."""
         gone_at = self.now + timedelta(seconds=grace)
         self.pod["metadata"] |= {
-            "deletionTimestamp": to_text(gone_at),
+            "deletionTimestamp": format_time(gone_at),
             "deletionGracePeriodSeconds": grace,
         }
         return self.settle()

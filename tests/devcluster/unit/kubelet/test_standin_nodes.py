@@ -16,7 +16,7 @@ from devcluster.kubelet.nodes import (
     has_reported,
     stand_in_nodes,
 )
-from devcluster.kubelet.options import StandInOptions, to_text
+from devcluster.kubelet.options import StandInOptions
 from devcluster.kubelet.volumes import (
     build_volume,
     choose_volume,
@@ -24,6 +24,7 @@ from devcluster.kubelet.volumes import (
     is_provisioned,
     needs_volume,
 )
+from ipuhub.times import format_time
 from tests.devcluster.unit.kubelet.standin_pods import NOON
 
 
@@ -62,7 +63,7 @@ class TestNodeObjects:
     def test_conditions_keep_their_times(self) -> None:
         fine = {one["type"]: one for one in build_conditions(node(), NOON)}
         assert fine["Ready"]["lastTransitionTime"] == "2026-03-01T00:00:00Z"
-        assert fine["DiskPressure"]["lastTransitionTime"] == to_text(NOON)
+        assert fine["DiskPressure"]["lastTransitionTime"] == format_time(NOON)
 
     def test_a_report_is_due_when_the_object_shows_something_else(self) -> None:
         found = node("Unknown")
@@ -76,7 +77,7 @@ class TestAttempts:
         labels = {"ipujob-uid": "u", "role": role, "instance": "0", "attempt": "1"}
         metadata = {"labels": {f"graphcore.ai/{key}": value for key, value in labels.items()}}
         if deleting:
-            metadata["deletionTimestamp"] = to_text(NOON)  # type: ignore[assignment]
+            metadata["deletionTimestamp"] = format_time(NOON)  # type: ignore[assignment]
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
         return {"metadata": metadata, "spec": {}, "status": {"conditions": conditions}}
 

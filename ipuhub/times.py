@@ -1,0 +1,40 @@
+"""domain: the clock, and instants as the Kubernetes API writes them (RFC 3339).
+
+All instants are aware and in UTC. What decides takes the time as an argument; what starts a process
+hands `utc_now` down, in whose place a test puts a clock of its own.
+
+`jobs.ipujob.names` reads and writes the times of IPUJobs, where an invalid one counts as none;
+`ipuhub.partition` those of partitions, which have milliseconds and must be valid.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+_SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
+_MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+def utc_now() -> datetime:
+    """Return the present time."""
+    return datetime.now(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """Return the instant in whole seconds, as Kubernetes writes metav1.Time."""
+    return moment.astimezone(UTC).strftime(_SECONDS)
+
+
+def format_micro_time(moment: datetime) -> str:
+    """Return the instant in microseconds, as Kubernetes writes metav1.MicroTime."""
+    return moment.astimezone(UTC).strftime(_MICROSECONDS)
+
+
+def read_time(text: str) -> datetime:
+    """Return the instant that is written in either form, or in RFC 3339 with another offset.
+
+    Without an offset it is in UTC. Raise ValueError.
+    """
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
