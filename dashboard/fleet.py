@@ -70,8 +70,9 @@ def _facts(job: Manifest) -> JobFacts:
 
 
 class IpuSerializer(serializers.Serializer[Any]):
-    """One IPU. `state`: held, idle (held for a minute, no pod of the job runs), faulty, free,
-    cordoned (free, but no node has the label of its controller), outside (not for jobs).
+    """One IPU. `state`: held, idle (held for a minute, no pod of the job runs), removing (its
+    V-IPU controller is removing its partition), faulty, free, cordoned (free, but no node has the
+    label of its controller), outside (not for jobs).
     `partition` and `job_uid` are empty if nothing holds it, or a job that the caller may not see.
     """
 

@@ -26,7 +26,8 @@ OTHER: Final[Paint] = ("is-other", ())
 COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; told apart by colour-blind people
 PATTERNS: Final = 3  # plain, and two decals for names that share a colour
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
-_OTHERS: Final = ("idle", "faulty", "free", "cordoned", "outside")
+_OTHERS: Final = ("idle", "removing", "faulty", "free", "cordoned", "outside")
+_STATES: Final = {"ERROR": "faulty", "REMOVING": "removing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class IpuRow:
-    """One IPU for programs. `state`: held, idle (held, no pod of the job runs), faulty, free,
-    cordoned (free, but jobs cannot get it) or outside (not for jobs). Of what the reader may not
-    see, `partition` and `job_uid` are empty."""
+    """One IPU for programs. `state`: held, idle (held, no pod of the job runs), removing (its
+    partition is being removed), faulty, free, cordoned (free, but jobs cannot get it) or outside
+    (not for jobs). Of what the reader may not see, `partition` and `job_uid` are empty."""
 
     controller: str
     cluster: str
@@ -93,7 +94,8 @@ class FleetMap:
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """The IPUs that no job holds, and of those held the idle and faulty ones, by state."""
+        """The IPUs that no job holds, and of those held the idle, removing and faulty ones, by
+        state."""
         return tuple((name, self.counts[name]) for name in _OTHERS if self.counts.get(name))
 
     @property
@@ -188,14 +190,15 @@ def _holdings(
 
 def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> Holding:
     held_by = each["job"]
-    state = "faulty" if each["state"] == "ERROR" else "held"
+    state = _STATES.get(each["state"], "held")
+    ending = ", being removed" if state == "removing" else ""
     if held_by is None:
         name = each["id"] if reader.sees_all else ""
         label = f"partition {name}, made by hand" if name else "a partition of no job"
-        return Holding(name, each["size"], state, None, None, label)
+        return Holding(name, each["size"], state, None, None, label + ending)
     if not reader.covers(held_by["namespace"]):
         label = "a job of another namespace"
-        return Holding("", each["size"], state, None, None, label)
+        return Holding("", each["size"], state, None, None, label + ending)
     since = parse_time(held_by["since"])
     job = jobs.get(held_by["uid"]) or JobFacts(
         held_by["uid"], held_by["namespace"], held_by["name"], "", runs=False
@@ -206,6 +209,7 @@ def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Read
     words = [f"{job.namespace}/{job.name}", each["id"], job.user]
     words += ["no pod running"] if state == "idle" else []
     words += ["in ERROR"] if state == "faulty" else []
+    words += ["being removed"] if state == "removing" else []
     return Holding(each["id"], each["size"], state, job, since, ", ".join(filter(None, words)))
 
 
@@ -229,7 +233,7 @@ def paints_of(names: Iterable[str]) -> Mapping[str, Paint]:
 
 def _paints(holdings: Iterable[Holding], fill: str) -> Mapping[str, Paint]:
     if fill == "state":
-        return {"held": ("is-held", ()), "idle": ("is-idle", ()), "faulty": ("is-faulty", ())}
+        return {name: (f"is-{name}", ()) for name in ("held", "idle", "removing", "faulty")}
     return paints_of(holding.group_by(fill) for holding in holdings)
 
 

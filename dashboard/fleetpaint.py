@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Paint = tuple[str, tuple[str, ...]]
 """A CSS class, and the patterns over it."""
-MARKS: Final = {"idle": ("hatch",), "faulty": ("crossed",)}
+MARKS: Final = {"idle": ("hatch",), "removing": ("fading",), "faulty": ("crossed",)}
 Detail = Literal["ipus", "machines", "racks"]
 """What a fleet is drawn as: a square per IPU; machines, their neighbours with one holder as one;
 or a bar per IPU-Link domain."""

@@ -27,7 +27,7 @@ class JobFacts:
 class Holding:
     """A partition, as far as the reader may know it; without `job` nobody's, or a stranger's.
 
-    `state` is held, idle (no pod of the job runs) or faulty.
+    `state` is held, idle (no pod of the job runs), removing or faulty.
     """
 
     id: str

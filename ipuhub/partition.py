@@ -40,6 +40,7 @@ class Reason(StrEnum):
     CONTROLLER_UNAVAILABLE = "ControllerUnavailable"
     CREATE_REFUSED = "CreateRefused"
     RELEASE_REFUSED = "ReleaseRefused"
+    REMOVING = "PartitionRemoving"
     PARTITION_ERROR = "PartitionError"
     PARTITION_LOST = "PartitionLost"
 

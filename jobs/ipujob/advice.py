@@ -23,6 +23,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "administrator.",
     Reason.PARTITION_LOST.value: "The job restarts by itself. If it repeats, ask your "
     "administrator.",
+    Reason.PARTITION_REMOVING.value: f"Wait: its IPUs come free by themselves. {_ASK}",
     Reason.REMOVAL_REFUSED.value: "Ask your administrator to remove the partition.",
     Reason.UNSCHEDULABLE.value: "Check requests, node selectors and PersistentVolumeClaims.",
     Reason.IMAGE_PULL_FAILED.value: "Check the name of the image and the pull secret.",

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     PROXY_UNAVAILABLE = "ProxyUnavailable"
     PARTITION_ERROR = "PartitionError"
     PARTITION_LOST = "PartitionLost"
+    PARTITION_REMOVING = "PartitionRemoving"
     REMOVAL_REFUSED = "ReleaseRefused"
     PARTITION_ACTIVE = "PartitionActive"
     PARTITION_RELEASED = "PartitionReleased"
@@ -118,6 +119,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.PARTITION_ERROR: "The job's IPU partition is in the state ERROR.",
     Reason.PARTITION_LOST: "The job's IPU partition no longer exists on its V-IPU controller, "
     "or its id now belongs to a foreign partition.",
+    Reason.PARTITION_REMOVING: "The V-IPU controller is still removing an earlier IPU partition of "
+    "the job.",
     Reason.REMOVAL_REFUSED: "The V-IPU controller refuses to remove the job's IPU partition. "
     "The IPUs stay occupied until the removal succeeds.",
     Reason.PARTITION_ACTIVE: "The job's IPU partitions are ready.",

@@ -13,6 +13,7 @@ from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
 from partitions.proxy.fleetmap import fleet_to_json
 from partitions.proxy.requests import Problem, answer_problems, unavailable
+from partitions.proxy.vipuapi import find_removals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -168,8 +169,9 @@ class Routes:
         """
         await self._require(request, "list")
         entries, views, age = await self._read_fleet()
+        removals = await find_removals(views, entries, self._parts.fleet.api)
         waiting = self._parts.service.in_turn()
-        return _with_age(_json(fleet_to_json(views, entries, waiting)), age)
+        return _with_age(_json(fleet_to_json(views, entries, waiting, removals)), age)
 
     async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView], float]:
         """The tracker, what the controllers say, and how many seconds ago they did; raises Problem

@@ -11,6 +11,7 @@ from partitions.proxy.capacity import stats
 from partitions.proxy.controllers import never_fits
 from partitions.proxy.queue import room_of
 from partitions.vipu.topology import PARTITION_SIZES
+from partitions.vipu.types import OperationState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,26 +37,30 @@ def fleet_to_json(
     views: Sequence[ControllerView],
     entries: Collection[TrackerEntry],
     waiting: Sequence[tuple[Waiter, bool]],
+    removals: Collection[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """The fleet as of one reading, so that all its numbers agree.
 
     `controllers` in the order of the list, each with its IPU-Machines in IPU-Link order and its
-    partitions; `fits`: how many partitions of each size fit now, up to the largest that ever
-    could; `queue`: who waits, in the order of service (`waiting`: with whether somebody older holds
-    him back); `stats` as `/stats` has them.
+    partitions, those of `removals` (by controller and id) with the state REMOVING; `fits`: how many
+    partitions of each size fit now, up to the largest that ever could; `queue`: who waits, in the
+    order of service (`waiting`: with whether somebody older holds him back); `stats` as `/stats`
+    has them.
     """
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     served = {entry.holder for entry in live}
     waiters = [(waiter, held) for waiter, held in waiting if waiter.holder not in served]
     return {
-        "controllers": [_controller(view, live) for view in views],
+        "controllers": [_controller(view, live, removals) for view in views],
         "fits": _fits(views),
         "queue": _queue(views, live, waiters),
         "stats": stats(entries, views),
     }
 
 
-def _controller(view: ControllerView, live: Iterable[TrackerEntry]) -> dict[str, Any]:
+def _controller(
+    view: ControllerView, live: Iterable[TrackerEntry], removals: Collection[tuple[str, str]]
+) -> dict[str, Any]:
     key, _, value = view.spec.label.partition("=")
     jobs = {entry.id: entry for entry in live if entry.controller == view.spec.address}
     return {
@@ -71,7 +76,11 @@ def _controller(view: ControllerView, live: Iterable[TrackerEntry]) -> dict[str,
             {
                 "id": partition.id,
                 "size": partition.size,
-                "state": partition.ready_state.value,
+                "state": (
+                    OperationState.REMOVING.value
+                    if (view.spec.address, partition.id) in removals
+                    else partition.ready_state.value
+                ),
                 "job": _job(jobs.get(partition.id)),
             }
             for partition in view.partitions

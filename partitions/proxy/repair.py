@@ -16,6 +16,7 @@ from partitions.errors import UnknownPartition
 from partitions.proxy.drift import Claim, Stranger
 from partitions.proxy.lifecycle import TrackerEntry, release_error
 from partitions.proxy.tracker import next_serial
+from partitions.proxy.vipuapi import is_under_removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -72,8 +73,11 @@ class Repair:
     async def adopt(self, stranger: Stranger, claim: Claim) -> None:
         """Enter it as held by `claim` from now on; the proxy then asks whether it is ACTIVE.
 
-        Raises UnknownPartition where tracker or holder have changed, and TrackerUnavailable.
+        Raises UnknownPartition where tracker or holder have changed or the partition is being
+        removed, TrackerUnavailable and VipuError.
         """
+        if await is_under_removal(self._fleet.api(stranger.controller), stranger.id):
+            raise UnknownPartition(f"{stranger.controller} is removing {stranger.id}")
         await self._store.refresh()
 
         def change(draft: Draft) -> None:

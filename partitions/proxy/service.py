@@ -17,8 +17,8 @@ from partitions.proxy.drift import asked_of
 from partitions.proxy.driver import Driver, Pace
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
 from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
-from partitions.proxy.steps import Memory, Steps, free_id
-from partitions.proxy.tracker import next_serial
+from partitions.proxy.steps import Memory, Steps
+from partitions.proxy.tracker import free_id, next_serial
 from partitions.proxy.vipuapi import make_key
 
 if TYPE_CHECKING:

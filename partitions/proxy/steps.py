@@ -17,9 +17,10 @@ from ipuhub.partition import Phase, Reason
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PartitionSettings, explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of, strangeness
-from partitions.proxy.lifecycle import choose_partition_id, waiting_partition
+from partitions.proxy.lifecycle import waiting_partition
 from partitions.proxy.queue import Offer, Readiness
-from partitions.proxy.tracker import next_serial
+from partitions.proxy.tracker import free_id, next_serial
+from partitions.proxy.vipuapi import is_under_removal
 from partitions.vipu.errors import (
     AlreadyExists,
     NoCapacity,
@@ -28,10 +29,10 @@ from partitions.vipu.errors import (
     Unavailable,
     VipuError,
 )
-from partitions.vipu.types import CreateRequest, OperationState, ReadyState
+from partitions.vipu.types import CreateRequest, ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from ipuhub.partition import Partition
@@ -47,6 +48,8 @@ log = structlog.get_logger(__name__)
 
 # A controller that takes a removal may begin it late; one that has forgotten it never does.
 LOOKS_UNTIL_ASKED_AGAIN: Final = 10
+# A removal that takes longer, about 1 s, is worth a write: people see that it goes on.
+LOOKS_UNTIL_TOLD: Final = 6
 
 
 class Next(Enum):
@@ -121,6 +124,8 @@ class Steps:
         memory.is_reset = found is not None and found.ready_state is not ReadyState.REMOVED
         if found is not None and memory.is_reset and (why := strangeness(entry, found)):
             return await self._take_other_id(entry, memory, listed, why)
+        if memory.is_reset and await is_under_removal(self._fleet.api(entry.controller), entry.id):
+            return Next.POLL  # neither ours to reset nor room for a new one yet
         spec = self._fleet.spec_of(entry.controller)
         if spec and not memory.is_reset and entry.asked != asked_of(spec.settings):
             await self._replace(entry, lifecycle.ask(entry, asked_of(spec.settings)))
@@ -339,9 +344,11 @@ class Steps:
 
     async def _still_there(self, entry: TrackerEntry, status: VipuStatus, memory: Memory) -> Next:
         """The removal is under way, or may begin late; else it is asked for again."""
-        if status.operation_state is OperationState.REMOVING:
-            return Next.POLL
         memory.looks += 1
+        if status.is_removing:
+            if memory.looks == LOOKS_UNTIL_TOLD:
+                await self._replace(entry, lifecycle.hang(entry, Reason.REMOVING, _removing(entry)))
+            return Next.POLL
         if not status.is_faulty and memory.looks < LOOKS_UNTIL_ASKED_AGAIN:
             return Next.POLL
         memory.is_removed, memory.looks = False, 0
@@ -376,15 +383,8 @@ class Steps:
             log.info("partition", id=new.id, phase=new.phase.value, job=job)
 
 
-def free_id(asked: TrackerEntry | lifecycle.Request, draft: Draft, listed: Iterable[str]) -> str:
-    """An id that neither the tracker nor a controller's list has; `asked` says for whom."""
-    return choose_partition_id(
-        name=asked.name,
-        namespace=asked.namespace,
-        instance=asked.instance,
-        uid=asked.uid,
-        taken=draft.ids_in_use() | set(listed),
-    )
+def _removing(entry: TrackerEntry) -> str:
+    return f"{entry.controller} is removing partition {entry.id}: its IPUs are not free yet"
 
 
 def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: datetime) -> None:

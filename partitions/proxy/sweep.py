@@ -13,6 +13,7 @@ from partitions.errors import PartitionsError
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import ControllerSpec
 from partitions.proxy.drift import Drift, compare, contradicted
+from partitions.proxy.vipuapi import is_under_removal
 from partitions.vipu.errors import VipuError
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ class Sweep:
             except VipuError as error:
                 log.info("no status of a faulty partition", id=entry.id, problem=str(error))
                 continue
-            marked[entry] = lifecycle.fault(entry, status)
+            if status.is_faulty:
+                marked[entry] = lifecycle.fault(entry, status)
         if not marked:
             return
 
@@ -147,8 +149,11 @@ class Sweep:
         for entry in drift.late:
             if self._is_taken(entry):
                 continue
+            api = self._fleet.api(entry.controller)
             try:
-                await self._fleet.api(entry.controller).remove_partition(entry.id)
+                if await is_under_removal(api, entry.id):
+                    continue
+                await api.remove_partition(entry.id)
             except (VipuError, PartitionsError) as error:
                 log.warning("late partition not removed", id=entry.id, problem=str(error))
             else:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import Phase, format_time, parse_time
 from partitions.errors import EntryTooLarge, UnreadableEntry
-from partitions.proxy.lifecycle import TrackerEntry
+from partitions.proxy.lifecycle import TrackerEntry, choose_partition_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from partitions.proxy.lifecycle import Holder
+    from partitions.proxy.lifecycle import Holder, Request
 
 MAX_ENTRY_BYTES = 600
 MAX_SHARD_BYTES = 64_000
@@ -34,6 +34,17 @@ def next_serial(last: TrackerEntry | None, now: datetime) -> int:
     """
     serial = int(now.timestamp() * 1000)
     return serial if last is None else max(serial, last.serial + 1)
+
+
+def free_id(asked: TrackerEntry | Request, draft: Draft, listed: Iterable[str]) -> str:
+    """Return an id that neither the tracker nor a controller's list has; `asked` says for whom."""
+    return choose_partition_id(
+        name=asked.name,
+        namespace=asked.namespace,
+        instance=asked.instance,
+        uid=asked.uid,
+        taken=draft.ids_in_use() | set(listed),
+    )
 
 
 def encode_entry(entry: TrackerEntry) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ipuhub.partition import PodKey
+from ipuhub.partition import Phase, PodKey
 from ipuhub.process.leadership import fenced
 from partitions.errors import ControllerUnavailable, NotLeading
-from partitions.vipu.errors import Unavailable, VipuError
+from partitions.vipu.errors import NotFound, Unavailable, VipuError
+from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.vipu.client import Credentials, TlsFiles
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, VipuPartition, VipuStatus
@@ -60,6 +64,8 @@ class VipuApi(Protocol):
         ...
 
 
+_NO_QUESTION = {Phase.RESERVING, Phase.CREATING, Phase.RELEASING}
+_MOST_QUESTIONS = 64  # for one answer
 _QUESTIONS = ("list_partitions", "list_ipu_attributes", "partition_status", "pod_tls", "close")
 
 
@@ -92,6 +98,45 @@ async def make_key(api: VipuApi, partition_id: str) -> PodKey | None:
         certificate=(files.certificate or b"").decode(),
         private_key=(files.key or b"").decode(),
     )
+
+
+async def is_under_removal(api: VipuApi, partition_id: str) -> bool:
+    """Whether a controller is removing a partition that it lists; raises VipuError.
+
+    A list has no operations: only the status of the partition tells.
+    """
+    try:
+        return (await api.partition_status(partition_id)).is_removing
+    except NotFound:
+        return False
+
+
+async def find_removals(
+    views: Iterable[ControllerView],
+    tracked: Iterable[TrackerEntry],
+    api_of: Callable[[str], VipuApi],
+) -> frozenset[tuple[str, str]]:
+    """Return which partitions are being removed, by controller and id, of what was just listed.
+
+    Asks about those that are PENDING without a job that waits for them, which are few. One that
+    nobody answers for counts as not being removed.
+    """
+    phases = {(entry.controller, entry.id): entry.phase for entry in tracked}
+    pending = [
+        (view.spec.address, partition.id)
+        for view in views
+        if not view.age_seconds
+        for partition in view.partitions
+        if partition.ready_state is ReadyState.PENDING
+    ]
+    known = {one for one in pending if phases.get(one) is Phase.RELEASING}
+    asked = [one for one in pending if phases.get(one) not in _NO_QUESTION][:_MOST_QUESTIONS]
+    answers = await asyncio.gather(
+        *(is_under_removal(api_of(address), name) for address, name in asked),
+        return_exceptions=True,
+    )
+    found = {one for one, answer in zip(asked, answers, strict=True) if answer is True}
+    return frozenset(known | found)
 
 
 class ChangeCounter:

@@ -145,7 +145,7 @@ class FakeVipu:
         if self.remove_refused:
             raise self.remove_refused.pop(0)
         if self.removes_slowly:
-            one.operation = OperationState.REMOVING
+            one.ready, one.operation = ReadyState.PENDING, OperationState.REMOVING
         elif self.removals_end:
             one.ready, one.operation = self.removals_end.pop(0)
         else:

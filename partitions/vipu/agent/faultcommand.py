@@ -73,7 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     fault.add_argument("--link", type=_number, default=0, help="number of the IPU-Link (0)")
     fault.add_argument("--seconds", type=seconds, help="end of the fault; without: until repair")
     fault.add_argument(
-        "--latency", type=seconds, default=30.0, help="seconds that a slow reset takes (30)"
+        "--latency",
+        type=seconds,
+        default=30.0,
+        help="seconds that slow resets and removals take (30)",
     )
     repair = actions.add_parser("repair", help="end the faults of a simulated machine")
     repair.add_argument("--ipu", type=_number, help="only those of this IPU")

@@ -19,6 +19,7 @@ class PartitionState(StrEnum):
     CONFIGURING = "CONFIGURING"
     READY = "READY"
     FAILED = "FAILED"
+    RELEASING = "RELEASING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class PartitionReading:
 class Machine(Protocol):
     """An IPU-Machine. Each method takes the time; none blocks.
 
-    `configure` and `reset` begin an operation, `health` says when it has ended.
+    `configure`, `reset` and `release` begin an operation, `health` says when it has ended.
     """
 
     @property
@@ -142,7 +143,7 @@ class Machine(Protocol):
         ...
 
     def release(self, partition: str, now: datetime) -> None:
-        """Free the IPUs of a partition; one that is not there is released already."""
+        """Begin to free the IPUs of a partition; one that is not there is released already."""
         ...
 
     def reset(self, partition: str, generation: str, now: datetime) -> None:
@@ -190,7 +191,8 @@ class FaultKind(StrEnum):
 class Fault:
     """A fault on command, of one IPU (and one of its IPU-Links) or of the whole machine.
 
-    `until` is its end, None: it stays. `seconds` is how long a slow reset takes.
+    `until` is its end, None: it stays. `seconds` is how long a slow reset takes, of a partition
+    that stays or goes.
     """
 
     kind: FaultKind

@@ -87,7 +87,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     async def ReleasePartition(
         self, request: pb.ReleasePartitionRequest, context: _Context
     ) -> pb.ReleasePartitionReply:
-        """Free the IPUs of a partition."""
+        """Begin to free the IPUs of a partition."""
 
         def release(now: datetime) -> pb.ReleasePartitionReply:
             self._machine.release(request.partition_id, now)

@@ -77,11 +77,12 @@ class _Ipu:
 
 @dataclass(slots=True)
 class _Part:
-    """A partition on the machine, READY from `ready_at` on."""
+    """A partition on the machine, READY from `ready_at` on, gone at `free_at` once released."""
 
     configuration: Configuration
     ready_at: datetime
     configured_at: datetime
+    free_at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -118,11 +119,14 @@ class SimulatedMachine:
 
     def configure(self, configuration: Configuration, now: datetime) -> None:
         """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
+        self._forget_freed(now)
         self._check(configuration)
         known = self._parts.get(configuration.partition)
-        if known is not None and known.configuration == configuration:
+        if known is not None and known.configuration == configuration and known.free_at is None:
             return
         self.release(configuration.partition, now)
+        if configuration.partition in self._parts:
+            raise NotReady(f"partition {configuration.partition} is being released")
         self._parts[configuration.partition] = _Part(
             configuration, now + self.latencies.configure, now
         )
@@ -130,16 +134,24 @@ class SimulatedMachine:
             self._ipus[device.index].use(now, in_use=True)
 
     def release(self, partition: str, now: datetime) -> None:
-        """Free the IPUs of a partition; one that is not there is released already."""
-        part = self._parts.pop(partition, None)
-        if part is not None:
-            for device in part.configuration.devices:
-                self._ipus[device.index].use(now, in_use=False)
+        """Begin to free the IPUs of a partition; one that is not there is released already.
+
+        The machine resets them, which takes no time unless its resets are slow.
+        """
+        self._forget_freed(now)
+        part = self._parts.get(partition)
+        if part is None or part.free_at is not None:
+            return
+        part.free_at = now + max([timedelta(0), *self._slow_resets(now)])
+        for device in part.configuration.devices:
+            self._ipus[device.index].use(now, in_use=False)
+        self._forget_freed(now)
 
     def reset(self, partition: str, generation: str, now: datetime) -> None:
         """Begin to reset the IPUs of a partition; raises NotFound."""
+        self._forget_freed(now)
         part = self._parts.get(partition)
-        if part is None:
+        if part is None or part.free_at is not None:
             raise NotFound(f"this machine has no partition {partition!r}; configure it")
         if part.configuration.generation == generation:
             return
@@ -151,6 +163,7 @@ class SimulatedMachine:
 
     def health(self, now: datetime) -> Health:
         """Partitions and faults at this time."""
+        self._forget_freed(now)
         faults = self._sentences(now)
         return Health(
             boot_id=f"{self.seed}/{self.started_at.isoformat()}",
@@ -164,7 +177,8 @@ class SimulatedMachine:
 
     def partition_metrics(self, now: datetime) -> tuple[PartitionReading, ...]:
         """One reading for each partition on the machine."""
-        return tuple(_partition_reading(part, now) for part in self._parts.values())
+        parts = [part for part in self._parts.values() if part.free_at is None]
+        return tuple(_partition_reading(part, now) for part in parts)
 
     def test(self, kind: MachineTest, ipu: int | None, now: datetime) -> str:
         """Test the machine, or one IPU: a sentence on what is wrong, empty if nothing is.
@@ -173,6 +187,7 @@ class SimulatedMachine:
         """
         if ipu is not None and ipu not in self._ipus:
             raise InvalidRequest(f"ipu {ipu}: the machine has the IPUs 0 to {self.num_ipus - 1}")
+        self._forget_freed(now)
         tested = set(self._ipus) if ipu is None else {ipu}
         if kind is not MachineTest.CONNECTIVITY:  # that one only reads
             for name, part in self._parts.items():
@@ -217,6 +232,15 @@ class SimulatedMachine:
             for fault in self._faults
             if ipu is not None and not (fault.kind in of_ipu and fault.ipu == ipu)
         ]
+
+    def _forget_freed(self, now: datetime) -> None:
+        freed = [
+            name
+            for name, part in self._parts.items()
+            if part.free_at is not None and part.free_at <= now
+        ]
+        for name in freed:
+            del self._parts[name]
 
     def _present(self, now: datetime) -> list[Fault]:
         return [fault for fault in self._faults if fault.until is None or now < fault.until]
@@ -286,6 +310,8 @@ def serial(*of: object) -> str:
 
 
 def _as_seen(part: _Part, faults: dict[int, str], now: datetime) -> MachinePartition:
+    if part.free_at is not None:
+        return MachinePartition(part.configuration, PartitionState.RELEASING)
     indexes = sorted(device.index for device in part.configuration.devices)
     problem = "; ".join(faults[index] for index in indexes if index in faults)
     if problem:

@@ -30,6 +30,7 @@ _STATES = {
     pb.PARTITION_STATE_CONFIGURING: PartitionState.CONFIGURING,
     pb.PARTITION_STATE_READY: PartitionState.READY,
     pb.PARTITION_STATE_FAILED: PartitionState.FAILED,
+    pb.PARTITION_STATE_RELEASING: PartitionState.RELEASING,
 }
 _STATE_NUMBERS = {state: number for number, state in _STATES.items()}
 _KINDS = {

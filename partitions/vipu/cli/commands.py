@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 
 from partitions.vipu import wire
 from partitions.vipu.cli.output import Table
-from partitions.vipu.errors import VipuError
+from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.types import (
     CreateRequest,
@@ -21,7 +21,7 @@ from partitions.vipu.types import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from partitions.vipu.client import VipuClient
 
@@ -39,6 +39,7 @@ _HEADS: Final = (
     "State",
 )
 _MORE: Final = ("Allocation", "Replicas", "Sync", "Reconfigurable", "IPUoF server")
+_OPERATION: Final = "Operation"
 _PREFIXES: Final = ("IRT_", "GRT_", "ST_", "PS_", "POS_")
 
 
@@ -47,12 +48,35 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
     question = pb.ListPartitionsRequest(allocation_id=options.allocation or "")
     found = (await client.ask("ListPartitions", question)).partitions
     listed = sorted(found, key=lambda partition: partition.id)
+    pending = [each.id for each in listed if each.ready_state == pb.PS_PENDING]
+    statuses = {name: status async for name, status in _statuses(client, pending)}
+    operations = {
+        name: _word(pb.PartitionOperationState, status.operation_state)
+        for name, status in statuses.items()
+    }
     return Table(
-        (*_HEADS, *_MORE),
-        [_row(partition) for partition in listed],
-        [{"partition": _plain(partition)} for partition in listed],
-        frozenset(_MORE),
+        (*_HEADS, *_MORE, _OPERATION),
+        [(*_row(each), operations.get(each.id, "-")) for each in listed],
+        [
+            {"partition": _plain(each)}
+            | ({"status": _plain(statuses[each.id])} if each.id in statuses else {})
+            for each in listed
+        ],
+        frozenset({*_MORE, _OPERATION}),
     )
+
+
+async def _statuses(
+    client: VipuClient, names: Iterable[str]
+) -> AsyncIterator[tuple[str, pb.PartitionStatus]]:
+    """What the controller does with partitions, which no list says; one that is gone is left out.
+    Raise VipuError."""
+    for name in names:
+        asked = pb.GetPartitionStatusRequest(partition_id=name)
+        try:
+            yield name, (await client.ask("GetPartitionStatus", asked)).status
+        except NotFound:
+            continue
 
 
 async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
@@ -69,7 +93,7 @@ async def get_partition(client: VipuClient, options: argparse.Namespace) -> Tabl
     everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
     partition = next((each for each in everyone if each.id == name), pb.Partition(id=name))
     rows = list(zip((*_HEADS, *_MORE), _row(partition), strict=True))
-    rows += [("Operation", _word(pb.PartitionOperationState, status.operation_state))]
+    rows += [(_OPERATION, _word(pb.PartitionOperationState, status.operation_state))]
     rows += [("IPUs", " ".join(_ipu(each) for each in partition.spec.ipus))]
     resets = f"{status.auto_reset_retry_count} of {status.max_auto_reset_retries}"
     rows += [("Auto-resets", resets), *(("Error", each) for each in status.errors)]
@@ -119,8 +143,10 @@ async def reset_partition(client: VipuClient, options: argparse.Namespace) -> No
 
 
 async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
-    """Free a partition's IPUs. Raise VipuError."""
+    """Remove a partition, and wait until its IPUs are free. Raise VipuError."""
     await client.remove_partition(options.name, force=options.force)
+    if not options.no_wait:
+        await _until_gone(client, options.name)
 
 
 async def list_allocations(client: VipuClient, options: argparse.Namespace) -> Table:
@@ -173,6 +199,23 @@ async def _until_active(client: VipuClient, name: str) -> None:
     except TimeoutError:
         raise VipuError(
             f"it is not ACTIVE after {WAIT_SECONDS:g} s; see vipu get partition {name}"
+        ) from None
+
+
+async def _until_gone(client: VipuClient, name: str) -> None:
+    """Poll while the controller is removing a partition. Raise VipuError if that takes long."""
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                if not (await client.partition_status(name)).is_removing:
+                    return
+                await asyncio.sleep(POLL_SECONDS)
+    except NotFound:
+        return
+    except TimeoutError:
+        raise VipuError(
+            f"it is still being removed after {WAIT_SECONDS:g} s; "
+            f"vipu remove partition {name} --force waits for no machine"
         ) from None
 
 

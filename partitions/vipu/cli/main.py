@@ -112,6 +112,7 @@ def _get_options(parser: argparse.ArgumentParser) -> None:
 
 def _remove_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="whatever fails on the way")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until it is gone")
 
 
 _OPTIONS: Final = {

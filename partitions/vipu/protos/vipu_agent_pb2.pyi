@@ -35,6 +35,8 @@ class _PartitionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Partit
     PARTITION_STATE_CONFIGURING: _PartitionState.ValueType  # 1
     PARTITION_STATE_READY: _PartitionState.ValueType  # 2
     PARTITION_STATE_FAILED: _PartitionState.ValueType  # 3
+    PARTITION_STATE_RELEASING: _PartitionState.ValueType  # 4
+    """Its IPUs are being reset for the next partition; after that it is no longer listed."""
 
 class PartitionState(_PartitionState, metaclass=_PartitionStateEnumTypeWrapper): ...
 
@@ -42,6 +44,8 @@ PARTITION_STATE_UNSPECIFIED: PartitionState.ValueType  # 0
 PARTITION_STATE_CONFIGURING: PartitionState.ValueType  # 1
 PARTITION_STATE_READY: PartitionState.ValueType  # 2
 PARTITION_STATE_FAILED: PartitionState.ValueType  # 3
+PARTITION_STATE_RELEASING: PartitionState.ValueType  # 4
+"""Its IPUs are being reset for the next partition; after that it is no longer listed."""
 Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
 
 class _FaultKind:
@@ -441,7 +445,7 @@ class InjectFaultRequest(_message.Message):
 
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
-        """How long a slow reset takes."""
+        """How long a slow reset takes, of a partition that stays or goes."""
 
     def __init__(
         self,

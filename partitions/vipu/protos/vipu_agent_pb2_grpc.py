@@ -98,7 +98,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReleasePartition(self, request, context):
-        """Frees the IPUs of a partition; one that is not there is released already.
+        """Begins to free the IPUs of a partition: GetHealth lists it until they are free. One that is not
+        there is released already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

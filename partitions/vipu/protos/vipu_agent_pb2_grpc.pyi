@@ -43,7 +43,9 @@ class AgentServiceStub:
     ConfigurePartition: _grpc.UnaryUnaryMultiCallable[_vipu_agent_pb2.ConfigurePartitionRequest, _vipu_agent_pb2.ConfigurePartitionReply]
     """Begins to set a partition up; GetHealth says when it is READY. The same again changes nothing."""
     ReleasePartition: _grpc.UnaryUnaryMultiCallable[_vipu_agent_pb2.ReleasePartitionRequest, _vipu_agent_pb2.ReleasePartitionReply]
-    """Frees the IPUs of a partition; one that is not there is released already."""
+    """Begins to free the IPUs of a partition: GetHealth lists it until they are free. One that is not
+    there is released already.
+    """
     ResetPartition: _grpc.UnaryUnaryMultiCallable[_vipu_agent_pb2.ResetPartitionRequest, _vipu_agent_pb2.ResetPartitionReply]
     """Begins to reset the IPUs of a partition; the same generation again changes nothing."""
     InjectFault: _grpc.UnaryUnaryMultiCallable[_vipu_agent_pb2.InjectFaultRequest, _vipu_agent_pb2.InjectFaultReply]
@@ -61,7 +63,9 @@ class AgentServiceAsyncStub(AgentServiceStub):
     ConfigurePartition: _aio.UnaryUnaryMultiCallable[_vipu_agent_pb2.ConfigurePartitionRequest, _vipu_agent_pb2.ConfigurePartitionReply]  # type: ignore[assignment]
     """Begins to set a partition up; GetHealth says when it is READY. The same again changes nothing."""
     ReleasePartition: _aio.UnaryUnaryMultiCallable[_vipu_agent_pb2.ReleasePartitionRequest, _vipu_agent_pb2.ReleasePartitionReply]  # type: ignore[assignment]
-    """Frees the IPUs of a partition; one that is not there is released already."""
+    """Begins to free the IPUs of a partition: GetHealth lists it until they are free. One that is not
+    there is released already.
+    """
     ResetPartition: _aio.UnaryUnaryMultiCallable[_vipu_agent_pb2.ResetPartitionRequest, _vipu_agent_pb2.ResetPartitionReply]  # type: ignore[assignment]
     """Begins to reset the IPUs of a partition; the same generation again changes nothing."""
     InjectFault: _aio.UnaryUnaryMultiCallable[_vipu_agent_pb2.InjectFaultRequest, _vipu_agent_pb2.InjectFaultReply]  # type: ignore[assignment]
@@ -100,7 +104,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vipu_agent_pb2.ReleasePartitionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vipu_agent_pb2.ReleasePartitionReply, _abc.Awaitable[_vipu_agent_pb2.ReleasePartitionReply]]:
-        """Frees the IPUs of a partition; one that is not there is released already."""
+        """Begins to free the IPUs of a partition: GetHealth lists it until they are free. One that is not
+        there is released already.
+        """
 
     @_abc_1.abstractmethod
     def ResetPartition(

@@ -131,7 +131,7 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def RemovePartition(self, request: pb.RemovePartitionRequest) -> pb.RemovePartitionReply:
-        """Free a partition's IPUs, whoever made it."""
+        """Begin to remove a partition, whoever made it."""
         self._controller.remove(request.partition_id)
         return pb.RemovePartitionReply()
 

@@ -102,10 +102,21 @@ def configurations(record: PartitionRecord, topology: Topology) -> dict[str, Con
 
 def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Action]:
     """What makes a machine do what is wanted, releases first: their IPUs may be wanted again."""
-    has = {each.configuration.partition: each.configuration for each in health.partitions}
+    freeing = {
+        each.configuration.partition
+        for each in health.partitions
+        if each.state is PartitionState.RELEASING
+    }
+    has = {
+        each.configuration.partition: each.configuration
+        for each in health.partitions
+        if each.configuration.partition not in freeing
+    }
     actions: list[Action] = [Release(partition) for partition in has if partition not in wanted]
     begun: list[Action] = []
     for partition, configuration in wanted.items():
+        if partition in freeing:  # of an earlier partition with this id
+            continue
         known = has.get(partition)
         if known == configuration:
             continue

@@ -31,7 +31,6 @@ from partitions.vipu.server.machines import Hardware
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
     from concurrent.futures import Future
-    from datetime import datetime
 
     from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
@@ -60,8 +59,8 @@ class Machines(Protocol):
         """All partitions at this moment."""
         ...
 
-    def confirm(self, partition_id: str, started_at: datetime) -> None:
-        """All machines have done what began at that time."""
+    def confirm(self, done: PartitionRecord) -> None:
+        """All machines have done what the record says."""
         ...
 
     def fail_ipu(self, agent: str, index: int, sentence: str) -> None:
@@ -99,7 +98,11 @@ class _Outage(Enum):
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """What is known of one agent since the start."""
+    """What is known of one agent since the start.
+
+    `leaving`: partitions under removal of which the machine has, or had, a part. `gone`: those that
+    it no longer had when it was last asked.
+    """
 
     agent: str
     client: AgentClient
@@ -110,6 +113,8 @@ class _Link:
     outage: _Outage | None = None  # None: not known yet
     faults: dict[int, str] = field(default_factory=dict)
     wanted: dict[str, Configuration] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
+    gone: frozenset[str] = frozenset()
     ready: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -226,18 +231,27 @@ class AgentLinks:
             self._want(partition, partitions.get(partition))
 
     def _want(self, partition: str, record: PartitionRecord | None) -> None:
-        """Want this of a partition's machines, and nothing more where it is gone."""
+        """Want this of a partition's machines, and nothing more where it is gone or removed."""
         _, agents = self._known.pop(partition, (None, frozenset()))
         parts = configurations(record, self._watched.topology) if record is not None else {}
         for agent in agents - parts.keys():
-            del self._links[agent].wanted[partition]
+            self._links[agent].leaving.discard(partition)
+            self._links[agent].wanted.pop(partition, None)
             self._links[agent].wake.set()
+        if record is None:
+            return
+        self._known[partition] = record, frozenset(parts)
         for agent, configuration in parts.items():
-            if self._links[agent].wanted.get(partition) != configuration:
-                self._links[agent].wanted[partition] = configuration
-                self._links[agent].wake.set()
-        if record is not None:
-            self._known[partition] = record, frozenset(parts)
+            link = self._links[agent]
+            if record.is_removing:
+                link.wanted.pop(partition, None)
+                link.leaving.add(partition)
+                link.wake.set()
+                continue
+            link.leaving.discard(partition)
+            if link.wanted.get(partition) != configuration:
+                link.wanted[partition] = configuration
+                link.wake.set()
 
     @property
     def _watched(self) -> Machines:
@@ -263,6 +277,8 @@ class AgentLinks:
 
     async def _beat(self, link: _Link) -> bool:
         """Ask an agent once and act on its answer; whether its machine is at work."""
+        # The answer may be older than a removal that begins while it is on its way.
+        leaving = frozenset(link.leaving)
         try:
             health = await link.client.health()
             if health.boot_id != link.boot_id:
@@ -281,8 +297,11 @@ class AgentLinks:
         for few in (releases, begun):
             await asyncio.gather(*(self._do(link, action) for action in few))
         link.ready = ready(health)
+        link.gone = leaving - {each.configuration.partition for each in health.partitions}
         await self._confirm(link)
-        return bool(actions) or any(_key(each) not in link.ready for each in link.wanted.values())
+        is_freeing = not link.leaving <= link.gone
+        is_busy = any(_key(each) not in link.ready for each in link.wanted.values())
+        return bool(actions) or is_freeing or is_busy
 
     async def _greet(self, link: _Link, health: Health) -> None:
         """Take note of a machine that has started since, or is new."""
@@ -319,6 +338,7 @@ class AgentLinks:
             await asyncio.to_thread(self._watched.lose_agent, link.agent, sentence)
             link.outage = outage
             link.ready = frozenset()
+        await self._confirm(link)
 
     async def _report(self, link: _Link, health: Health) -> None:
         """Tell the controller what has changed: the agent is there, faults of its IPUs."""
@@ -350,21 +370,27 @@ class AgentLinks:
             log.warning("machine not changed", agent=link.agent, action=action, error=str(error))
 
     async def _confirm(self, link: _Link) -> None:
-        """Tell the controller which partitions all their machines have set up by now."""
+        """Tell the controller which partitions all their machines have set up or freed by now."""
         done = []
-        for partition in link.wanted:
+        for partition in (*link.wanted, *link.leaving):
             record, agents = self._known.get(partition, (None, frozenset()))
-            if (
-                record is not None
-                and record.is_unconfirmed
-                and all(
-                    _key(self._links[agent].wanted[partition]) in self._links[agent].ready
-                    for agent in agents
-                )
-            ):
-                done.append((partition, record.started_at))
+            if record is None or not record.is_unconfirmed:
+                continue
+            if all(_has_done(self._links[agent], record) for agent in agents):
+                done.append(record)
         # Together, so that they share a write of the state file.
-        await asyncio.gather(*(asyncio.to_thread(self._watched.confirm, *one) for one in done))
+        await asyncio.gather(*(asyncio.to_thread(self._watched.confirm, one) for one in done))
+
+
+def _has_done(link: _Link, record: PartitionRecord) -> bool:
+    """Whether a machine of a partition has done its part of the operation.
+
+    Nobody waits for a lost machine to free IPUs: they get no new partition, and when it is back it
+    frees them before it does anything else.
+    """
+    if record.is_removing:
+        return record.id in link.gone or link.outage in {_Outage.SILENT, _Outage.UNFIT}
+    return _key(link.wanted[record.id]) in link.ready
 
 
 def _key(configuration: Configuration) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from partitions.vipu.server import outages
 from partitions.vipu.server.events import Events
 from partitions.vipu.server.loading import load_state
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
-from partitions.vipu.server.records import PartitionRecord, reset_record
+from partitions.vipu.server.records import PartitionRecord, removing_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
 from partitions.vipu.server.state import Draft, Removed
 from partitions.vipu.server.users import EVERYTHING, visible
@@ -48,10 +48,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """How long the simulated machines take to create and to reset a partition."""
+    """How long the simulated machines take to create and to reset a partition.
+
+    `confirmed_removal`: machines have to confirm that they have freed the IPUs of a partition.
+    """
 
     create: timedelta = timedelta(seconds=0.5)
     reset: timedelta = timedelta(seconds=0.2)
+    confirmed_removal: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -116,8 +120,9 @@ class Controller:
         settled, made = settle(request), list[PartitionRecord]()
 
         def create(draft: Draft) -> None:
-            if request.id in draft.partitions:
-                raise AlreadyExists(f"partition {request.id} exists already")
+            if known := draft.partitions.get(request.id):
+                why = "is being removed; try again later" if known.is_removing else "exists already"
+                raise AlreadyExists(f"partition {request.id} {why}")
             ipus = choose_ipus(request, caller.occupancy(draft.occupancy), draft.layout.meshes)
             first, now = draft.occupancy.topology.by_id[ipus[0]], self.clock()
             record = PartitionRecord(
@@ -154,7 +159,8 @@ class Controller:
         """Bring a partition back to its first state on the same IPUs.
 
         A pod may do that to its own: poprun does so before it starts, and nobody else is on these
-        IPUs. Raises NotFound, or NotReady while an IPU of it has a fault or its agent is lost.
+        IPUs. Raises NotFound, or NotReady while an IPU of it has a fault, its agent is lost, or it
+        is being removed.
         """
 
         def reset(draft: Draft) -> None:
@@ -165,29 +171,53 @@ class Controller:
         self._write(reset)
         self.events.note("partition reset", partition=partition_id)
 
-    def remove(self, partition_id: str, caller: Caller = EVERYTHING) -> None:
-        """Free the IPUs of a partition in whatever state it is; raises NotFound."""
+    def remove(
+        self, partition_id: str, caller: Caller = EVERYTHING, *, force: bool = False
+    ) -> None:
+        """Remove a partition in whatever state it is; raises NotFound.
+
+        Where machines confirm it, it is REMOVING and holds its IPUs until they have. With `force`
+        it is gone at once.
+        """
         caller.require_user()
+        happened = list[str]()
 
         def remove(draft: Draft) -> None:
-            draft.remove(visible(draft.partitions, partition_id, caller).id)
+            record = visible(draft.partitions, partition_id, caller)
+            if force or not self._latencies.confirmed_removal:
+                draft.remove(record.id)
+                happened.append("partition removed")
+            elif not record.is_removing:
+                draft.put(removing_record(record, self.clock()))
+                happened.append("partition is being removed")
 
         self._write(remove)
-        self.events.note("partition removed", partition=partition_id)
+        for what in happened:
+            self.events.note(what, partition=partition_id)
 
-    def confirm(self, partition_id: str, started_at: datetime) -> None:
-        """End the operation that began then: all machines of the partition have done it.
+    def confirm(self, done: PartitionRecord) -> None:
+        """End an operation: all machines of the partition have done it.
 
         A partition that is gone, or with which something else began since, stays as it is.
         """
+        happened = list[str]()
 
         def confirm(draft: Draft) -> None:
-            record = draft.partitions.get(partition_id)
-            if record is not None and record.started_at == started_at and record.is_unconfirmed:
-                draft.put(replace(record, ready_at=max(self.clock(), started_at)))
+            record, begun = draft.partitions.get(done.id), (done.operation, done.started_at)
+            if record is None or not record.is_unconfirmed:
+                return
+            if (record.operation, record.started_at) != begun:
+                return
+            if record.is_removing:
+                draft.remove(record.id)
+                happened.append("partition removed")
+            else:
+                draft.put(replace(record, ready_at=max(self.clock(), record.started_at)))
+                happened.append("machines have confirmed")
 
         self._write(confirm)
-        self.events.note("machines have confirmed", partition=partition_id)
+        for what in happened:
+            self.events.note(what, partition=done.id)
 
     @property
     def topology(self) -> Topology:

@@ -98,6 +98,8 @@ class VipuServer:
                 self._controller.hardware = self._links.hardware
                 self._controller.on_change = self._links.changed
                 self._links.watch(self._controller)
+            else:
+                self._end_operations_of_agents(self._controller)
             port = self._serve(self._controller)
             self._serve_admin(self._controller, port)
         except BaseException:
@@ -113,6 +115,12 @@ class VipuServer:
                 port=port,
             )
         return port
+
+    def _end_operations_of_agents(self, controller: Controller) -> None:
+        """An earlier start had agents: nobody confirms any more what they were to do."""
+        for record in controller.list():
+            if record.is_unconfirmed:
+                controller.confirm(record)
 
     def stop(self) -> None:
         """Refuse new calls, let running ones end for up to 2 s, and release the state file."""
@@ -188,7 +196,7 @@ class VipuServer:
 
 def _latencies(options: ServerOptions) -> Latencies:
     if options.agents:  # the machines say when they are ready
-        return Latencies(create=UNCONFIRMED, reset=UNCONFIRMED)
+        return Latencies(create=UNCONFIRMED, reset=UNCONFIRMED, confirmed_removal=True)
     return Latencies(
         create=timedelta(seconds=options.create_latency_seconds),
         reset=timedelta(seconds=options.reset_latency_seconds),

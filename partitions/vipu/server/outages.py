@@ -80,7 +80,10 @@ def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> N
 
 
 def require_usable(draft: Draft, record: PartitionRecord) -> None:
-    """Raise NotReady when an IPU of the partition has a fault or its agent is lost."""
+    """Raise NotReady when the partition is being removed, an IPU of it has a fault or its agent is
+    lost."""
+    if record.is_removing:
+        raise NotReady(f"partition {record.id} is being removed; create it again once it is gone")
     for why in _problems(draft, record):
         raise NotReady(
             f"partition {record.id} cannot be reset: {why}. "
@@ -98,6 +101,8 @@ def _hit(
     topology = draft.occupancy.topology
     hit = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if is_hit(ipu)}
     for record in [record for record in draft.partitions.values() if record.id in hit]:
+        if record.is_removing:  # nobody uses it any more; it must neither move nor come back
+            continue
         moved = _moved(draft, record, now, latency) if record.relocatable else None
         if moved is not None:
             draft.put(moved)

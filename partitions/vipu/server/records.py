@@ -31,8 +31,8 @@ UNCONFIRMED = timedelta(days=36_525)
 class PartitionRecord:
     """One partition: what was asked for, the IPUs it got, and its latest operation.
 
-    `ipus` stand in the order of their routing ids. `operation` is CREATING or RESETTING, running
-    from `started_at` to `ready_at`; `errors`, once there are any, outlive it until a reset.
+    `ipus` stand in the order of their routing ids. `operation` is CREATING, RESETTING or REMOVING,
+    running from `started_at` to `ready_at`; `errors`, once there are any, outlive it until a reset.
     """
 
     id: str
@@ -64,14 +64,23 @@ class PartitionRecord:
         """Whether the operation runs until the agents confirm its end."""
         return self.ready_at - self.started_at >= UNCONFIRMED
 
+    @property
+    def is_removing(self) -> bool:
+        """Whether its removal has begun; it holds its IPUs until its machines have freed them."""
+        return self.operation is OperationState.REMOVING
+
     def ready_state(self, now: datetime) -> ReadyState:
         """Whether programs may use the partition at `now`."""
+        if self.is_removing:
+            return ReadyState.PENDING
         if self.errors:
             return ReadyState.ERROR
         return ReadyState.PENDING if self.is_busy(now) else ReadyState.ACTIVE
 
     def operation_state(self, now: datetime) -> OperationState:
         """What the controller does with the partition at `now`."""
+        if self.is_removing:
+            return OperationState.REMOVING
         if self.errors:
             return OperationState.FAILED
         return self.operation if self.is_busy(now) else OperationState.IDLE
@@ -124,6 +133,20 @@ def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> 
         errors=(),
         auto_resets=0,
         auto_reset_at=None,
+    )
+
+
+def removing_record(record: PartitionRecord, now: datetime) -> PartitionRecord:
+    """The record after its removal began at `now`, which the agents of its machines confirm.
+
+    What was wrong with it is over: nobody may use it any more.
+    """
+    return replace(
+        record,
+        operation=OperationState.REMOVING,
+        started_at=now,
+        ready_at=now + UNCONFIRMED,
+        errors=(),
     )
 
 

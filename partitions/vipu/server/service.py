@@ -144,8 +144,8 @@ class UserService(UserServiceServicer):
     def RemovePartition(
         self, request: pb.RemovePartitionRequest, caller: Caller
     ) -> pb.RemovePartitionReply:
-        """Free the IPUs at once; nothing can fail on the way, so `force` changes nothing."""
-        self._controller.remove(request.partition_id, caller)
+        """Begin to remove a partition; `force` does not wait for its machines."""
+        self._controller.remove(request.partition_id, caller, force=request.force)
         return pb.RemovePartitionReply()
 
     @answering_caller

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from partitions.vipu.errors import NotReady
 from partitions.vipu.protos import vipu_users_pb2 as pb
 from partitions.vipu.protos.vipu_users_pb2_grpc import (
     PartitionKeyServiceServicer,
@@ -126,6 +127,8 @@ class PartitionKeyService(PartitionKeyServiceServicer):
 
         def put(draft: Draft) -> None:
             record = users.visible(draft.partitions, partition_id, caller)
+            if record.is_removing:
+                raise NotReady(f"partition {partition_id} is being removed: it gets no key")
             draft.put(replace(record, reader_hash=key_hash))
 
         what = "partition key made" if key_hash else "partition key revoked"

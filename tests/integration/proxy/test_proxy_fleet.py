@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 from partitions.proxy.queue import QueueOptions
 from partitions.vipu.errors import Unavailable
-from partitions.vipu.types import ReadyState
+from partitions.vipu.types import OperationState, ReadyState
+from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO
 
 if TYPE_CHECKING:
@@ -59,6 +61,29 @@ async def test_a_partition_in_error_says_so(site: Site) -> None:
     site.world.vipu.partitions["p-job-default-0"].ready = ReadyState.ERROR
     (controller,) = (await fleet(site))["controllers"]
     assert [each["state"] for each in controller["partitions"]] == ["ERROR"]
+
+
+async def test_partitions_that_are_being_removed_say_so_and_only_those(site: Site) -> None:
+    await site.put("ended", size=4)
+    site.world.vipu.by_hand("mine", 8)
+    site.world.vipu.by_hand("fresh", 2)
+    site.world.vipu.partitions["fresh"].polls_left = 10**6
+    vipu = site.world.vipu.partitions
+    vipu["mine"].ready, vipu["mine"].operation = ReadyState.PENDING, OperationState.REMOVING
+    vipu["fresh"].ready, vipu["fresh"].operation = ReadyState.PENDING, OperationState.CREATING
+    site.world.vipu.removes_slowly = True
+    ending = asyncio.create_task(site.proxy.service.release("uid-ended", 0))
+    await eventually(lambda: vipu["p-ended-default-0"].operation is OperationState.REMOVING)
+    found = await fleet(site)
+    (controller,) = found["controllers"]
+    assert {each["id"]: each["state"] for each in controller["partitions"]} == {
+        "p-ended-default-0": "REMOVING",
+        "mine": "REMOVING",
+        "fresh": "PENDING",
+    }
+    assert held(found) == {"p-ended-default-0": 4, "mine": 8, "fresh": 2}
+    vipu.clear()
+    await ending
 
 
 async def test_its_numbers_are_those_of_stats_and_query(site: Site) -> None:

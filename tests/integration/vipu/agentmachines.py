@@ -12,7 +12,7 @@ from tests.fakes.freeport import free_port
 if TYPE_CHECKING:
     import signal
 
-    from partitions.vipu.agent.machine import Inventory, MachinePartition
+    from partitions.vipu.agent.machine import Inventory, MachinePartition, PartitionState
     from partitions.vipu.client import ReadyState, VipuClient
 
 
@@ -52,6 +52,9 @@ class Machine:
     async def inventory(self) -> Inventory:
         async with AgentClient(self.address, deadline_seconds=60) as agent:
             return await agent.inventory()
+
+    async def states(self) -> list[PartitionState]:
+        return [each.state for each in await self.partitions()]
 
     async def names(self) -> list[str]:
         return [each.configuration.partition for each in await self.partitions()]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.client import CreateRequest, ReadyState
-from partitions.vipu.errors import NoCapacity
+from partitions.vipu.client import CreateRequest, OperationState, ReadyState
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotReady
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.records import UNCONFIRMED
 from partitions.vipu.server.statefile import StateFile
@@ -19,23 +19,86 @@ if TYPE_CHECKING:
     from tests.integration.vipu.conftest import Clock
 
 
+UNCONFIRMED_ALL = Latencies(create=UNCONFIRMED, reset=UNCONFIRMED, confirmed_removal=True)
+
+
 def test_a_late_confirmation_does_not_end_what_began_since(tmp_path: Path, clock: Clock) -> None:
     file = StateFile(tmp_path / "state.json")
     file.open()
-    latencies = Latencies(create=UNCONFIRMED, reset=UNCONFIRMED)
-    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, latencies, clock)
-    first = controller.create(CreateRequest("p", 4)).started_at
-    controller.confirm("p", first)
+    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, UNCONFIRMED_ALL, clock)
+    first = controller.create(CreateRequest("p", 4))
+    controller.confirm(first)
     assert controller.get("p").ready_state(clock()) is ReadyState.ACTIVE
     clock.forward(1)
     controller.reset("p")
-    controller.confirm("p", first)
+    controller.confirm(first)
     assert controller.get("p").ready_state(clock()) is ReadyState.PENDING
-    controller.confirm("p", clock())
+    reset = controller.get("p")
+    controller.confirm(reset)
     assert controller.get("p").ready_state(clock()) is ReadyState.ACTIVE
-    controller.remove("p")
-    controller.confirm("p", clock())
+    controller.remove("p")  # at the same instant: the time alone does not tell the two apart
+    controller.confirm(reset)
+    removing = controller.get("p")
+    assert removing.operation_state(clock()) is OperationState.REMOVING
+    controller.confirm(removing)
     assert controller.list() == []
+    controller.create(CreateRequest("p", 4))
+    controller.confirm(removing)
+    assert controller.get("p").operation_state(clock()) is OperationState.CREATING
+    file.close()
+
+
+def test_a_partition_under_removal_is_nobodys_to_use_or_to_repair(
+    tmp_path: Path, clock: Clock
+) -> None:
+    file = StateFile(tmp_path / "state.json")
+    file.open()
+    fleet = fleet_of_parts(2, 4, [("c", "a")])
+    controller = Controller(fleet, file, UNCONFIRMED_ALL, clock)
+    controller.confirm(controller.create(CreateRequest("p", 4, relocatable=True, auto_reset=True)))
+    controller.fail_ipu("ag0", 1, "IPU 1 is hot")
+    moved = controller.get("p")
+    assert controller.topology.by_id[moved.ipus[0]].agent == "ag1"
+    controller.confirm(moved)
+    controller.heal_ipu("ag0", 1)
+    controller.remove("p")
+    removing = controller.get("p")
+    # Neither moved away from a fault, nor in ERROR, nor reset once that is mended.
+    controller.fail_ipu("ag1", 2, "IPU 2 is hot")
+    controller.lose_agent("ag1", "ag1 is silent")
+    controller.agent_back("ag1")
+    controller.heal_ipu("ag1", 2)
+    assert controller.get("p") is removing
+    assert removing.ready_state(clock()) is ReadyState.PENDING
+    with pytest.raises(NotReady, match="partition p is being removed; create it again"):
+        controller.reset("p")
+    with pytest.raises(AlreadyExists, match="partition p is being removed; try again later"):
+        controller.create(CreateRequest("p", 4))
+    with pytest.raises(NoCapacity):
+        controller.create(CreateRequest("q", 8))  # its IPUs are not free yet
+    with pytest.raises(NotReady, match="partition p is PENDING"):
+        controller.ipuof_config("p", None)
+    controller.remove("p")  # asked for again, it just goes on
+    assert controller.get("p") is removing
+    controller.remove("p", force=True)
+    assert controller.list() == []
+    said = [one.what for one in controller.events.last()[0] if "removed" in one.what]
+    assert said == ["partition is being removed", "partition removed"]
+    controller.create(CreateRequest("q", 8))
+    file.close()
+
+
+def test_an_error_is_over_once_the_partition_is_being_removed(tmp_path: Path, clock: Clock) -> None:
+    file = StateFile(tmp_path / "state.json")
+    file.open()
+    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, UNCONFIRMED_ALL, clock)
+    controller.create(CreateRequest("p", 4))
+    controller.fail_ipu("ag0", 1, "IPU 1 is hot")
+    assert controller.get("p").ready_state(clock()) is ReadyState.ERROR
+    controller.remove("p")
+    record = controller.get("p")
+    found = record.ready_state(clock()), record.operation_state(clock()), record.errors
+    assert found == (ReadyState.PENDING, OperationState.REMOVING, ())
     file.close()
 
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from partitions.vipu.client import CreateRequest, ReadyState, VipuClient
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.machine import Fault, FaultKind, PartitionState
+from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
+from partitions.vipu.errors import NoCapacity
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 from tests.integration.vipu.agentmachines import state_of
@@ -68,8 +71,12 @@ async def test_agents_and_controller_killed_at_work_agree_in_the_end(
             if number % 5 == 4:
                 process.kill()
                 await asyncio.to_thread(process.start)
-        left = {each.id for each in await vipu.list_partitions()}
-        assert left == {"p0", "p3", "p6", "p9"}
+        left = {"p0", "p3", "p6", "p9"}
+
+        async def listed() -> set[str]:
+            return {each.id for each in await vipu.list_partitions()}
+
+        await eventually(listed, lambda found: found == left)
         for name in left:
             await eventually(
                 lambda name=name: state_of(vipu, name), lambda state: state is ReadyState.ACTIVE
@@ -79,3 +86,39 @@ async def test_agents_and_controller_killed_at_work_agree_in_the_end(
         return sorted([name for each in both for name in await each.names()])
 
     await eventually(names, lambda found: found == sorted(left))
+
+
+async def test_a_removal_goes_on_in_a_controller_that_was_killed_in_the_middle_of_it(
+    server_process: tuple[ServerProcess, list[Machine]],
+) -> None:
+    process, both = server_process
+    slow = both[1]
+    async with (
+        VipuClient(f"127.0.0.1:{process.port}", deadline_seconds=60) as vipu,
+        AgentClient(slow.address, deadline_seconds=60) as agent,
+    ):
+        await vipu.create_partition(CreateRequest("p", 8))
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+        await agent.inject(Fault(FaultKind.SLOW_RESET, seconds=80_000))
+        await vipu.remove_partition("p")
+        await eventually(slow.states, lambda states: states == [PartitionState.RELEASING])
+        process.kill()
+        await asyncio.to_thread(process.start)
+        status = await vipu.partition_status("p")
+        assert status.ready_state is ReadyState.PENDING
+        assert status.operation_state is OperationState.REMOVING
+        await eventually(both[0].names, lambda names: names == [])
+        assert await refused(vipu, CreateRequest("q", 8))  # its IPUs are not free
+        slow.kill()  # what it began is over with the power
+        slow.start()
+        await eventually(vipu.list_partitions, lambda found: found == [])
+        await vipu.create_partition(CreateRequest("q", 8))
+        await eventually(lambda: state_of(vipu, "q"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def refused(vipu: VipuClient, request: CreateRequest) -> bool:
+    try:
+        await vipu.create_partition(request)
+    except NoCapacity:
+        return True
+    return False

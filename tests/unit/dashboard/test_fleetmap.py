@@ -150,6 +150,19 @@ def test_a_partition_in_error_is_crossed() -> None:
     assert draw(controller(partition("bert", 1, state="ERROR"))).counts["faulty"] == 1
 
 
+def test_a_partition_that_is_being_removed_says_so_whoever_had_it() -> None:
+    by_hand = {"id": "p-mine", "size": 2, "state": "REMOVING", "job": None}
+    found = draw(controller(partition("bert", 1, state="REMOVING"), by_hand))
+    assert found.others == (("removing", 3), ("free", 29))
+    assert found.idle == ()
+    first, second = squares(found)[:2]
+    assert first.label == "a/bert, p-bert, being removed"
+    assert second.label == "partition p-mine, made by hand, being removed"
+    assert first.decals == ("fading",)
+    by_state = draw(controller(partition("bert", 1, state="REMOVING")), fill="state")
+    assert squares(by_state)[0].css == "is-removing"
+
+
 def test_who_may_not_see_a_job_learns_nothing_of_it_but_that_it_holds_ipus() -> None:
     queue = (
         waiter("secret-waiter", 4, blockers=["p-mine", "p-secret"]),

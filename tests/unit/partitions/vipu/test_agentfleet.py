@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitions.vipu.agent.machine import Configuration, Device, PartitionState
+from partitions.vipu.agent.machine import (
+    Configuration,
+    Device,
+    Fault,
+    FaultKind,
+    PartitionState,
+)
 from partitions.vipu.agent.simulated import SimulatedMachine
 from partitions.vipu.server.agentfleet import (
     Configure,
@@ -101,6 +107,18 @@ def test_what_is_wanted_already_takes_no_call_and_a_new_generation_is_a_reset() 
     assert differences({"p": part("p", 0, 1)}, machine.health(NOON)) == []
     again = differences({"p": part("p", 0, 1, generation="2")}, machine.health(NOON))
     assert again == [Reset("p", "2")]
+
+
+def test_ipus_that_are_still_being_freed_are_waited_for() -> None:
+    machine = SimulatedMachine("ag0", NOON)
+    machine.inject(Fault(FaultKind.SLOW_RESET, seconds=90), NOON)
+    machine.configure(part("p", 0), NOON)
+    assert differences({}, machine.health(NOON)) == [Release("p")]
+    machine.release("p", NOON)
+    assert differences({}, machine.health(NOON)) == []  # asked for already
+    again = {"p": part("p", 0, generation="2")}
+    assert differences(again, machine.health(NOON)) == []
+    assert differences(again, machine.health(NOON + 2 * MINUTE)) == [Configure(again["p"])]
 
 
 def test_only_what_the_machine_has_set_up_in_this_generation_is_ready() -> None:

@@ -229,3 +229,23 @@ def test_a_test_shows_its_faults_and_disturbs_no_partition(machine: SimulatedMac
             machine.test(kind, ipu, at(3))
     assert machine.test(MachineTest.IPU_SELF_TEST, 1, at(3)) == ""
     assert machine.test(MachineTest.CONNECTIVITY, None, at(3)) == link
+
+
+def test_a_slow_reset_keeps_the_ipus_of_a_released_partition_until_it_is_over(
+    machine: SimulatedMachine,
+) -> None:
+    machine.configure(configuration("p"), at(0))
+    machine.inject(Fault(FaultKind.SLOW_RESET, seconds=60), at(1))
+    machine.release("p", at(10))
+    machine.release("p", at(40))  # asked for again, it does not begin again
+    assert state(machine, 69) is PartitionState.RELEASING
+    assert machine.partition_metrics(at(69)) == ()
+    assert not reading(machine, 0, 69).in_use
+    with pytest.raises(NotReady, match="IPU 1 belongs to partition p"):
+        machine.configure(configuration("q", 1), at(69))
+    with pytest.raises(NotReady, match="partition p is being released"):
+        machine.configure(configuration("p"), at(69))
+    with pytest.raises(NotFound):
+        machine.reset("p", "2", at(69))
+    assert machine.health(at(70)).partitions == ()
+    machine.configure(configuration("q", 1), at(70))
