@@ -338,3 +338,23 @@ def test_dashboard_and_worker_have_the_same_settings_of_notifications() -> None:
     assert {443, 587, 5432} <= ports
     refused = template(VIPU, "database.enabled=true", "mail.host=smtp.example")
     assert "mail.host needs mail.from" in refused.stderr
+
+
+SCALED = {
+    "controller": "controller-manager",
+    "vipuProxy": "vipu-proxy",
+    "admissionWebhooks": "webhook",
+    "web": "web",
+    "prober": "prober",
+    "worker": "worker",
+}
+
+
+def test_no_replicas_are_no_pods() -> None:
+    values = [f"{key}.replicas=0" for key in SCALED]
+    deployments = named(render(VIPU, "database.enabled=true", *values), "Deployment")
+    found = {
+        key: deployments[f"gc-ipu-operator-{name}"]["spec"]["replicas"]
+        for key, name in SCALED.items()
+    }
+    assert found == dict.fromkeys(SCALED, 0)

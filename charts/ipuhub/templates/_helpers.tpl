@@ -174,7 +174,7 @@ name labels(that tell it from other workloads of the component) tcpPort]
 {{- $values := .values -}}
 {{- $env := mergeOverwrite (include "ipuhub.commonEnv" $root | fromYaml) (.env | default dict) $root.Values.settings ($values.settings | default dict) -}}
 {{- $image := $values.image | default dict -}}
-{{- $replicas := .replicas | default 1 | int -}}
+{{- $replicas := ternary 1 (int .replicas) (kindIs "invalid" .replicas) -}}
 apiVersion: apps/v1
 kind: {{ .kind | default "Deployment" }}
 metadata:
