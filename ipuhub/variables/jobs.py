@@ -200,6 +200,13 @@ if WEBHOOK_TIMEOUT_SECONDS > LONGEST_WEBHOOK_TIMEOUT_SECONDS:
         f"IPUHUB_WEBHOOK_TIMEOUT_SECONDS is {WEBHOOK_TIMEOUT_SECONDS}: Kubernetes allows "
         f"{LONGEST_WEBHOOK_TIMEOUT_SECONDS} at most"
     )
+WEBHOOK_DRAIN_SECONDS = ENV.number(
+    "IPUHUB_WEBHOOK_DRAIN_SECONDS",
+    0.0,
+    minimum=0,
+    doc="How long the webhooks still answer after SIGTERM, until API servers have heard that the "
+    "replica is going. The Helm chart sets 5.",
+)
 WEBHOOK_SKIPPED_NAMESPACES = ENV.words(
     "IPUHUB_WEBHOOK_SKIPPED_NAMESPACES",
     ["kube-system", "ipuhub-system"],

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from aiohttp.typedefs import Handler
+
     from jobs.ipujob.spec import SessionLimits
     from jobs.webhooks.review import Review
 
@@ -96,7 +98,34 @@ def webhook_bodies() -> Bodies:
     return Bodies(_MOST_BYTES, 2 * _MOST_BYTES, _BODY_SECONDS)
 
 
-def build_app(rules: WebhookRules, bodies: Bodies | None = None) -> web.Application:
+class Departure:
+    """How a replica goes: it answers for a while longer, and each answer ends its connection.
+
+    API servers keep their connections, and hear a moment late that a replica is going: the
+    requests that they send meanwhile would be refused.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.problem = ""
+        self._seconds = seconds
+
+    async def wait(self) -> None:
+        """Go: return when nobody should ask this replica any more."""
+        self.problem = "this replica is shutting down"
+        await asyncio.sleep(self._seconds)
+
+    @web.middleware
+    async def end_connections(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Have callers connect again once it goes: to another replica."""
+        response = await handler(request)
+        if self.problem:
+            response.force_close()
+        return response
+
+
+def build_app(
+    rules: WebhookRules, bodies: Bodies | None = None, departure: Departure | None = None
+) -> web.Application:
     """The webhooks; every answer is an AdmissionReview, also to nonsense."""
 
     bodies = bodies or webhook_bodies()
@@ -114,7 +143,8 @@ def build_app(rules: WebhookRules, bodies: Bodies | None = None) -> web.Applicat
             raise
         return web.json_response(respond(request.path, data, rules))
 
-    app = web.Application(client_max_size=bodies.most_bytes)
+    ending = (departure or Departure()).end_connections
+    app = web.Application(client_max_size=bodies.most_bytes, middlewares=[ending])
     app.add_routes([web.post(path, handle) for path in _PATHS])
     return app
 

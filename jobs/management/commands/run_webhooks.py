@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,11 @@ from ipuhub.times import utc_now
 from jobs import management
 from jobs.ipujob.podschema import read_pod_template
 from jobs.webhooks.keeper import KeeperOptions, KeptCertificate
-from jobs.webhooks.server import WEBHOOKS, Certificate, WebhookRules, build_app
+from jobs.webhooks.server import WEBHOOKS, Certificate, Departure, WebhookRules, build_app
 
 if TYPE_CHECKING:
     import ssl
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
 
 NAME = "ipuhub-webhooks"
 RELOAD_SECONDS = 5.0
@@ -59,7 +60,7 @@ async def _run_with_files() -> None:
     async with (
         composition.lonely_metrics_guard(NAME) as guard,
         composition.serving(process, guard),
-        answering(certificate.context),
+        answering(certificate.context, process),
     ):
         await until_stopped(certificate.follow(RELOAD_SECONDS))
 
@@ -75,16 +76,22 @@ async def _run_with_secret() -> None:
         async def work() -> None:
             await asyncio.gather(kept.follow(), process.leadership.lead(kept.keep))
 
-        async with answering(kept.context):
+        async with answering(kept.context, process):
             await until_stopped(work())
 
 
-def answering(context: ssl.SSLContext) -> AbstractAsyncContextManager[int]:
-    """Serve the webhooks where the settings say. Raises ListenError."""
+@asynccontextmanager
+async def answering(context: ssl.SSLContext, process: Process) -> AsyncIterator[None]:
+    """Serve the webhooks where the settings say, and a while longer. Raises ListenError."""
+    departure = Departure(settings.WEBHOOK_DRAIN_SECONDS)
+    process.health.ask("end", lambda: departure.problem)
+    app = build_app(webhook_rules(), departure=departure)
     # The application bounds bodies itself.
-    runner = build_runner(build_app(webhook_rules()), limits=Limits(bodies_bytes=0))
+    runner = build_runner(app, limits=Limits(bodies_bytes=0))
     address = (settings.WEBHOOK_HOST, settings.WEBHOOK_PORT, "IPUHUB_WEBHOOK_PORT")
-    return listening(runner, *address, context)
+    async with listening(runner, *address, context):
+        yield
+        await departure.wait()
 
 
 def keeper_options() -> KeeperOptions:

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 import ssl
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
-from devcluster.security.certificates import Authority
 from ipuhub.process.process import EVERY_PROCESS
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WEBHOOKS
 from tests.builders.ipujobs import ipujob
-from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families
-from tests.fakes.waiting import eventually
+from tests.fakes.webhookprocess import running_webhooks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
+    from tests.fakes.webhookprocess import WebhookProcess
 
 
 def review(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -42,46 +36,15 @@ def review(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def webhooks(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
-    """The process, without any API server; gives the addresses of its reviews and its pages."""
-    issued = Authority(tmp_path / "ca").issue("webhooks", (), ("127.0.0.1",))
-    (tmp_path / "tls.crt").write_bytes(issued.certificate)
-    (tmp_path / "tls.key").write_bytes(issued.key)
-    port, health = (free_port() for _ in range(2))
-    environment = os.environ | {
-        "DJANGO_SETTINGS_MODULE": "",
-        "KUBECONFIG": str(tmp_path / "nowhere"),
-        "IPUHUB_WEBHOOK_PORT": str(port),
-        "IPUHUB_WEBHOOK_CERTIFICATE_PATH": str(tmp_path / "tls.crt"),
-        "IPUHUB_WEBHOOK_KEY_PATH": str(tmp_path / "tls.key"),
-        "IPUHUB_HEALTH_PORT": str(health),
-        "IPUHUB_METRICS_TOKEN": "for-the-test",
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(MANAGE), "run_webhooks", env=environment
-    )
-    try:
-
-        async def serves() -> bool:
-            assert process.returncode is None
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                return False
-            writer.close()
-            return True
-
-        await eventually(serves)
-        yield f"https://127.0.0.1:{port}", f"http://127.0.0.1:{health}"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 90) == 0
+async def webhooks(tmp_path: Path) -> AsyncIterator[WebhookProcess]:
+    async with running_webhooks(tmp_path, IPUHUB_METRICS_TOKEN="for-the-test") as webhooks:
+        yield webhooks
 
 
 async def test_the_page_counts_reviews_denials_and_the_certificates_days(
-    webhooks: tuple[str, str],
+    webhooks: WebhookProcess,
 ) -> None:
-    reviews, pages = webhooks
+    reviews, pages = webhooks.reviews, webhooks.pages
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     good = ipujob("good").build()
