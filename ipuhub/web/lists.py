@@ -35,7 +35,6 @@ The colour of each state, for every badge and chart of the pages.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -96,14 +95,10 @@ COUNTED_TO = 10_000  # counting on would cost more than the page
 _SHORT_LINK, _SHORT_TEXT = 32, 20  # characters
 # The first click on the head of such a column.
 _MOST_FIRST = frozenset({"number", "age", "time", "second", "duration"})
-_LOOKS_OF_PLAIN = {
-    "text": "",
+_LOOKS = {
     "number": "text-sm-end text-nowrap",
     "note": "text-secondary message",
     "brief": "text-secondary message brief",
-}
-_LOOKS = {
-    **_LOOKS_OF_PLAIN,
     "log": "log",
     **dict.fromkeys(("age", "duration", "time", "second"), "text-nowrap"),
 }
@@ -171,19 +166,8 @@ class Cell:
         return self.value is None or self.value == ""
 
     @property
-    def is_plain(self) -> bool:
-        """Return whether the cell is plain text, as most are."""
-        return self.kind in _LOOKS_OF_PLAIN
-
-    @property
-    def is_instant(self) -> bool:
-        """Return whether the value is a time, from which a duration still grows."""
-        return isinstance(self.value, datetime)
-
-    @property
     def look(self) -> str:
-        """CSS classes of the cell; computed here because a template would test each kind in
-        turn."""
+        """CSS classes of the cell."""
         if self.is_empty:
             return "is-empty text-sm-end" if self.kind == "number" else "is-empty"
         if self.kind == "text":
