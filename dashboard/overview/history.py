@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, F, Func, IntegerField, Value
+from django.db.models import Count, F, Func, IntegerField, Subquery, TextField, Value
 from django.db.models.functions import JSONObject
 
 from dashboard.overview.heldday import STEP_SECONDS, STEPS, day_before
@@ -95,7 +95,7 @@ def ended_and_unfinished_jobs(
     scope: Scope, ended: int, unfinished: int, since: datetime
 ) -> tuple[RecentlyEnded, Sequence[JobRecord]]:
     """The same, and the newest jobs that were last seen without an end, in one question."""
-    alive = _with_outcome(_visible_jobs(scope), scope, since)
+    alive = _visible_jobs(scope).annotate(recently=Value("", output_field=TextField()))
     alive = alive.filter(completed_at=None, deleted_at=None).order_by("-created_at")
     found = list(_ended(scope, since)[:ended].union(alive[:unfinished], all=True))
     over = [job for job in found if job.completed_at is not None]
@@ -103,7 +103,7 @@ def ended_and_unfinished_jobs(
 
 
 def _ended_of(rows: Sequence[JobRecord]) -> RecentlyEnded:
-    return RecentlyEnded(rows, _outcome(rows[0].recently) if rows else Outcome())  # type: ignore[attr-defined]
+    return RecentlyEnded(rows, _outcome(json.loads(rows[0].recently)) if rows else Outcome())  # type: ignore[attr-defined]
 
 
 def _outcome(counts: Sequence[Mapping[str, Any]]) -> Outcome:
@@ -127,17 +127,25 @@ def _ended(scope: Scope, since: datetime) -> QuerySet[JobRecord]:
 
 
 def _with_outcome(rows: QuerySet[JobRecord], scope: Scope, since: datetime) -> QuerySet[JobRecord]:
-    """Each row with the numbers of all that ended, counted once: it saves the page a question."""
+    """Each row with the numbers of all that ended, counted once: it saves the page a question. They
+    are text, of which one is parsed."""
     ended = _visible_jobs(scope).filter(completed_at__gt=since).order_by()
     steps = ended.annotate(step=_Step(F("completed_at"), Value(day_before(_now_of(since))[0])))
     numbers = steps.values("status", "reason", "step").annotate(number=Count("id"))
     return rows.annotate(
-        recently=ArraySubquery(
+        recently=_Together(
             numbers.values(
                 each=JSONObject(status="status", reason="reason", step="step", number="number")
             )
         )
     )
+
+
+class _Together(Subquery):
+    """The JSON objects of a subquery as one text."""
+
+    template = "(SELECT coalesce(json_agg(one), '[]')::text FROM (%(subquery)s) AS each (one))"
+    output_field = TextField()
 
 
 class _Step(Func):
