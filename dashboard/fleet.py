@@ -178,4 +178,5 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
     if same := not_modified(request, tag):
         return same
     template = "_fleet.html" if wants_fragment(request) else "fleet.html"
-    return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
+    answer = render(request, template, shown | {"now": now, "etag": tag})
+    return tagged(request, answer, tag)

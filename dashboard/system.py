@@ -85,7 +85,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
         return same
     template = "_system.html" if wants_fragment(request) else "system.html"
     context = shown | {"now": now, "etag": tag, "gap_days": GAP_DAYS}
-    return tagged(render(request, template, context), tag)
+    return tagged(request, render(request, template, context), tag)
 
 
 def _steady(found: list[Component]) -> list[Component]:

@@ -158,7 +158,7 @@ def stats(request: HttpRequest) -> HttpResponseBase:
         return same
     template = "partitions/_stats.html" if wants_fragment(request) else "partitions/stats.html"
     context |= {"now": now, "read_at": reading.read_at, "etag": tag}
-    return tagged(render(request, template, context), tag)
+    return tagged(request, render(request, template, context), tag)
 
 
 def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:

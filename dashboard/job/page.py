@@ -22,6 +22,7 @@ from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.lists import colour_of
+from ipuhub.web.unchanged import rows_alone, shows_live
 from jobs.ipujob.spec import with_defaults
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _OF_PODS = ("pods", "attempts", "partitions")
 
 @require_safe
 @signed_in
+@rows_alone
 def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show how far a job has come and what is wrong with it; or the twin of one of its tables."""
     if kind := request.GET.get("format"):
@@ -47,6 +49,8 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         return _export(kind, request.GET.get("table", "pods"), tables, job)
     view = read_view(request, uid)
     place = read_place(view.job, scope_of(request.user), view.now)
+    if place:
+        shows_live(request)
     diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
     context = {
         "diagnosis": diagnosis,
@@ -58,6 +62,7 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@rows_alone
 def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show a job's pods, attempts and partitions."""
     view = read_view(request, uid)
@@ -73,6 +78,7 @@ def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@rows_alone
 def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
     view = read_view(request, uid)
@@ -86,6 +92,7 @@ def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@rows_alone
 def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show what a job's pods and partitions used, and what that cost."""
     view = read_view(request, uid)
@@ -95,6 +102,7 @@ def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@rows_alone
 def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show a job as a manifest, with and without the defaults; `?format=yaml` downloads it."""
     if request.GET.get("format"):

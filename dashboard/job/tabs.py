@@ -110,7 +110,7 @@ def answer_tab(
         return same
     template = "jobs/_job.html" if wants_fragment(view.request) else "jobs/job.html"
     values = _head(view, tab) | {"body": body, "etag": tag} | context
-    return tagged(render(view.request, template, values), tag)
+    return tagged(view.request, render(view.request, template, values), tag)
 
 
 def answer_still(view: JobView, tab: str, body: str, context: dict[str, Any]) -> HttpResponseBase:

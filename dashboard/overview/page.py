@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
+from django.http import HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -36,13 +38,7 @@ from ipuhub.web.access import (
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS, Shared
-from ipuhub.web.requests import (
-    fingerprint,
-    fragment_etag,
-    not_modified,
-    tagged,
-    wants_fragment,
-)
+from ipuhub.web.requests import etag_of, not_modified, tagged, wants_fragment
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +51,7 @@ if TYPE_CHECKING:
     from dashboard.overview.history import RecentlyEnded, RecordReach
     from dashboard.overview.month import MonthSoFar
     from dashboard.overview.rows import Active, Fleet
-    from ipuhub.web.access import Scope
+    from ipuhub.web.access import Caller, Scope
 
 _ENDED_SHOWN: Final = 6
 _REMEMBERED: Final = 500
@@ -85,20 +81,30 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """All that decides what a reader sees: their rights and what the map is filled by."""
+    """All that decides what a reader sees: their rights and what the map is filled by.
+
+    `grantee`: the name of a reader who sees nothing yet, for the command that grants access.
+    """
 
     scope: Scope
     usage: Scope
     fill: str
     sees_faults: bool
+    grantee: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shown:
-    """The values that the page shows, and their fingerprint."""
+    """What the page shows of one reading: `values`, among them the `etag` of the changing part."""
 
     values: dict[str, Any]
-    fingerprint: str
+    etag: str
+
+    @cached_property
+    def part(self) -> str:
+        """The changing part. Nothing in it is of one reader alone, and none of a page's requests:
+        rendered once, it is for the whole audience."""
+        return render_to_string("_overview.html", self.values)
 
 
 _POLLED: Final[Shared[Audience, Shown]] = Shared()
@@ -112,17 +118,16 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         fill = read_fill(request)
     except BadFilter as error:
         return not_as_asked(request, error.messages)
-    now, user = timezone.now(), request.user
-    audience = Audience(scope_of(user), usage_scope_of(user), fill, sees_faults=is_accountant(user))
-    is_poll = wants_fragment(request)
+    now, audience = timezone.now(), _audience(request.user, fill)
     # A page that is asked for shows what is; polls of many open pages share what was a moment ago.
     show = partial(_show, audience, now)
-    found = _POLLED.get(audience, now, show) if is_poll else show()
-    tag = fragment_etag(request, found.fingerprint)
-    if same := not_modified(request, tag):
+    if not wants_fragment(request):
+        shown = show()
+        return tagged(request, render(request, "overview.html", shown.values), shown.etag)
+    shown = _POLLED.get(audience, now, show)
+    if same := not_modified(request, shown.etag):
         return same
-    template = "_overview.html" if is_poll else "overview.html"
-    return tagged(render(request, template, found.values | {"now": now, "etag": tag}), tag)
+    return tagged(request, HttpResponse(shown.part), shown.etag)
 
 
 def forget_polls() -> None:
@@ -130,13 +135,21 @@ def forget_polls() -> None:
     _POLLED.forget()
 
 
+def _audience(user: Caller, fill: str) -> Audience:
+    scope = scope_of(user)
+    grantee = "" if scope.namespaces != frozenset() else user.get_username()
+    return Audience(scope, usage_scope_of(user), fill, is_accountant(user), grantee)
+
+
 def _show(audience: Audience, now: datetime) -> Shown:
     scope, reading = audience.scope, _read(audience.scope, audience.usage, now, audience.fill)
-    values: dict[str, Any] = {"fill": audience.fill, "fills": FILLS}
+    values: dict[str, Any] = {"fill": audience.fill, "fills": FILLS, "grantee": audience.grantee}
     values |= _present(reading, scope) | _past(reading, scope)
     values["faults"] = reading.reach.faults if audience.sees_faults else 0
     values["notices"] = _notices(reading, scope)
-    return Shown(values, fingerprint(values))
+    values["usage_on"] = settings.USAGE_ENABLED
+    etag = etag_of(values)
+    return Shown(values | {"now": now, "etag": etag}, etag)
 
 
 def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
@@ -170,7 +183,6 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
     phases = held_phases(reading.state.partitions.value, scope.covers)
     unread = reading.state.partitions.read_at is None
     return {
-        "scope_is_empty": scope.namespaces == frozenset(),
         "sees_all": scope.sees_all,
         "fleet": reading.fleet,
         "active": reading.active,

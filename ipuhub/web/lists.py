@@ -49,6 +49,7 @@ from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, bind_filters, order_named
 from ipuhub.web.keyset import CursorError, Order, read_page
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.unchanged import rows_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -210,7 +211,7 @@ class ListPage:
 
     @property
     def view(self) -> Callable[..., HttpResponseBase]:
-        return require_safe(signed_in(self._answer))
+        return require_safe(signed_in(rows_alone(self._answer)))
 
     @property
     def has_many_filters(self) -> bool:
@@ -282,7 +283,7 @@ class ListPage:
             "etag": tag,
             **extra,
         }
-        return tagged(self._render(request, context, 200), tag)
+        return tagged(request, self._render(request, context, 200), tag)
 
     def _head(self, request: HttpRequest, column: Column, order: Order) -> Head:
         if not column.sort:

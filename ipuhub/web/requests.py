@@ -6,9 +6,11 @@ The tag is computed from the values that the fragment shows (not from its HTML, 
 change), the user and the release. A view reads, tags, and renders only if needed::
 
     tag = fragment_etag(request, rows, count)
-    return not_modified(request, tag) or tagged(render(request, template, context), tag)
+    context |= {"etag": tag}
+    return not_modified(request, tag) or tagged(request, render(request, template, context), tag)
 
-The fragment has `data-etag="{{ etag }}"`; live.js sends it back with each poll.
+The fragment has `data-etag="{{ etag }}"`, alone and in its page; live.js sends it back with each
+poll.
 
 The client address of a request takes only configured proxies into account.
 """
@@ -40,13 +42,13 @@ def wants_fragment(request: HttpRequest) -> bool:
 
 
 def fragment_etag(request: HttpRequest, *shown: object) -> str:
-    """Return the ETag of a fragment that shows these values (by their repr); of a whole page one
-    that no other visit has."""
-    # Whole pages have messages, forms and their tokens, too, so each has a tag of its own: with the
-    # tag of an earlier visit the browser would show that visit's page, without the message.
-    kind = "part" if wants_fragment(request) else token_hex(8)
-    place = (kind, _release(), request.user.pk, request.get_full_path())
-    return f'W/"{fingerprint(place, *shown)[:32]}"'
+    """Return the ETag of a fragment that shows these values (by their repr)."""
+    return etag_of(request.user.pk, request.get_full_path(), *shown)
+
+
+def etag_of(*shown: object) -> str:
+    """Return the ETag of what this release shows of these values, for whoever sees them."""
+    return f'W/"{fingerprint(_release(), *shown)[:32]}"'
 
 
 def fingerprint(*shown: object) -> str:
@@ -60,12 +62,14 @@ def not_modified(request: HttpRequest, tag: str) -> HttpResponse | None:
         return None
     if tag not in parse_etags(request.headers.get("If-None-Match", "")):
         return None
-    return tagged(HttpResponseNotModified(), tag)
+    return tagged(request, HttpResponseNotModified(), tag)
 
 
-def tagged(answer: HttpResponse, tag: str) -> HttpResponse:
+def tagged(request: HttpRequest, answer: HttpResponse, tag: str) -> HttpResponse:
     """Return `answer` with its ETag, cacheable only by the browser itself."""
-    answer["ETag"] = tag
+    # Whole pages have messages, forms and their tokens, too, so each has a tag of its own: with the
+    # tag of an earlier visit the browser would show that visit's page, without the message.
+    answer["ETag"] = tag if wants_fragment(request) else f'W/"{token_hex(16)}"'
     answer["Cache-Control"] = "private, no-cache"
     patch_vary_headers(answer, ("HX-Request", "Cookie"))
     return answer

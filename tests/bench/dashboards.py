@@ -11,6 +11,7 @@ import gzip
 import re
 import time
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,8 +148,8 @@ async def _read(
     await asyncio.sleep(PAGE_SECONDS * number / options.readers)
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(options.url, cookies=jar, timeout=timeout) as session:
-        _, tag, _ = await tally.get(session, "/")
-        asked_health = 0.0
+        _, _, page = await tally.get(session, "/")
+        tag, asked_health = _tag_of(page), 0.0
         while time.monotonic() < until:
             if time.monotonic() - asked_health >= HEALTH_SECONDS:
                 asked_health = time.monotonic()
@@ -156,6 +157,12 @@ async def _read(
             await asyncio.sleep(PAGE_SECONDS)
             _, new, _ = await tally.get(session, "/", HTMX | {"If-None-Match": tag})
             tag = new or tag
+
+
+def _tag_of(page: bytes) -> str:
+    """The ETag of a page's changing part, which its script sends with each poll."""
+    found = re.search(r'data-etag="([^"]+)"', page.decode())
+    return unescape(found[1]) if found else ""
 
 
 def _cpu_seconds(pid: int | None) -> float | None:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from ipuhub.web.access import require_accountant, signed_in
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.unchanged import rows_alone
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
 from usage.reports.making import ReportRefused
@@ -34,6 +35,7 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
 
 @require_safe
 @signed_in
+@rows_alone
 def reports(request: HttpRequest) -> HttpResponse:
     """Show the reports, or only the list for a poll. Raises PermissionDenied."""
     require_accountant(request.user)
@@ -43,7 +45,7 @@ def reports(request: HttpRequest) -> HttpResponse:
     if unchanged is not None:
         return unchanged
     template = "usage/_reports.html" if wants_fragment(request) else "usage/reports.html"
-    return tagged(render(request, template, context), tag)
+    return tagged(request, render(request, template, context), tag)
 
 
 @require_POST

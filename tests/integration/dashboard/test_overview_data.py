@@ -186,13 +186,30 @@ def test_the_polled_part_is_304_until_a_job_changes(
     assert admin.get("/", headers=tag).status_code == 200
 
 
-def test_the_tag_of_one_user_is_of_no_use_to_another(
-    admin: Client, client: Client, django_user_model: Any
+def test_the_tag_of_one_user_is_of_no_use_to_who_sees_less(
+    admin: Client, client: Client, ann: User
 ) -> None:
     tag = admin.get("/", headers={"HX-Request": "true"})["ETag"]
-    client.force_login(django_user_model.objects.create_user("other", is_staff=True))
+    client.force_login(ann)
     headers = {"HX-Request": "true", "If-None-Match": tag}
     assert client.get("/", headers=headers).status_code == 200
+
+
+def test_polls_of_the_same_moment_share_one_rendering(
+    admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
+) -> None:
+    """It is what a page has, too, and names nobody but the reader who sees nothing yet."""
+    cluster.add_job("bert", "team-a", **RUNNING)
+    poll = {"HX-Request": "true"}
+    other = Client()
+    other.force_login(django_user_model.objects.create_user("other", is_staff=True))
+    first, second = admin.get("/", headers=poll), other.get("/", headers=poll)
+    assert [each.name for each in first.templates][:1] == ["_overview.html"]
+    assert (second.templates, second.text) == ([], first.text)
+    strangers = [Client(), Client()]
+    for number, each in enumerate(strangers):
+        each.force_login(django_user_model.objects.create_user(f"new-{number}"))
+        assert f"grant_namespace new-{number} " in each.get("/", headers=poll).text
 
 
 def test_polls_of_the_same_moment_share_one_reading(
