@@ -259,7 +259,8 @@ class Controller:
             self.queue.add_after(uid, unseen_seconds)
             return "deferred"
         fault = self._faults.get(uid) or self.beside.faults.get(uid)
-        observed = self.observer.observe(uid, fault)
+        is_kept = self.effects.keeper.is_kept
+        observed = self.observer.observe(uid, fault, is_status_kept=is_kept)
         if observed is None:
             self._faults.remember(uid, None)
             self.beside.drop(uid)

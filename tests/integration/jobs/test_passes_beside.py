@@ -197,3 +197,51 @@ async def test_who_waits_for_v_ipu_leaves_the_place_to_others() -> None:
         assert {pod["metadata"]["name"][:4] for pod in world.kube.pods()} == {"last"}
         may_answer.set()
         await eventually(lambda: len(world.kube.pods()) == 8)
+
+
+async def knowing(world: JobWorld) -> None:
+    """The operator has seen that statuses are kept, by a job that has come and gone."""
+    world.kube.add_job(ipujob("earlier").build())
+    await world.until(lambda: world.state("earlier") == "Completed")
+    assert world.controller.effects.keeper.is_kept
+
+
+def writes(world: JobWorld) -> int:
+    """How often a job was written to."""
+    return int(world.kube.calls["patch", "ipujobs"])
+
+
+def pods(world: JobWorld) -> list[str]:
+    names = (pod["metadata"]["name"] for pod in world.kube.pods())
+    return [name for name in names if name.startswith("sample")]
+
+
+async def test_a_job_that_runs_before_a_lull_has_its_status_written_once() -> None:
+    world = JobWorld()
+    await knowing(world)
+    world.controller.lull = world.controller.beside.lull = Lull(3600.0)
+    end = world.controller.lull.begin()  # other jobs are being brought up
+    before, told = writes(world), len(world.events.seen)
+    async with at_work(world, 2):
+        world.controller.enqueue(world.kube.add_job(ipujob().build()))
+        await eventually(lambda: len(pods(world)) == 2)
+        assert world.state() is None
+
+        def runs() -> bool:
+            world.kube.tick(launcher_exit=None)
+            return world.state() == "Running"
+
+        await eventually(runs)
+        end()
+        await eventually(lambda: made(world) >= {*ACCESS})
+    assert writes(world) == before + 1
+    assert world.events.reasons[told:] == ["IPUJobRunning", "PartitionActive"]
+
+
+async def test_a_job_on_its_way_says_so_in_a_lull() -> None:
+    world = JobWorld()
+    await knowing(world)
+    async with at_work(world, 2):
+        world.controller.enqueue(world.kube.add_job(ipujob().build()))
+        await eventually(lambda: world.state() == "Pending")
+        assert world.condition()["reason"] == "IPUJobPending"
