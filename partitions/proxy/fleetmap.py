@@ -107,11 +107,14 @@ def _machines(view: ControllerView) -> Iterable[dict[str, Any]]:
         return
     holders = {ipu: partition.id for partition in view.partitions for ipu in partition.ipus}
     ours = view.reach.by_id
-    for (cluster, domain, agent, _), ipus in groupby(view.topology.ipus, _machine_of):
+    for (cluster, domain, agent, _), found in groupby(view.topology.ipus, _machine_of):
+        ipus = list(found)
+        lost = ipus[0].lost
         yield {
             "agent": agent,
             "cluster": cluster,
             "domain": domain,
+            **({"lost": lost} if lost else {}),
             "ipus": [_ipu(ipu, holders, ours) for ipu in ipus],
         }
 

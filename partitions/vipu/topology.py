@@ -30,6 +30,8 @@ ALLOCATION_ATTRIBUTE = "allocation"
 # And by which it says why the IPU gets no new partition, in a sentence.
 CORDON_ATTRIBUTE = "cordon"
 FAULT_ATTRIBUTE = "fault"
+# Why the agent of its machine does not answer; of an IPU that can be asked about it says nothing.
+LOST_ATTRIBUTE = "agent lost"
 
 
 class IpuId(NamedTuple):
@@ -54,7 +56,8 @@ class Ipu:
     """One IPU: its address, the agent and device number behind it, and who may use it.
 
     `cluster` and `allocation` are empty where the controller does not say them. `cordon` and
-    `fault` say why it gets no new partition; both are empty when it may.
+    `fault` say why it gets no new partition; both are empty when it may. `lost`: why its agent
+    does not answer.
     """
 
     id: IpuId
@@ -64,6 +67,7 @@ class Ipu:
     allocation: str = ""
     cordon: str = ""
     fault: str = ""
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,8 @@ def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -
 def _ipu(place: tuple[int, int], agent: str, index: int, found: Mapping[str, str]) -> Ipu:
     cluster, allocation = found.get(CLUSTER_ATTRIBUTE, ""), found.get(ALLOCATION_ATTRIBUTE, "")
     cordon, fault = found.get(CORDON_ATTRIBUTE, ""), found.get(FAULT_ATTRIBUTE, "")
-    return Ipu(IpuId(*place, cluster), agent, index, cluster, allocation, cordon, fault)
+    lost = found.get(LOST_ATTRIBUTE, "")
+    return Ipu(IpuId(*place, cluster), agent, index, cluster, allocation, cordon, fault, lost)
 
 
 def _may_be(wanted: str, stated: str) -> bool:

@@ -24,7 +24,7 @@ from partitions.vipu.server.records import PartitionRecord, removing_record, res
 from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
 from partitions.vipu.server.state import Draft, Removed
 from partitions.vipu.server.users import EVERYTHING, visible
-from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE
+from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE, LOST_ATTRIBUTE
 from partitions.vipu.types import OperationState, ReadyState
 
 if TYPE_CHECKING:
@@ -326,6 +326,7 @@ class Controller:
                     said = {
                         CORDON_ATTRIBUTE: machine.cordon_sentence,
                         FAULT_ATTRIBUTE: machine.fault_of(index),
+                        LOST_ATTRIBUTE: machine.lost,
                     }
                     attributes.update({name: text for name, text in said.items() if text})
         return found
