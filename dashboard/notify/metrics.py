@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from django.db import Error
 from django.db.models import F
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily
@@ -16,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from ipuhub.models import NotificationCount
 from ipuhub.process.metrics import Kind, Metric
+from ipuhub.web.readings import ask_briefly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,22 +64,28 @@ def count(what: Count, number: int = 1) -> None:
 
 
 class NotificationCollector(Collector):
-    """Reads the counts at each scrape."""
+    """Reads the counts at each scrape; the last ones while PostgreSQL does not answer."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, int] | None = None
 
     def describe(self) -> Iterable[CounterMetricFamily]:
         """Return the metrics without values, so that registering them asks no database."""
         return [_family(metric) for metric in NOTIFICATIONS]
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """Return all series, 0 included; none while PostgreSQL is unavailable."""
-        try:
-            totals = dict(NotificationCount.objects.values_list("name", "total"))
-        except Error:
+        """Return all series, 0 included; none if they were never read."""
+        totals = self._totals = ask_briefly(_read_totals, lambda: self._totals)
+        if totals is None:
             return []  # the other metrics of the page are still of use
         families = {metric.name: _family(metric) for metric in NOTIFICATIONS}
         for what, (metric, label) in _SERIES.items():
             families[metric.name].add_metric([label], totals.get(what, 0))
         return families.values()
+
+
+def _read_totals() -> dict[str, int] | None:
+    return dict(NotificationCount.objects.values_list("name", "total"))
 
 
 def _family(metric: Metric) -> CounterMetricFamily:

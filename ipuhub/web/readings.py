@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from django.db import Error, connection
 
 from ipuhub.models import WatchCheckpoint
 
@@ -135,6 +138,38 @@ class Shared(Generic[_K, _T]):
         """Build all anew."""
         with self._lock:
             self._slots.clear()
+
+
+_BRIEF_SECONDS: Final = 2.0
+_AWAY_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Until when a database that gave no answer is not asked again, by the monotonic clock."""
+
+    until: float = 0.0
+
+
+_SILENCE: Final = _Silence()
+
+
+def ask_briefly(read: Callable[[], _T], otherwise: Callable[[], _T]) -> _T:
+    """Return what `read` finds in PostgreSQL, or `otherwise` if that does not answer soon.
+
+    For what must be answered within a scrape's deadline. A silent server is not asked again for a
+    while, so that several questions of one scrape do not wait for it one after the other.
+    """
+    if time.monotonic() < _SILENCE.until:
+        return otherwise()
+    try:
+        connection.close_if_health_check_failed()
+        connection.ensure_connection()
+        with connection.connection.at_most(_BRIEF_SECONDS):
+            return read()
+    except Error:
+        _SILENCE.until = time.monotonic() + _AWAY_SECONDS
+        return otherwise()
 
 
 STALE_SECONDS = 90  # a watch shows at least a bookmark each minute

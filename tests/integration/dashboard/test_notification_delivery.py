@@ -14,8 +14,10 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from dashboard.notify.events import collect
+from dashboard.notify.metrics import Count, NotificationCollector, count
 from dashboard.notify.outbox import claim, deliver
 from ipuhub.models import Notification, NotificationCount, Subscription
+from ipuhub.web import readings
 from tests.builders.clients import browser
 from tests.builders.notifications import MINUTE, PAGE, counted, ended, run, subscribe
 from tests.fakes.freeport import free_port
@@ -178,12 +180,21 @@ def test_an_odd_subscription_holds_nobody_back(ann: User, receiver: HttpReceiver
     assert counted() == {"sent": 1, "collect": 1}
 
 
-def test_without_postgresql_the_other_metrics_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_postgresql_the_last_counts_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OperationalError
 
-    monkeypatch.setattr(NotificationCount.objects, "values_list", fail)
-    assert counted() == {}
+    def totals(collector: NotificationCollector) -> list[float]:
+        monkeypatch.setattr(readings._SILENCE, "until", 0.0)
+        return [each.value for family in collector.collect() for each in family.samples]
+
+    count(Count.SENT, 2)
+    ran, new = NotificationCollector(), NotificationCollector()
+    assert totals(ran) == [2, 0, 0, 0, 0]
+    with monkeypatch.context() as away:
+        away.setattr(NotificationCount.objects, "values_list", fail)
+        assert (totals(ran), totals(new)) == ([2, 0, 0, 0, 0], [])
+    assert totals(new) == [2, 0, 0, 0, 0]
 
 
 def test_mail_goes_through_the_server_of_the_settings(ann: User, settings: SettingsWrapper) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import RequestFactory
 
+from dashboard.notify.metrics import Count, count
 from ipuhub.database import bounded, database_settings
 from ipuhub.patientpostgres.connection import PatientConnection
 from ipuhub.web.problems import server_error
@@ -94,6 +96,34 @@ def test_pages_and_probes_answer_and_recover(line: SilentLine) -> None:
         line.passes.set()
         assert status(port, "/api/v1/jobs", **headers) == 200
         assert status(port, "/readyz") == 200
+
+
+def test_metrics_are_answered_from_what_is_known(line: SilentLine) -> None:
+    headers = bearer()
+    count(Count.SENT, 3)
+    with served(DATABASE_URL=url_by(line), IPUHUB_METRICS_TOKEN="for-the-test") as port:
+        scraper = {"Authorization": "Bearer for-the-test"}
+        sent = 'ipuhub_notification_attempts_total{outcome="sent"} 3.0'
+        for each in (headers, scraper):
+            assert sent in page(port, "/metrics", **each)
+        line.passes.clear()
+        for each in (headers, scraper):
+            assert sent in page(port, "/metrics", **each)
+        strange = {"Authorization": "Bearer ipuhub_unknown"}
+        assert "cannot be checked" in page(port, "/metrics", 503, **strange)
+        line.passes.set()
+
+
+def page(port: int, path: str, want: int = 200, **headers: str) -> str:
+    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    try:
+        caller.request("GET", path, headers=headers)
+        answer = caller.getresponse()
+        text = answer.read().decode()
+        assert answer.status == want, text
+        return text
+    finally:
+        caller.close()
 
 
 def test_a_silent_connection_is_given_up_and_closed(line: SilentLine) -> None:
