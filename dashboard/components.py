@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.text import spell_duration
 from jobs.ipujob.names import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
 UP: Final = "up"
 DOWN: Final = "down"
 UNKNOWN: Final = "unknown"
+PARTLY: Final = "partly"
+"""Of the header: nothing is known to be down, and of some components nothing is known."""
+PROXY: Final = "V-IPU Proxy"
+KUBERNETES: Final = "Kubernetes API"
+_CONTROLLER: Final = "V-IPU controller "
+_AGENTS: Final = "V-IPU agents of "
 HEARTBEAT_STALE_SECONDS: Final = 120  # four heartbeats
-_STALE_SECONDS: Final = 90  # a watch shows at least a bookmark each minute
+_STALE_SECONDS: Final = 90  # a watch shows at least a bookmark each minute, a look is each 30 s
 _ROUNDS: Final = 3  # of the monitor that may fail to appear
 _DEFAULT_LEASE_SECONDS: Final = 15
 
@@ -24,21 +30,30 @@ _DEFAULT_LEASE_SECONDS: Final = 15
 @dataclass(frozen=True, slots=True)
 class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
-    `holder`: the replica that works."""
+    `holder`: the replica that works.
+
+    One that stands for several of a kind has so many `members`; `absent`: those that are down.
+    """
 
     name: str
     state: str
     detail: str
     holder: str = ""
     since: datetime | None = None
+    members: int | None = None
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What was read of one component's Lease; `problem`: why it could not be read."""
+    """What was read of one component's Lease; `problem`: why it could not be read.
+
+    `is_silent`: the API server itself did not answer.
+    """
 
     lease: Mapping[str, Any] | None = None
     problem: str = ""
+    is_silent: bool = False
 
 
 def by_lease(name: str, signs: Signs, now: datetime) -> Component:
@@ -62,8 +77,22 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     return Component(name, UP, "leads", holder, renewed)
 
 
-def of_proxy(lease: Component, problem: str) -> Component:
-    """The proxy, which must answer, too."""
+def of_kubernetes(signs: Iterable[Signs]) -> Component:
+    """The API server, which answers a question about a Lease; a refusal is an answer, too."""
+    silent = [each.problem for each in signs if each.is_silent]
+    if silent:
+        return Component(KUBERNETES, DOWN, silent[0])
+    return Component(KUBERNETES, UP, "answers")
+
+
+def of_answering(lease: Component, problem: str, kubernetes: Component) -> Component:
+    """A component that must answer, whatever its Lease says: the proxy, or the webhooks.
+
+    It needs the API server to know its callers, so without that no silence is its own.
+    """
+    if problem and kubernetes.state == DOWN:
+        said = "not to be judged without the Kubernetes API"
+        return Component(lease.name, UNKNOWN, said, lease.holder, lease.since)
     if problem:
         return Component(lease.name, DOWN, problem, lease.holder, lease.since)
     if lease.state == DOWN:
@@ -75,12 +104,69 @@ def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
     """The V-IPU controllers as the proxy reaches them."""
     return [
         Component(
-            f"V-IPU controller {each['address']}",
+            f"{_CONTROLLER}{each['address']}",
             UP if each["reachable"] else DOWN,
             f"{len(each['partitions'])} partitions" if each["reachable"] else each["message"],
         )
         for each in fleet.get("controllers") or []
     ]
+
+
+def of_agents(fleet: Mapping[str, Any]) -> list[Component]:
+    """The V-IPU agents of each controller that answers and names them."""
+    return [
+        _agents_of(each["address"], named)
+        for each in fleet.get("controllers") or []
+        if each["reachable"] and (named := [one for one in each["machines"] if one["agent"]])
+    ]
+
+
+def _agents_of(address: str, machines: Iterable[Mapping[str, Any]]) -> Component:
+    lost = {one["agent"]: bool(one.get("lost")) for one in machines}
+    absent = tuple(agent for agent, is_lost in lost.items() if is_lost)
+    said = f"{len(lost) - len(absent)} of {len(lost)} answer"
+    state = DOWN if absent else UP
+    return Component(f"{_AGENTS}{address}", state, said, members=len(lost), absent=absent)
+
+
+def controller_of(name: str) -> str:
+    """Return the name of the controller whose agents a component stands for; empty: for none."""
+    address = name.removeprefix(_AGENTS)
+    return "" if address == name else f"{_CONTROLLER}{address}"
+
+
+def enumerated(names: Sequence[str], most: int = 10) -> str:
+    """Return the names, of many the first ones and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def name_members(component: str, members: Sequence[str]) -> str:
+    """Return some members of a component as a subject: an agent, or so many agents."""
+    place = component.removeprefix(_AGENTS)
+    if len(members) == 1:
+        return f"V-IPU agent {members[0]} of {place}"
+    return f"{len(members)} V-IPU agents of {place}"
+
+
+def of_web(heartbeat: datetime | None, now: datetime) -> Component:
+    """The dashboard, of which one replica notes the time at each of its rounds."""
+    if heartbeat is None:
+        return Component("Dashboard", UNKNOWN, "no heartbeat yet")
+    age = (now - heartbeat).total_seconds()
+    if age > HEARTBEAT_STALE_SECONDS:
+        said = f"last heartbeat {spell_duration(age)} ago"
+        return Component("Dashboard", DOWN, said, since=heartbeat)
+    return Component("Dashboard", UP, "makes its rounds", since=heartbeat)
+
+
+def remembered(component: Component, looked_at: datetime, now: datetime) -> Component:
+    """A component as it was found at `looked_at`: nothing of its present where that is long ago."""
+    age = (now - looked_at).total_seconds()
+    if age <= _STALE_SECONDS:
+        return component
+    said = f"not observed for {spell_duration(age)}; before that it was {component.state}"
+    return replace(component, state=UNKNOWN, detail=said, absent=())
 
 
 def of_prober(lease: Component, positions: Iterable[datetime | None], now: datetime) -> Component:
@@ -152,11 +238,17 @@ def of_worker_and_beat(
 def summary(components: Iterable[Component]) -> tuple[str, str]:
     """State and sentence for the header: the culprits by name."""
     found = list(components)
-    down = [component.name for component in found if component.state == DOWN]
+    down = [_culprit(each) for each in found if each.state == DOWN]
     if down:
-        more = f" and {len(down) - 2} more" if len(down) > 2 else ""
-        return DOWN, f"Down: {', '.join(down[:2])}{more}"
-    unknown = sum(component.state == UNKNOWN for component in found)
+        return DOWN, f"Down: {enumerated(down, 2)}"
+    unknown = [each.name for each in found if each.state == UNKNOWN]
+    if len(unknown) == len(found):
+        return UNKNOWN, "Nothing is known of the components"
     if unknown:
-        return UNKNOWN, f"{len(found) - unknown} of {len(found)} components up"
+        up = f"{len(found) - len(unknown)} of {len(found)} components up"
+        return PARTLY, f"{up}; not known: {enumerated(unknown, 2)}"
     return UP, f"All {len(found)} components up"
+
+
+def _culprit(component: Component) -> str:
+    return name_members(component.name, component.absent) if component.absent else component.name

@@ -1,9 +1,8 @@
-"""glue: the components of the product, each by its own sign of life: for System, header and API."""
+"""glue: the components of the product, each by its own sign of life: for System, header and API,
+and as the worker knows them."""
 
 from __future__ import annotations
 
-import asyncio
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
@@ -16,18 +15,14 @@ from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from dashboard import components, recordedsigns
-from dashboard.components import Component, Signs
-from dashboard.live import live_reader
+from dashboard import components
+from dashboard.components import Component
+from dashboard.observing import PROBER, look, observed, read_missing, read_observed
 from ipuhub.api.auth import IsAdmin, IsSignedIn
-from ipuhub.kube.errors import ApiError, ConfigError, NotFound
-from ipuhub.kube.resources import LEASES
-from ipuhub.models import Heartbeat, TaskMessage
+from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
 from ipuhub.web.access import require_admin, signed_in
-from ipuhub.web.readings import NO_CONFIG, PATIENCE_SECONDS, Latest
-from ipuhub.workerhealth import WORKER
-from partitions.connections import sources
-from usage.models import ReportRun
+from ipuhub.workerhealth import WEB, WORKER
+from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,47 +31,41 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from ipuhub.kube.client import KubeClient
-
-OPERATOR: Final = "ipu-operator"
-PROXY: Final = "ipuhub-proxy"
-PROBER: Final = "ipuhub-prober"
-WEBHOOKS: Final = "ipuhub-webhooks"
-_LEASES: Final = (OPERATOR, PROXY, PROBER, WEBHOOKS)
-_FRESH_SECONDS: Final = 2.0
+_PROBER: Final = "Prober"
+_CAPACITY: Final = "capacity"
 
 
 def read_components(now: datetime) -> list[Component]:
     """All components, in the order in which a job meets them."""
-    live = live_reader().read(now)
-    leases = _lease_reader().at(now)
-    led = {name: components.by_lease(_NAMES[name], leases[name], now) for name in _LEASES}
-    found = [
-        Component("PostgreSQL", components.UP, "answers"),
-        _answering("Kubernetes API", live.jobs.problem, live.jobs.detail),
-        led[OPERATOR],
-        *_webhooks(leases[WEBHOOKS], led[WEBHOOKS]),
-        components.of_proxy(led[PROXY], live.fleet.detail if live.fleet.problem else ""),
-        *components.of_controllers({} if live.fleet.problem else live.fleet.value),
-    ]
-    found.append(recordedsigns.judge_prober(led[PROBER], now))
-    return found + (_of_usage(now) if settings.USAGE_ENABLED else [])
+    sights = look(now)
+    found = observed(sights, now)
+    lease = components.by_lease(_PROBER, sights.leases[PROBER], now)
+    own = [Component("PostgreSQL", components.UP, "answers")]
+    return own + found + read_missing(found, now) + _with_database(lease, now)
 
 
-_NAMES: Final = {
-    OPERATOR: "IPU Operator",
-    PROXY: recordedsigns.PROXY,
-    PROBER: recordedsigns.PROBER,
-    WEBHOOKS: "Webhooks",
-}
+def read_recorded(now: datetime) -> list[Component]:
+    """All components but PostgreSQL as it knows them, for a process that reaches nothing else.
+
+    While the dashboard is down nothing newer is known of those that it observes.
+    """
+    lease = Component(_PROBER, components.UNKNOWN, "")
+    return read_observed(now) + _with_database(lease, now)
 
 
-def _of_usage(now: datetime) -> list[Component]:
+def _with_database(prober: Component, now: datetime) -> list[Component]:
+    """The components that leave signs of life in PostgreSQL themselves."""
+    beats = dict(Heartbeat.objects.filter(looked_at=None).values_list("name", "at"))
+    web = components.of_web(beats.get(WEB), now)
+    if not settings.USAGE_ENABLED:
+        return [web]
     waiting = TaskMessage.objects.filter(Q(claimed_until=None) | Q(claimed_until__lt=now))
     return [
-        recordedsigns.judge_monitor(now),
+        web,
+        _judge_prober(prober, now),
+        _judge_monitor(now),
         *components.of_worker_and_beat(
-            Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first(),
+            beats.get(WORKER),
             waiting.aggregate(oldest=Min("queued_at"))["oldest"],
             ReportRun.objects.filter(state=ReportRun.State.RUNNING).exists(),
             now,
@@ -84,45 +73,17 @@ def _of_usage(now: datetime) -> list[Component]:
     ]
 
 
-def _answering(name: str, problem: str, detail: str) -> Component:
-    if problem:
-        return Component(name, components.DOWN, detail or problem)
-    return Component(name, components.UP, "answers")
+def _judge_prober(lease: Component, now: datetime) -> Component:
+    """The prober by the positions of its watches, beside what its Lease says."""
+    positions = WatchCheckpoint.objects.exclude(name=_CAPACITY)
+    return components.of_prober(lease, positions.values_list("position_at", flat=True), now)
 
 
-def _webhooks(signs: Signs, judged: Component) -> list[Component]:
-    """Webhooks have a Lease only where they make their own certificate."""
-    return [] if signs.lease is None and not signs.problem else [judged]
-
-
-@lru_cache(maxsize=1)
-def _lease_reader() -> Latest[dict[str, Signs]]:
-    """Return the process's one reader of the Leases."""
-    nothing = {name: Signs(problem="not asked yet") for name in _LEASES}
-    return Latest(nothing, _read_leases, lambda _: True, fresh_seconds=_FRESH_SECONDS)
-
-
-def _read_leases(_last: dict[str, Signs], _now: datetime) -> dict[str, Signs]:
-    try:
-        kube = sources().kube
-    except ConfigError as error:
-        return {name: Signs(problem=f"{NO_CONFIG}: {error}") for name in _LEASES}
-    return kube.run(_ask_all, kube.client)
-
-
-async def _ask_all(client: KubeClient) -> dict[str, Signs]:
-    found = await asyncio.gather(*(_ask(client, name) for name in _LEASES))
-    return dict(zip(_LEASES, found, strict=True))
-
-
-async def _ask(client: KubeClient, name: str) -> Signs:
-    asked = client.get(LEASES, f"{settings.LEASE_PREFIX}{name}", settings.NAMESPACE)
-    try:
-        return Signs(await asyncio.wait_for(asked, PATIENCE_SECONDS))
-    except NotFound:
-        return Signs()
-    except (ApiError, TimeoutError) as error:
-        return Signs(problem=str(error) or f"no answer within {PATIENCE_SECONDS:g} s")
+def _judge_monitor(now: datetime) -> Component:
+    """The monitor by its last round."""
+    last = MonitorRound.objects.order_by("-ended_at").values_list("ended_at", "problem").first()
+    ended_at, problem = last or (None, "")
+    return components.of_monitor(ended_at, problem, settings.MONITOR_ROUND_SECONDS, now)
 
 
 @require_safe
@@ -136,13 +97,16 @@ def health_dot(request: HttpRequest) -> HttpResponseBase:
 
 class ComponentSerializer(serializers.Serializer[Any]):
     """A component. `state`: up, down or unknown; `since`: its last sign of life; `holder`: the
-    replica that works."""
+    replica that works. The V-IPU agents of a controller are one component with so many `members`;
+    `absent` are those that do not answer."""
 
     name = serializers.CharField()
     state = serializers.CharField()
     detail = serializers.CharField()
     holder = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
+    members = serializers.IntegerField(allow_null=True)
+    absent = serializers.ListField(child=serializers.CharField())
 
 
 class ComponentListSerializer(serializers.Serializer[Any]):

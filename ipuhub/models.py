@@ -1,7 +1,4 @@
-"""glue: models shared by all recorders, grants and API tokens.
-
-Index that finds long lifetimes by an instant within them.
-"""
+"""glue: models shared by all apps, and the index of long lifetimes by an instant in them."""
 
 from __future__ import annotations
 
@@ -66,10 +63,9 @@ class WatchGap(models.Model):
 
 
 class RecordFault(models.Model):
-    """An object that could not be recorded exactly as it was, kept so that a person can fix the
-    cause.
+    """An object that could not be recorded exactly as it was, for a person to fix the cause.
 
-    One row per object and kind of fault; `count`: number of repetitions.
+    One row per object and kind of fault; `count`: repetitions.
     """
 
     watch = models.TextField()
@@ -96,8 +92,8 @@ class RecordFault(models.Model):
 class RoleGrant(models.Model):
     """A role of a user in a namespace (`*`: in all); see `ipuhub.roles`.
 
-    Administrators of everything are Django's staff and need no row. Grants `from_groups` come from
-    the groups of a provider, and each sign-in replaces them.
+    Administrators of everything are Django's staff and need no row. Each sign-in replaces grants
+    `from_groups` of a provider.
     """
 
     user = models.ForeignKey(
@@ -159,8 +155,7 @@ class ApiToken(models.Model):
 class TaskMessage(models.Model):
     """A queued task; see `ipuhub.taskqueue`.
 
-    `claimed_until`: the time until which a worker has claimed it. A worker that starts a task
-    deletes its row.
+    `claimed_until`: until when a worker has claimed it; one that starts the task deletes the row.
     """
 
     queue = models.TextField()
@@ -176,20 +171,28 @@ class TaskMessage(models.Model):
 
 
 class Heartbeat(models.Model):
-    """When a process last reported that it works; see `ipuhub.workerhealth`."""
+    """The last sign of life of a component, `at` a time (null: never).
+
+    Web and worker note their own. Of components without a database connection, `looked_at` is when
+    the dashboard observed them, and the other fields are what it found (`dashboard.observing`).
+    """
 
     name = models.TextField(primary_key=True)
-    at = models.DateTimeField()
+    at = models.DateTimeField(null=True)
+    looked_at = models.DateTimeField(null=True)
+    state = models.TextField(default="", db_default="")
+    detail = models.TextField(default="", db_default="")
+    holder = models.TextField(default="", db_default="")
+    members = models.IntegerField(null=True)
+    absent = models.JSONField(default=list, db_default=[])
 
     def __str__(self) -> str:
         return f"{self.name} at {self.at}"
 
 
 class SignInAttempts(models.Model):
-    """Failed sign-ins of a user, an address, or both; see `ipuhub.web.signin`.
-
-    `key`: digest of user and address; `blocked_until`: attempts before that time are rejected.
-    """
+    """Failed sign-ins of a user, an address, or both (`key`: their digest): `ipuhub.web.signin`.
+    Attempts before `blocked_until` are rejected."""
 
     key = models.TextField(unique=True)
     failures = models.IntegerField()
@@ -227,8 +230,8 @@ class ExternalIdentity(models.Model):
 class ExternalSession(models.Model):
     """A session that began at a provider, so that the provider can end it.
 
-    `session_id`: the provider's own (claim sid); `issued_at`: of the ID token, by the provider's
-    clock; `id_token` shows the provider at sign-out whose session ends.
+    `session_id`: the claim sid; `issued_at`: of the ID token, by the provider's clock; `id_token`
+    shows the provider at sign-out whose session ends.
     """
 
     identity = models.ForeignKey(
@@ -252,9 +255,8 @@ class AuditEntry(models.Model):
     `sent` belongs to a web process that ended in between.
 
     `kubernetes_user` is who the write impersonated; `via` is `page`, `session` (of the API) or
-    `token NAME`; `change` is
-    the body that was sent, `status` the HTTP status of the answer. `key` is the caller's
-    Idempotency-Key, `digest` of the request that used it first.
+    `token NAME`; `change` is the body that was sent, `status` the HTTP status of the answer. `key`
+    is the caller's Idempotency-Key, `digest` of the request that used it first.
     """
 
     at = models.DateTimeField()
@@ -291,9 +293,9 @@ class AuditEntry(models.Model):
 class Subscription(models.Model):
     """What a user wants to be told, and where; see `dashboard.notify`.
 
-    `user`, `group` and `namespace` narrow jobs down (empty: any); the owner's rights do so, too.
-    `target` is a URL or a mail address. `secret` signs webhooks. Facts from before `created_at`, or
-    from while it `is_paused`, are not told.
+    `job_user`, `group` and `namespace` narrow jobs down (empty: any); the owner's rights do, too.
+    `target` is a URL or a mail address. `secret` signs webhooks. Facts from before `since` are not
+    told.
     """
 
     owner = models.ForeignKey(
@@ -319,7 +321,7 @@ class Notification(models.Model):
     """A fact that a subscription is told: the outbox, and the log of what was sent.
 
     `key` names the fact, so that it is queued once. `state`: queued, sent, or dead (given up).
-    A worker that sends claims the row; `attempts` counts its tries.
+    A process that sends claims the row; `attempts` counts its tries.
     """
 
     subscription = models.ForeignKey(
@@ -353,10 +355,13 @@ class Notification(models.Model):
 class ComponentOutage(models.Model):
     """A time in which a component was down; see `dashboard.notify.outages`.
 
-    `since`: the first look that found it down; `ended_at`: null while it is.
+    `since`: the first look that found it down; `ended_at`: null while it is. `member`: the V-IPU
+    agent, of many. Those that go down within minutes share the `episode` of the first.
     """
 
     name = models.TextField()
+    member = models.TextField(default="", db_default="")
+    episode = models.DateTimeField()
     since = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     detail = models.TextField()
@@ -364,7 +369,9 @@ class ComponentOutage(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["name"], condition=Q(ended_at=None), name="component_outage_open_once"
+                fields=["name", "member"],
+                condition=Q(ended_at=None),
+                name="component_outage_open_once",
             )
         ]
 
@@ -385,8 +392,8 @@ class NotificationCount(models.Model):
 def long_lifetimes(began: str, ended: str, *, name: str) -> GistIndex:
     """Return an index of the lifetimes longer than a day by the time that they span.
 
-    Few are, so it costs recorders next to nothing; without it the long ones that reach into a
-    range would only be found among all that ever began before it (usage/time/windows.py asks).
+    Few are, so it costs recorders next to nothing; without it those that reach into a range would
+    only be found among all that ever began before it.
     """
     span = Func(F(began), Greatest(ended, began), Value("()"), function="tstzrange")
     is_long = Q(GreaterThan(F(ended) - F(began), timedelta(days=1)))

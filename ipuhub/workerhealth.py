@@ -31,6 +31,7 @@ _SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
 HEARTBEAT_SECONDS: Final = 30.0
 """How often beat has a worker note the time; `dashboard.components` judges both by it."""
 WORKER: Final = "worker"
+WEB: Final = "web"
 
 
 def install(app: Celery) -> None:

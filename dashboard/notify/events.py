@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -17,7 +18,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 
 from dashboard.notify.metrics import Count, count
-from dashboard.notify.outages import PATIENCE, lasting_outages
+from dashboard.notify.outages import read_episodes
 from ipuhub.models import Notification, Subscription
 from ipuhub.text import spell_duration
 from ipuhub.web.access import access_of
@@ -28,11 +29,11 @@ from partitions.models import CapacityChange
 from usage.models import MonthReport, ReportState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from django.db.models import QuerySet
 
-    from ipuhub.models import ComponentOutage
+    from dashboard.notify.outages import Episode
     from jobs.models import JobRecord
 
 JOB_ENDED, JOB_WAITING = "job-ended", "job-waiting"
@@ -45,6 +46,8 @@ EVENTS: Final = {
     COMPONENT_DOWN: "A component is down for 3 minutes, or recovered (administrators)",
     MONTH_CLOSED: "A month was closed (accountants)",
 }
+OF_COMPONENTS: Final = (CONTROLLER_DOWN, COMPONENT_DOWN)
+"""What only administrators are told. Who else sees what, Kubernetes may have to say."""
 LOOK_BACK: Final = dt.timedelta(days=1)
 """Facts that are recorded this much later than they happened are still told."""
 KEPT: Final = dt.timedelta(days=60)
@@ -66,11 +69,14 @@ class Fact:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def collect(now: dt.datetime) -> int:
-    """Queue what is new for all subscriptions; return how many notifications there are more."""
+def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
+    """Queue what is new for all subscriptions to these events; return how many notifications there
+    are more."""
     Notification.objects.filter(at__lt=now - KEPT).delete()
     made = 0
-    active = Subscription.objects.filter(is_paused=False, owner__is_active=True)
+    active = Subscription.objects.filter(
+        is_paused=False, owner__is_active=True, event__in=[*events]
+    )
     for subscription in active.select_related("owner"):
         try:
             facts = list(_facts(subscription, now))
@@ -196,24 +202,25 @@ def _down(since: dt.datetime) -> Iterator[Fact]:
 
 def _outages(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
     """Return the outages since the subscription, and the ends of those that it was told of."""
-    for outage in lasting_outages(now, ended_after=now - LOOK_BACK)[:_MOST]:
-        key = f"{COMPONENT_DOWN}:{outage.name}:{outage.since.isoformat()}"
-        noticed_at = outage.since + PATIENCE
-        if noticed_at >= subscription.since and outage.ended_at is None:
-            subject = f"{outage.name} is down: {outage.detail}"
-            yield Fact(key, noticed_at, subject, "/system/", _of_outage(outage, "down"))
-        ended_at = outage.ended_at
+    for episode in islice(read_episodes(now, ended_after=now - LOOK_BACK), _MOST):
+        key = f"{COMPONENT_DOWN}:{episode.name}:{episode.began_at.isoformat()}"
+        if episode.noticed_at >= subscription.since and episode.ended_at is None:
+            subject = f"{episode.subject} {episode.verb} down: {episode.detail}"
+            yield Fact(key, episode.noticed_at, subject, "/system/", _of_outage(episode, "down"))
+        ended_at = episode.ended_at
         if ended_at is None or ended_at < subscription.since:
             continue
         if Notification.objects.filter(subscription=subscription, key=key).exists():
-            lasted = spell_duration((ended_at - outage.since).total_seconds())
-            subject = f"{outage.name} recovered after {lasted}"
-            yield Fact(f"{key}:up", ended_at, subject, "/system/", _of_outage(outage, "up"))
+            lasted = spell_duration((ended_at - episode.began_at).total_seconds())
+            subject = f"{episode.subject} recovered after {lasted}"
+            yield Fact(f"{key}:up", ended_at, subject, "/system/", _of_outage(episode, "up"))
 
 
-def _of_outage(outage: ComponentOutage, state: str) -> dict[str, Any]:
-    told = {"name": outage.name, "state": state, "detail": outage.detail}
-    return {"component": told | {"since": outage.since.isoformat()}}
+def _of_outage(episode: Episode, state: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": episode.name, "state": state, "detail": episode.detail}
+    if episode.members:
+        told["members"] = list(episode.members)
+    return {"component": told | {"since": episode.began_at.isoformat()}}
 
 
 def _closed(since: dt.datetime) -> Iterator[Fact]:

@@ -1,23 +1,52 @@
-"""glue: outages of components, from the worker's looks at them every 30 s.
+"""glue: outages of components, from looks at them every 30 s.
 
 A component that is down in each look for PATIENCE has an outage that subscribers learn of. A
 shorter one is forgotten, so that a component that comes and goes sends no message each time.
+Members of a component, such as the V-IPU agents of one controller, have an outage each. Those that
+begin within PATIENCE are one episode: a machine room without power is one message.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from dashboard.components import DOWN, UP
-from dashboard.recordedsigns import read_recorded
+from django.db.models import Q
+
+from dashboard.components import DOWN, UP, enumerated, name_members
+from dashboard.health import read_recorded
 from ipuhub.models import ComponentOutage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dashboard.components import Component
 
 PATIENCE: Final = dt.timedelta(minutes=3)
 KEPT: Final = dt.timedelta(days=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Outages of one component that are told as one. `members`: which are down, or were."""
+
+    name: str
+    began_at: dt.datetime
+    noticed_at: dt.datetime
+    ended_at: dt.datetime | None
+    detail: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """Who is down."""
+        return name_members(self.name, self.members) if self.members else self.name
+
+    @property
+    def verb(self) -> str:
+        return "are" if len(self.members) > 1 else "is"
 
 
 def record_outages(now: dt.datetime) -> None:
@@ -27,23 +56,66 @@ def record_outages(now: dt.datetime) -> None:
     as a V-IPU controller taken off the list, there is nothing more to say.
     """
     found = {component.name: component for component in read_recorded(now)}
-    _begin([component for component in found.values() if component.state == DOWN], now)
-    for outage in ComponentOutage.objects.filter(ended_at=None):
+    opened = list(ComponentOutage.objects.filter(ended_at=None))
+    _begin([each for each in found.values() if each.state == DOWN], opened, now)
+    over = []
+    for outage in opened:
         component = found.get(outage.name)
-        if component is None or (component.state == UP and now - outage.since < PATIENCE):
+        if component is None or (_is_up(component, outage) and now - outage.since < PATIENCE):
             outage.delete()
-        elif component.state == UP:
-            ComponentOutage.objects.filter(pk=outage.pk, ended_at=None).update(ended_at=now)
+        elif _is_up(component, outage):
+            over.append(outage.pk)
+    ComponentOutage.objects.filter(pk__in=over, ended_at=None).update(ended_at=now)
     ComponentOutage.objects.filter(ended_at__lt=now - KEPT).delete()
 
 
-def _begin(down: list[Component], now: dt.datetime) -> None:
-    rows = [ComponentOutage(name=each.name, since=now, detail=each.detail) for each in down]
-    # Most have one already, perhaps by another worker: the constraint decides.
+def _is_up(component: Component, outage: ComponentOutage) -> bool:
+    if outage.member and component.state == DOWN:
+        return outage.member not in component.absent
+    return component.state == UP
+
+
+def _begin(down: list[Component], opened: list[ComponentOutage], now: dt.datetime) -> None:
+    known = {(each.name, each.member) for each in opened}
+    young = [each for each in opened if now - each.episode < PATIENCE]
+    rows = [
+        ComponentOutage(
+            name=each.name,
+            member=member,
+            episode=min((one.episode for one in young if one.name == each.name), default=now),
+            since=now,
+            detail="does not answer" if member else each.detail,
+        )
+        for each in down
+        for member in each.absent or ("",)
+        if (each.name, member) not in known
+    ]
+    # Another process may have begun one in between: the constraint decides.
     ComponentOutage.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def lasting_outages(now: dt.datetime, ended_after: dt.datetime) -> list[ComponentOutage]:
-    """Return outages of at least PATIENCE that last, or ended after that time, oldest first."""
-    lasting = ComponentOutage.objects.filter(since__lte=now - PATIENCE)
-    return list(lasting.exclude(ended_at__lt=ended_after).order_by("since", "id"))
+def read_episodes(now: dt.datetime, ended_after: dt.datetime) -> Iterator[Episode]:
+    """Yield the episodes of which each outage lasted PATIENCE and that last, or ended after that
+    time; oldest first."""
+    recent = ComponentOutage.objects.filter(Q(ended_at=None) | Q(ended_at__gte=ended_after))
+    wanted = set(recent.values_list("episode", "name"))
+    rows = ComponentOutage.objects.filter(episode__in={began_at for began_at, _ in wanted})
+    ordered = rows.order_by("episode", "name", "id")
+    for key, outages in groupby(ordered, lambda row: (row.episode, row.name)):
+        if key in wanted and (episode := _told_as_one(list(outages))).noticed_at <= now:
+            yield episode
+
+
+def _told_as_one(outages: Sequence[ComponentOutage]) -> Episode:
+    first = outages[0]
+    lasting = [each for each in outages if each.ended_at is None]
+    ended_at = None if lasting else max(each.ended_at for each in outages if each.ended_at)
+    members = tuple(each.member for each in lasting or outages if each.member)
+    return Episode(
+        name=first.name,
+        began_at=first.episode,
+        noticed_at=max(each.since for each in outages) + PATIENCE,
+        ended_at=ended_at,
+        detail=enumerated(members) if len(members) > 1 else first.detail,
+        members=members,
+    )

@@ -24,7 +24,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from dashboard.notify.events import collect
+from dashboard.notify.events import OF_COMPONENTS, collect
 from dashboard.notify.metrics import Count, count
 from dashboard.notify.outages import record_outages
 from dashboard.notify.webhook import WHOLE_SECONDS, Unsent, post, sign
@@ -45,9 +45,10 @@ _LOG = structlog.get_logger(__name__)
 
 @shared_task(name="dashboard.notify")  # type: ignore[untyped-decorator]
 def notify() -> None:
-    """Queue what happened, and send what is due; what became of each stands in its row."""
+    """Queue what happened to components, and send what is due; what became of each stands in its
+    row. What else there is to be told the web process queues (`dashboard.notify.rounds`)."""
     record_outages(timezone.now())
-    queued = collect(timezone.now())
+    queued = collect(timezone.now(), OF_COMPONENTS)
     sent = deliver(timezone.now)
     if queued or sent:
         _LOG.info("notifications", queued=queued, sent=sent)

@@ -17,7 +17,6 @@ from dashboard.notify.events import (
     COMPONENT_DOWN,
     CONTROLLER_DOWN,
     EVENTS,
-    JOB_ENDED,
     JOB_WAITING,
     MONTH_CLOSED,
 )
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 MOST: Final = 50
 """So many subscriptions a user may have."""
 USAGE_OFF: Final = (
-    "Usage is off (USAGE_ENABLED), so IPUHub records no events and sends no notifications. An "
-    "administrator can turn it on."
+    "Usage is off (USAGE_ENABLED), so IPUHub records neither jobs nor months. Only administrators "
+    "can subscribe, to components that are down."
 )
 TEXT: Final = 253
 MINUTES: Final = 43200  # 30 days
@@ -56,10 +55,8 @@ class SubscriptionForm(forms.Form):
         hidden = set() if access.is_admin else {CONTROLLER_DOWN, COMPONENT_DOWN}
         if not access.is_accountant:
             hidden.add(MONTH_CLOSED)
-        if settings.ACCESS == "kubernetes" and not access.is_admin:
-            hidden |= {JOB_ENDED, JOB_WAITING}  # the worker cannot ask Kubernetes who may see what
-        if not settings.USAGE_ENABLED:  # then nobody records events, and no worker sends
-            hidden |= EVENTS.keys()
+        if not settings.USAGE_ENABLED:  # then nobody records the other events
+            hidden |= EVENTS.keys() - {COMPONENT_DOWN}
             self.fields["event"].error_messages |= dict.fromkeys(
                 ("required", "invalid_choice"), USAGE_OFF
             )

@@ -215,6 +215,7 @@ class Processes:
                 "IPUHUB_ADMIN_PASSWORD": self.admin_password,
                 "IPUHUB_ACTIONS": "on",
                 "IPUHUB_ACTIONS_USERS": "admin=demo-admin",
+                "IPUHUB_WEBHOOK_ADDRESS": f"127.0.0.1:{self.ports['webhooks']}",
             },
             is_ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
         )

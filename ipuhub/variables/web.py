@@ -152,6 +152,14 @@ JOB_LOGS = ENV.switch(
     doc="Whether the dashboard and the API show logs of a job's pods to users who see the job. The "
     "web process needs `get` on `pods` and `pods/log`.",
 )
+WEBHOOK_ADDRESS = ENV.text(
+    "IPUHUB_WEBHOOK_ADDRESS",
+    "",
+    doc="host:port at which the API server reaches the webhooks. The dashboard sees by a TLS "
+    "handshake whether they answer. Empty: only webhooks with a Lease are shown.",
+)
+if WEBHOOK_ADDRESS and not WEBHOOK_ADDRESS.rpartition(":")[2].isdigit():
+    raise SettingError(f"IPUHUB_WEBHOOK_ADDRESS must be host:port, not {WEBHOOK_ADDRESS!r}")
 HTTPS = ENV.switch(
     "IPUHUB_HTTPS",
     True,

@@ -106,6 +106,10 @@ class Proxy:
         asked = request(name, namespace=namespace, size=size, **given)
         self._background.run(self._service.service.ensure(asked))
 
+    def reload(self) -> None:
+        """Read the list of controllers anew."""
+        self._service.fleet.reload()
+
     def stop(self) -> None:
         self._background.run(self._runner.cleanup())
 

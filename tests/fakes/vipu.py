@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from partitions.vipu.client import Credentials
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
 from partitions.vipu.server.machines import ipu_attributes
-from partitions.vipu.topology import fleet_of_parts, place, topology_from_attributes
+from partitions.vipu.topology import (
+    LOST_ATTRIBUTE,
+    fleet_of_parts,
+    place,
+    topology_from_attributes,
+)
 from partitions.vipu.types import (
     CreateRequest,
     OperationState,
@@ -62,6 +67,7 @@ class FakeVipu:
     create_refused: list[VipuError] = field(default_factory=list)
     remove_refused: list[VipuError] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)  # agents that do not answer it
     needs_force: bool = False
     removes_slowly: bool = False
     removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
@@ -101,6 +107,9 @@ class FakeVipu:
         if self.fleet_error is not None:
             raise self.fleet_error
         told = ipu_attributes(self._fleet, [], published_only=self.published_only)
+        for agent in self.lost & told.keys():
+            for attributes in told[agent].values():
+                attributes[LOST_ATTRIBUTE] = f"{agent} has not answered"
         return topology_from_attributes(told)
 
     async def create_partition(self, request: CreateRequest) -> str:

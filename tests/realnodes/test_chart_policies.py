@@ -9,11 +9,12 @@ import yaml
 from tests.realnodes.rendering import VIPU, named, render
 
 POSTGRES, API, ORDERS = {("database", 5432)}, {("", 443), ("", 6443)}, {("vipu-proxy", 8090)}
+WEBHOOKS = {("webhook", 9443)}
 REACHES: dict[str, set[tuple[str, int]]] = {
     "controller-manager": API | ORDERS,
     "vipu-proxy": API | {("", 8090)},
     "webhook": API,
-    "web": API | ORDERS | POSTGRES | {("", 443)},
+    "web": API | ORDERS | POSTGRES | WEBHOOKS | {("", 443)},
     "prober": API | ORDERS | POSTGRES,
     "monitor": API | POSTGRES,
     "worker": POSTGRES | {("", 443)},
@@ -96,7 +97,8 @@ def test_ports_outside_follow_the_values() -> None:
     )
     dns = {("", 53), ("", 5353)}
     assert reached(found["vipu-proxy"]) == dns | {("", 16443), ("", 7000)}
-    assert reached(found["web"]) == dns | ORDERS | {("", 16443), ("", 6432), ("", 8443)}
+    outside = {("", 16443), ("", 6432), ("", 8443)}
+    assert reached(found["web"]) == dns | ORDERS | WEBHOOKS | outside
     off = policies(VIPU, f"{own}.enabled=false")
     assert {tuple(each["spec"]["policyTypes"]) for each in off.values()} == {("Ingress",)}
     assert not any("egress" in each["spec"] for each in off.values())

@@ -139,6 +139,7 @@ def _static_folder() -> Iterator[Path]:
 
 async def _serve(host: str, port: int) -> None:
     """Serve until the process is asked to stop."""
+    from dashboard.notify.rounds import Rounds
     from ipuhub.wsgi import application
 
     server = WebServer(application, limits(), ASIDES, {"/healthz": "ok"})
@@ -149,8 +150,10 @@ async def _serve(host: str, port: int) -> None:
             f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
         ) from error
     _LOG.info("the dashboard serves", host=host, port=taken)
+    rounds = Rounds()
+    rounds.start()
     await until_stopped(asyncio.get_running_loop().create_future())
-    await server.stop()
+    await asyncio.gather(server.stop(), asyncio.to_thread(rounds.stop))
 
 
 def bounds(database: dict[str, Any]) -> dict[str, Any]:

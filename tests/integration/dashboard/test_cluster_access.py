@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
+from django.utils import timezone
 
 from dashboard import clusteraccess
 from dashboard.clusteraccess import KubernetesAuthority
+from dashboard.notify.events import collect
+from dashboard.notify.outbox import notify
+from dashboard.notify.rounds import make_round
 from ipuhub.kube.access import User
 from ipuhub.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -17,10 +22,13 @@ from ipuhub.kube.resources import (
     ROLE_BINDINGS,
     SERVICE_ACCOUNTS,
 )
-from ipuhub.models import ExternalIdentity
+from ipuhub.models import ExternalIdentity, Notification, Subscription
 from ipuhub.roles import parse_group_roles
 from ipuhub.web.clusterusers import ClusterAway
+from partitions.connections import close
 from tests.builders import jobhistory
+from tests.builders.clients import tool
+from tests.builders.notifications import MINUTE, ended, subscribe
 from tests.builders.roles import grant
 from tests.integration.dashboard.actionslab import ActionsLab
 
@@ -30,10 +38,14 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
     from tests.fakes.background import Background
+    from tests.fakes.receivers import HttpReceiver
 
 pytestmark = pytest.mark.django_db
 RBAC = "rbac.authorization.k8s.io"
 REVIEWING = "access-test-reviewing"
+API = "/api/v1/subscriptions"
+JSON = "application/json"
+ASKED = {"event": "job-ended", "channel": "webhook", "target": "https://chat.example/h"}
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +179,45 @@ def test_roles_do_not_add_to_it_but_administrators_see_everything(lab: ActionsLa
     assert seen_by(browser("root", is_staff=True)) == {"team-a", "team-b"}
 
 
+def test_a_user_is_told_of_the_jobs_that_kubernetes_lets_him_list(
+    lab: ActionsLab, settings: SettingsWrapper, receiver: HttpReceiver, tmp_path: Any
+) -> None:
+    """bob may list team-a, eve nothing, and a stranger has no Kubernetes user."""
+    for name in ("bob", "eve", "stranger"):
+        user = get_user_model().objects.create_user(name)
+        grant(user, "operator", "team-b")  # counts for nothing here
+        page = tool(user)
+        made = page.post(API, {**ASKED, "target": f"{receiver.url}&{name}"}, JSON)
+        assert made.status_code == 201, made.content
+        refused = page.post(API, {**ASKED, "namespace": "team-b"}, JSON)
+        assert "do not have access" in str(refused.json()["errors"])
+    Subscription.objects.update(since=timezone.now() - 60 * MINUTE)
+    for namespace in ("team-a", "team-b"):
+        ended("over", namespace)
+    at_home, settings.KUBECONFIG = settings.KUBECONFIG, str(tmp_path / "none")
+    clusteraccess.authority.cache_clear()  # answers of a moment ago
+    close()
+    collect(timezone.now())
+    assert not Notification.objects.exists()  # while Kubernetes is away nobody is told anything
+    settings.KUBECONFIG = at_home
+    close()
+    make_round(timezone.now())
+    ((path, _, body),) = receiver.got
+    assert path.endswith("&bob")
+    assert json.loads(body)["subject"] == "Job team-a/over ended: Failed"
+
+
+def test_the_worker_decides_about_no_job(lab: ActionsLab, settings: SettingsWrapper) -> None:
+    """It may have other settings than the dashboard, which asks Kubernetes."""
+    settings.ACCESS = "roles"
+    user = get_user_model().objects.create_user("bob")
+    grant(user, "viewer", "team-b")
+    subscribe(user)
+    ended("over", "team-b")
+    notify()
+    assert not Notification.objects.exists()
+
+
 def test_while_kubernetes_is_away_nothing_is_shown_and_a_sentence_says_so(
     lab: ActionsLab, settings: SettingsWrapper, tmp_path: Any
 ) -> None:
@@ -192,8 +243,6 @@ def test_an_answer_is_used_for_a_bounded_time(lab: ActionsLab, settings: Setting
     user = User("bob@lab")
     assert asked.namespaces_of(user) == frozenset({"team-a"})
     settings.KUBECONFIG = "/none"
-    from partitions.connections import close
-
     close()
     now[0] = 29.9
     assert asked.namespaces_of(user) == frozenset({"team-a"})

@@ -1,4 +1,4 @@
-"""The event component-down: outages as PostgreSQL shows them, told once, and their ends."""
+"""Outages of components: who is told that one is down, and that it is up again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from dashboard.components import Component
 from dashboard.notify.events import collect
 from dashboard.notify.outages import record_outages
 from dashboard.notify.outbox import deliver, notify
-from ipuhub.models import ComponentOutage, Subscription, WatchCheckpoint
-from partitions.models import CapacityChange
+from dashboard.observing import record
+from ipuhub.models import ComponentOutage, Heartbeat, Subscription, TaskMessage, WatchCheckpoint
 from tests.builders.notifications import MINUTE, subscribe
 from usage.models import MonitorRound
 
@@ -26,38 +27,54 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 START = dt.datetime(2026, 11, 24, 9, 0, tzinfo=dt.UTC)
-PARTS = ("Prober", "Monitor", "V-IPU Proxy", "V-IPU controller pod1:8090")
+OBSERVED = (
+    "Kubernetes API",
+    "IPU Operator",
+    "Webhooks",
+    "V-IPU Proxy",
+    "V-IPU controller pod1:8090",
+)
+PARTS = ("Dashboard", "Prober", "Monitor", "Worker", "Beat", *OBSERVED)
+AGENTS = "V-IPU agents of pod1:8090"
+CONTROLLER = OBSERVED[-1]
 
 
-def work(at: dt.datetime, *down: str) -> None:
-    """Let all components but those give a sign of life at that time."""
+def work(at: dt.datetime, *down: str, lost: tuple[str, ...] = ()) -> None:
+    """Let all components but those give a sign of life at that time; `lost` agents give none."""
     if "Prober" not in down:
         WatchCheckpoint.objects.update_or_create(name="pods", defaults={"position_at": at})
-    if "V-IPU Proxy" not in down:
-        WatchCheckpoint.objects.update_or_create(name="capacity", defaults={"position_at": at})
     if "Monitor" not in down:
         values = {"began_at": at, "ended_at": at, "checked": 0, "present": 0, "closed": 0}
         MonitorRound.objects.update_or_create(cluster_uid="c", defaults=values | {"left": 0})
-    last = CapacityChange.objects.order_by("-at").first()
-    answers = PARTS[3] not in down
-    if last is None or last.reachable != answers:
-        CapacityChange.objects.create(
-            controller="pod1:8090", at=at, total=64, free=0, reachable=answers
-        )
+    if not {"Worker", "Beat"} & {*down}:
+        Heartbeat.objects.update_or_create(name="worker", defaults={"at": at})
+    if "Worker" in down:  # beat goes on to queue tasks
+        TaskMessage.objects.get_or_create(queue="celery", body="{}", defaults={"queued_at": at})
+    else:
+        TaskMessage.objects.all().delete()
+    if "Dashboard" not in down:
+        Heartbeat.objects.update_or_create(name="web", defaults={"at": at})
+        found = [one(name, "down" if name in down else "up") for name in OBSERVED]
+        agents = Component(AGENTS, "down" if lost else "up", "", members=64, absent=lost)
+        record([*found, *([] if CONTROLLER in down else [agents])], at)
+
+
+def one(name: str, state: str) -> Component:
+    return Component(name, state, f"is {state}")
 
 
 def look(at: dt.datetime) -> None:
-    """Make one round of the worker at that time."""
+    """Make one round at that time."""
     record_outages(at)
     collect(at)
     deliver(lambda: at)
 
 
-def live(began: dt.datetime, minutes: int, *down: str) -> dt.datetime:
+def live(began: dt.datetime, minutes: int, *down: str, lost: tuple[str, ...] = ()) -> dt.datetime:
     """Let so many minutes go by, with a look each; return when they are over."""
     for minute in range(minutes):
         at = began + minute * MINUTE
-        work(at, *down)
+        work(at, *down, lost=lost)
         look(at)
     return began + minutes * MINUTE
 
@@ -81,36 +98,77 @@ def test_an_outage_is_told_once_and_its_end_once(part: str, receiver: HttpReceiv
     live(at, 5)
     down, up = subjects(receiver)
     assert down.startswith(f"{part} is down: ")
-    assert re.fullmatch(f"{part} recovered after 2[0-9] min|{part} recovered after 30 min", up)
+    assert re.fullmatch(f"{part} recovered after (2[0-9] min|30 min)", up)
     told = [json.loads(body)["component"] for _, _, body in receiver.got]
     assert [(each["name"], each["state"]) for each in told] == [(part, "down"), (part, "up")]
+
+
+@pytest.mark.usefixtures("root")
+def test_agents_that_go_together_are_one_message(receiver: HttpReceiver) -> None:
+    room = tuple(f"ag{number}" for number in range(64))
+    at = live(START, 2)
+    at = live(at, 1, lost=room[:40])
+    at = live(at, 1, lost=room)  # the last ones a look later
+    at = live(at, 10, lost=room)
+    at = live(at, 10, lost=room[:1])
+    assert len(subjects(receiver)) == 1
+    live(at, 5)
+    first = ", ".join(room[:10])
+    assert subjects(receiver) == [
+        f"64 V-IPU agents of pod1:8090 are down: {first} and 54 more",
+        "64 V-IPU agents of pod1:8090 recovered after 22 min",
+    ]
+    told = json.loads(receiver.got[0][2])["component"]
+    assert (told["name"], told["members"]) == (AGENTS, list(room))
+
+
+@pytest.mark.usefixtures("root")
+def test_an_agent_that_goes_later_is_told_of_by_itself(receiver: HttpReceiver) -> None:
+    at = live(START, 10, lost=("ag3",))
+    at = live(at, 10, lost=("ag3", "ag7"))
+    at = live(at, 5, lost=("ag3",))
+    live(at, 5)
+    assert subjects(receiver) == [
+        "V-IPU agent ag3 of pod1:8090 is down: does not answer",
+        "V-IPU agent ag7 of pod1:8090 is down: does not answer",
+        "V-IPU agent ag7 of pod1:8090 recovered after 10 min",
+        "V-IPU agent ag3 of pod1:8090 recovered after 25 min",
+    ]
+
+
+@pytest.mark.usefixtures("root")
+def test_agents_keep_their_outage_while_their_controller_is_down(receiver: HttpReceiver) -> None:
+    at = live(START, 10, lost=("ag3",))
+    at = live(at, 10, CONTROLLER)
+    live(at, 5, lost=("ag3",))
+    assert [subject for subject in subjects(receiver) if "agent" in subject] == [
+        "V-IPU agent ag3 of pod1:8090 is down: does not answer"
+    ]
 
 
 @pytest.mark.usefixtures("root")
 def test_a_component_that_comes_and_goes_sends_nothing(receiver: HttpReceiver) -> None:
     at = START
     for _ in range(5):
-        at = live(at, 2, PARTS[3])
+        at = live(at, 2, CONTROLLER, lost=("ag1",))
         at = live(at, 1)
     assert subjects(receiver) == []
     assert not ComponentOutage.objects.exists()
 
 
 @pytest.mark.usefixtures("root")
-def test_what_the_prober_records_is_not_blamed_for_it(receiver: HttpReceiver) -> None:
+def test_what_the_dashboard_observes_is_not_blamed_for_it(receiver: HttpReceiver) -> None:
     at = live(START, 2)
-    at = live(at, 10, "Prober", "V-IPU Proxy")
-    assert [subject.split(" is ")[0] for subject in subjects(receiver)] == ["Prober"]
-    live(at, 10, PARTS[3], "V-IPU Proxy")
-    assert [subject.split(" is ")[0] for subject in subjects(receiver)][2:] == ["V-IPU Proxy"]
+    at = live(at, 10, *OBSERVED, "Dashboard")
+    assert [subject.split(" is ")[0] for subject in subjects(receiver)] == ["Dashboard"]
 
 
 @pytest.mark.usefixtures("root")
 def test_a_controller_that_is_taken_off_the_list_is_no_outage(receiver: HttpReceiver) -> None:
-    at = live(START, 10, PARTS[3])
-    CapacityChange.objects.create(controller="pod1:8090", at=at, total=0, free=0, reachable=False)
-    work(at, PARTS[3])
-    look(at)
+    at = live(START, 10, CONTROLLER)
+    work(at)
+    record([one(name, "up") for name in OBSERVED[:-1]], at + MINUTE)
+    look(at + MINUTE)
     assert len(subjects(receiver)) == 1
     assert not ComponentOutage.objects.exists()
 
@@ -119,11 +177,11 @@ def test_it_is_for_administrators_and_from_their_subscription_on(
     ann: User, root: User, receiver: HttpReceiver
 ) -> None:
     subscribe(ann, "component-down", target=receiver.url, since=START)
-    at = live(START, 10, PARTS[3])
+    at = live(START, 10, CONTROLLER)
     assert len(subjects(receiver)) == 1
     Subscription.objects.update(since=at)  # as after a pause
     late = subscribe(root, "component-down", target=receiver.url, since=at, job_user="late")
-    at = live(at, 5, PARTS[3])
+    at = live(at, 5, CONTROLLER)
     live(at, 5)
     assert len(subjects(receiver)) == 2  # its end, to who knew of it
     assert not late.notifications.exists()
@@ -133,8 +191,9 @@ def test_it_is_for_administrators_and_from_their_subscription_on(
 def test_the_task_looks(receiver: HttpReceiver) -> None:
     work(timezone.now() - 10 * MINUTE)
     notify()
-    assert set(ComponentOutage.objects.values_list("name", flat=True)) == {"Prober", "Monitor"}
+    down = {"Dashboard", "Prober", "Monitor", "Beat"}  # what the dashboard observed is not known
+    assert set(ComponentOutage.objects.values_list("name", flat=True)) == down
     ComponentOutage.objects.update(since=timezone.now() - 4 * MINUTE)
     Subscription.objects.update(since=timezone.now() - 60 * MINUTE)
     notify()
-    assert len(subjects(receiver)) == 2
+    assert len(subjects(receiver)) == 4

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dashboard import health
+from dashboard import observing
+from dashboard.notify.rounds import make_round
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import LEASES, NAMESPACES
@@ -29,9 +30,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def fresh_leases() -> Iterator[None]:
-    health._lease_reader.cache_clear()
+    observing._reader.cache_clear()
     yield
-    health._lease_reader.cache_clear()
+    observing._reader.cache_clear()
 
 
 def states(admin: Client) -> dict[str, str]:
@@ -67,11 +68,13 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     heartbeat()
     found = states(admin)
     assert found == {
+        "Dashboard": "unknown",
         "PostgreSQL": "up",
         "Kubernetes API": "up",
         "IPU Operator": "up",
         "V-IPU Proxy": "up",
         "V-IPU controller v1:8090": "up",
+        "V-IPU agents of v1:8090": "up",
         "Prober": "down",
         "Monitor": "unknown",
         "Worker": "up",
@@ -123,6 +126,37 @@ def test_a_worker_that_leaves_tasks_waiting_is_down(admin: Client, clock: Clock)
     assert Heartbeat.objects.count() == 1
 
 
+def test_what_is_known_stays_with_its_age_while_the_proxy_is_away(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    make_round(clock.now())
+    proxy.stop()
+    clock.later(120)
+    found = states(admin)
+    assert found["V-IPU Proxy"] == "down"
+    assert found["V-IPU controller v1:8090"] == found["V-IPU agents of v1:8090"] == "unknown"
+    assert "before that it was up" in admin.get("/system/").content.decode()
+    proxy.start()
+    clock.later(5)
+    assert states(admin)["V-IPU controller v1:8090"] == "up"
+
+
+def test_agents_that_do_not_answer_are_counted_and_named(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    proxy.world.vipu.lost = {"ag1", "ag3"}
+    (agents,) = [
+        each
+        for each in admin.get("/api/v1/components").json()["results"]
+        if each["name"] == "V-IPU agents of v1:8090"
+    ]
+    assert (agents["state"], agents["members"], agents["absent"]) == ("down", 8, ["ag1", "ag3"])
+    text = admin.get("/system/").content.decode()
+    assert "6 of 8 answer" in text
+    assert "silent: ag1, ag3" in text
+    assert "2 V-IPU agents of v1:8090" in admin.get("/system/health").content.decode()
+
+
 def test_without_a_cluster_the_page_names_the_api_server(admin: Client) -> None:
     answer = admin.get("/system/")
     assert answer.status_code == 200
@@ -135,7 +169,7 @@ def test_without_usage_its_components_are_not_missed(
     admin: Client, settings: SettingsWrapper
 ) -> None:
     settings.USAGE_ENABLED = False
-    assert "Monitor" not in states(admin)
+    assert not {"Monitor", "Prober", "Worker", "Beat"} & states(admin).keys()
 
 
 def test_others_are_shown_nothing_of_it(user: Client) -> None:

@@ -159,19 +159,28 @@ def test_an_administrator_subscribes_to_components(root: User) -> None:
 
 
 def test_with_usage_off_nobody_subscribes_to_what_is_never_sent(
+    root: User, ann: User, settings: SettingsWrapper
+) -> None:
+    settings.USAGE_ENABLED = False
+    shown = browser(ann).get(PAGE).content.decode()
+    assert ("Usage is off (USAGE_ENABLED)" in shown, 'name="event"' in shown) == (True, False)
+    for user, events in ((ann, EVENTS), (root, EVENTS.keys() - {"component-down"})):
+        for event in events:
+            assert browser(user).post(PAGE, form(event=event)).status_code == 400
+            answer = tool(user).post(API, form(event=event), content_type=JSON)
+            assert "Usage is off (USAGE_ENABLED)" in answer.json()["errors"]["event"][0]
+    assert not Subscription.objects.exists()
+
+
+def test_with_usage_off_administrators_subscribe_to_components(
     root: User, settings: SettingsWrapper
 ) -> None:
-    subscribe(root)
-    assert "Send test" in browser(root).get(PAGE).content.decode()
     settings.USAGE_ENABLED = False
     shown = browser(root).get(PAGE).content.decode()
-    assert "Usage is off (USAGE_ENABLED)" in shown
-    assert ('name="event"' in shown, "Send test" in shown) == (False, False)
-    for event in EVENTS:
-        assert browser(root).post(PAGE, form(event=event)).status_code == 400
-        answer = tool(root).post(API, form(event=event), content_type=JSON)
-        assert "Usage is off (USAGE_ENABLED)" in answer.json()["errors"]["event"][0]
-    assert Subscription.objects.count() == 1
+    assert ("A component is down" in shown, "A job ended" in shown) == (True, False)
+    answer = tool(root).post(API, form(event="component-down"), content_type=JSON)
+    assert answer.status_code == 201, answer.content
+    assert "Send test" in browser(root).get(PAGE).content.decode()
 
 
 def test_nobody_has_more_subscriptions_than_the_limit(ann: User) -> None:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.components import of_agents
 from devcluster.security.certificates import Authority
+from partitions.proxy.controllers import ControllerView, parse_controllers
+from partitions.proxy.fleetmap import fleet_to_json
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
 from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from dashboard.components import Component
     from tests.integration.vipu.agentmachines import Machine
 
 LOST_SECONDS = 3.0  # in the tests that wait for it; a busy machine must not lose agents elsewhere
@@ -151,6 +155,26 @@ async def test_an_agent_that_stops_answering_is_lost_and_comes_back(
         await eventually(lambda: created(vipu, CreateRequest("new", 4)))
         await eventually(lambda: state_of(vipu, "new"), lambda state: state is ReadyState.ACTIVE)
         assert await sick.names() == ["new"]
+
+
+async def test_an_agent_that_is_stopped_is_named_among_the_components(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    healthy, sick = machines(2)
+    (spec,) = parse_controllers("v1:8090:vipu-ctrl=v1")
+    async with client(start([healthy, sick], agent_lost_seconds=LOST_SECONDS)) as vipu:
+
+        async def agents() -> list[Component]:
+            view = ControllerView(spec, await vipu.list_ipu_attributes())
+            return of_agents(fleet_to_json([view], [], []))
+
+        (found,) = await agents()
+        assert (found.state, found.members, found.absent) == ("up", 2, ())
+        sick.signal(signal.SIGSTOP)
+        (found,) = await eventually(agents, lambda found: found[0].state == "down")
+        assert (found.name, found.absent) == ("V-IPU agents of v1:8090", ("ag1",))
+        sick.signal(signal.SIGCONT)
+        await eventually(agents, lambda found: found[0].state == "up")
 
 
 async def created(vipu: VipuClient, request: CreateRequest) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dashboard import components
-from dashboard.components import DOWN, UNKNOWN, UP, Component, Signs
+from dashboard.components import DOWN, PARTLY, UNKNOWN, UP, Component, Signs
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -47,13 +47,63 @@ def test_a_leader_is_judged_by_its_lease(signs: Signs, state: str, says: str) ->
 
 
 def test_a_proxy_that_leads_and_does_not_answer_is_down() -> None:
+    kubernetes = Component("Kubernetes API", UP, "answers")
     leads = components.by_lease("V-IPU Proxy", lease(2), NOW)
-    assert components.of_proxy(leads, "connection refused").state == DOWN
-    assert components.of_proxy(leads, "").state == UP
+    assert components.of_answering(leads, "connection refused", kubernetes).state == DOWN
+    assert components.of_answering(leads, "", kubernetes).state == UP
     without = components.by_lease("V-IPU Proxy", Signs(), NOW)
-    assert components.of_proxy(without, "").state == UP
+    assert components.of_answering(without, "", kubernetes).state == UP
     frozen = components.by_lease("V-IPU Proxy", lease(99), NOW)
-    assert components.of_proxy(frozen, "").state == DOWN
+    assert components.of_answering(frozen, "", kubernetes).state == DOWN
+
+
+def test_without_the_api_server_its_silence_is_not_blamed_on_the_proxy() -> None:
+    silent = Signs(problem="connection refused", is_silent=True)
+    kubernetes = components.of_kubernetes([silent, silent])
+    assert (kubernetes.state, kubernetes.detail) == (DOWN, "connection refused")
+    proxy = components.by_lease("V-IPU Proxy", silent, NOW)
+    assert components.of_answering(proxy, "no token for the proxy", kubernetes).state == UNKNOWN
+    assert components.of_answering(proxy, "", kubernetes).state == UP
+
+
+def test_an_api_server_that_refuses_answers() -> None:
+    assert components.of_kubernetes([Signs(problem="403 Forbidden"), Signs()]).state == UP
+
+
+def test_agents_are_counted_and_the_silent_ones_are_named() -> None:
+    def machine(agent: str, **more: str) -> dict[str, Any]:
+        return {"agent": agent, "ipus": []} | more
+
+    machines = [machine("ag0"), machine("ag1", lost="ag1 has not answered"), machine("ag2")]
+    fleet = {
+        "controllers": [
+            {"address": "v1:8090", "reachable": True, "machines": machines},
+            {"address": "v2:8090", "reachable": True, "machines": machines[:1]},
+            {"address": "v3:8090", "reachable": False, "machines": machines},
+            {"address": "v4:8090", "reachable": True, "machines": [machine("")]},
+        ]
+    }
+    found = components.of_agents(fleet)
+    assert [(one.name, one.state, one.detail, one.members, one.absent) for one in found] == [
+        ("V-IPU agents of v1:8090", DOWN, "2 of 3 answer", 3, ("ag1",)),
+        ("V-IPU agents of v2:8090", UP, "1 of 1 answer", 1, ()),
+    ]
+    assert components.summary(found) == (DOWN, "Down: V-IPU agent ag1 of v1:8090")
+
+
+def test_what_was_observed_long_ago_is_not_known_any_more() -> None:
+    found = Component("IPU Operator", DOWN, "stopped", "pod-a", ago(500))
+    assert components.remembered(found, ago(80), NOW) == found
+    old = components.remembered(found, ago(91), NOW)
+    assert (old.state, old.since, old.holder) == (UNKNOWN, ago(500), "pod-a")
+    assert old.detail == "not observed for 91 s; before that it was down"
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "state"), [(ago(100), UP), (ago(121), DOWN), (None, UNKNOWN)]
+)
+def test_a_dashboard_is_judged_by_its_heartbeat(heartbeat: datetime | None, state: str) -> None:
+    assert components.of_web(heartbeat, NOW).state == state
 
 
 def test_a_silent_controller_is_named_and_not_the_proxy() -> None:
@@ -113,6 +163,9 @@ def test_the_header_names_the_culprits() -> None:
         return [Component(f"C{number}", state, "") for number, state in enumerate(states)]
 
     assert components.summary(found(UP, UP)) == (UP, "All 2 components up")
-    assert components.summary(found(UP, UNKNOWN)) == (UNKNOWN, "1 of 2 components up")
+    partly = "1 of 3 components up; not known: C1, C2"
+    assert components.summary(found(UP, UNKNOWN, UNKNOWN)) == (PARTLY, partly)
+    nothing = "Nothing is known of the components"
+    assert components.summary(found(UNKNOWN, UNKNOWN)) == (UNKNOWN, nothing)
     assert components.summary(found(DOWN, UP, UNKNOWN)) == (DOWN, "Down: C0")
     assert components.summary(found(DOWN, DOWN, DOWN)) == (DOWN, "Down: C0, C1 and 1 more")

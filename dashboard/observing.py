@@ -1,0 +1,207 @@
+"""glue: what the web process sees of components without a database connection: Leases in the
+cluster, the V-IPU Proxy with all that it reaches, and the webhooks' port.
+
+It has the rights to do so for its pages anyway. What it sees it records as heartbeats, so that the
+worker, which reaches none of these, knows of them, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+from django.db import transaction
+
+from dashboard import components
+from dashboard.components import Component, Signs
+from ipuhub.kube.errors import ApiError, ConfigError, NotFound
+from ipuhub.kube.resources import LEASES
+from ipuhub.models import Heartbeat
+from ipuhub.web.readings import NO_CONFIG, PATIENCE_SECONDS, Latest, Reading, attempt
+from partitions.connections import sources
+from partitions.errors import PartitionsError
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable, Mapping
+
+    from ipuhub.kube.client import KubeClient
+    from partitions.connections import Sources
+
+OPERATOR: Final = "ipu-operator"
+PROXY: Final = "ipuhub-proxy"
+PROBER: Final = "ipuhub-prober"
+WEBHOOKS: Final = "ipuhub-webhooks"
+_LEASES: Final = (OPERATOR, PROXY, PROBER, WEBHOOKS)
+_FRESH_SECONDS: Final = 2.0
+_FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent")
+
+
+@dataclass(frozen=True)
+class Sights:
+    """What was seen. `webhooks`: why their port does not answer (empty: it does)."""
+
+    leases: Mapping[str, Signs]
+    fleet: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
+    webhooks: str = ""
+
+
+def look(now: dt.datetime) -> Sights:
+    """Return what is seen now; readers within 2 s share one look."""
+    return _reader().at(now)
+
+
+def observed(sights: Sights, now: dt.datetime) -> list[Component]:
+    """Return the components that have no database connection, in the order in which a job meets
+    them."""
+    leases, fleet = sights.leases, sights.fleet
+    kubernetes = components.of_kubernetes(leases.values())
+    proxy = components.by_lease(components.PROXY, leases[PROXY], now)
+    problem = fleet.detail if fleet.problem else ""
+    known = {} if fleet.problem else fleet.value
+    return [
+        kubernetes,
+        components.by_lease("IPU Operator", leases[OPERATOR], now),
+        *_webhooks(sights, kubernetes, now),
+        components.of_answering(proxy, problem, kubernetes),
+        *components.of_controllers(known),
+        *components.of_agents(known),
+    ]
+
+
+def _webhooks(sights: Sights, kubernetes: Component, now: dt.datetime) -> list[Component]:
+    """Webhooks have a Lease only where they make their own certificate."""
+    signs = sights.leases[WEBHOOKS]
+    judged = components.by_lease("Webhooks", signs, now)
+    if settings.WEBHOOK_ADDRESS:
+        return [components.of_answering(judged, sights.webhooks, kubernetes)]
+    return [] if signs.lease is None and not signs.problem else [judged]
+
+
+def read_observed(now: dt.datetime) -> list[Component]:
+    """Return the same components as they were last recorded."""
+    rows = Heartbeat.objects.exclude(looked_at=None).order_by("looked_at", "name")
+    return [_recorded(row, now) for row in rows]
+
+
+def read_missing(found: Iterable[Component], now: dt.datetime) -> list[Component]:
+    """Return what is recorded and was not found, if nobody says how it is now."""
+    states = {each.name: each.state for each in found}
+    known = [each for each in read_observed(now) if each.name not in states]
+    return [each for each in known if not _is_gone(each.name, states)]
+
+
+def _is_gone(name: str, states: Mapping[str, str]) -> bool:
+    """Whether a component that was not found is off the list of the proxy, or of its controller:
+    that they answer, and do not name it, says so."""
+    controller = components.controller_of(name)
+    return states.get(components.PROXY) == components.UP and (
+        states.get(controller) != components.DOWN
+    )
+
+
+def _recorded(row: Heartbeat, now: dt.datetime) -> Component:
+    found = Component(
+        row.name, row.state, row.detail, row.holder, row.at, row.members, tuple(row.absent)
+    )
+    return components.remembered(found, row.looked_at or now, now)
+
+
+@transaction.atomic
+def record(found: Iterable[Component], now: dt.datetime) -> None:
+    """Note what was found at `now`; a component that is down keeps its last sign of life."""
+    seen = list(found)
+    for state in (components.UP, components.DOWN, components.UNKNOWN):
+        rows = [_row(each, now) for each in seen if each.state == state]
+        fields = [*_FOUND, *(("at",) if state == components.UP else ())]
+        Heartbeat.objects.bulk_create(
+            rows, update_conflicts=True, unique_fields=["name"], update_fields=fields
+        )
+    states = {each.name: each.state for each in seen}
+    old = Heartbeat.objects.filter(looked_at__lt=now).values_list("name", flat=True)
+    if gone := [name for name in old if _is_gone(name, states)]:
+        Heartbeat.objects.filter(name__in=gone).delete()
+
+
+def _row(each: Component, now: dt.datetime) -> Heartbeat:
+    at = (each.since or now) if each.state == components.UP else each.since
+    return Heartbeat(
+        name=each.name,
+        at=at,
+        looked_at=now,
+        state=each.state,
+        detail=each.detail,
+        holder=each.holder,
+        members=each.members,
+        absent=list(each.absent),
+    )
+
+
+@lru_cache(maxsize=1)
+def _reader() -> Latest[Sights]:
+    """Return the process's one reader of all this."""
+    nothing = Sights(dict.fromkeys(_LEASES, Signs(problem="not asked yet", is_silent=True)))
+    return Latest(nothing, _read, lambda seen: not seen.fleet.problem, fresh_seconds=_FRESH_SECONDS)
+
+
+def _read(last: Sights, now: dt.datetime) -> Sights:
+    try:
+        connected = sources()
+    except ConfigError as error:
+        signs = Signs(problem=f"{NO_CONFIG}: {error}", is_silent=True)
+        fleet = replace(last.fleet, problem=NO_CONFIG, detail=str(error))
+        return Sights(dict.fromkeys(_LEASES, signs), fleet)
+    return connected.kube.run(_see_all, connected, last, now)
+
+
+async def _see_all(connected: Sources, last: Sights, now: dt.datetime) -> Sights:
+    asked = connected.proxy.fleet()
+    leases, fleet, webhooks = await asyncio.gather(
+        _ask_all(connected.kube.client),
+        attempt(asked, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
+        _knock(settings.WEBHOOK_ADDRESS),
+    )
+    return Sights(leases, fleet, webhooks)
+
+
+async def _ask_all(client: KubeClient) -> dict[str, Signs]:
+    found = await asyncio.gather(*(_ask(client, name) for name in _LEASES))
+    return dict(zip(_LEASES, found, strict=True))
+
+
+async def _ask(client: KubeClient, name: str) -> Signs:
+    asked = client.get(LEASES, f"{settings.LEASE_PREFIX}{name}", settings.NAMESPACE)
+    try:
+        return Signs(await asyncio.wait_for(asked, PATIENCE_SECONDS))
+    except NotFound:
+        return Signs()
+    except (ApiError, TimeoutError) as error:
+        is_silent = not getattr(error, "status", 0)
+        return Signs(problem=str(error) or _silence(), is_silent=is_silent)
+
+
+async def _knock(address: str) -> str:
+    """Return why nobody completes a TLS handshake at `host:port`; empty: somebody does.
+
+    Nothing is sent and nothing is believed but that they live: the API server checks who they are.
+    """
+    if not address:
+        return ""
+    host, _, port = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    except (OSError, TimeoutError) as error:
+        return f"{address}: {error}" if str(error) else f"{address}: {_silence()}"
+    writer.transport.abort()
+    return ""
+
+
+def _silence() -> str:
+    return f"no answer within {PATIENCE_SECONDS:g} s"
