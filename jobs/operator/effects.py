@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
 from ipuhub.kube.errors import AlreadyExists, ApiError
 from ipuhub.kube.resources import SECRETS
@@ -22,25 +22,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.informer import Informer
     from jobs.ipujob.names import JobKey, Manifest
     from jobs.operator.actions import StoreKey, TryPod
-    from jobs.operator.observer import Cache, Caches
+    from jobs.operator.eventwriter import EventWriter
+    from jobs.operator.observer import Caches
     from jobs.operator.partitions import PartitionFacts, Partitions
-
-
-class Recorder(Protocol):
-    """Records Events about a job; never raises."""
-
-    async def record(
-        self,
-        regarding: Manifest,
-        *,
-        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
-        reason: str,
-        message: str,
-    ) -> None:
-        """One Event."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +36,7 @@ class Effects:
 
     client: KubeClient
     partitions: Partitions
-    recorder: Recorder
+    recorder: EventWriter
     caches: Caches
     facts: PartitionFacts
     expectations: Expectations
@@ -65,7 +52,7 @@ MOST_GONE = 4096  # objects seen to go of late; an answer comes within seconds o
 
 @dataclass(frozen=True, slots=True)
 class _Expectation:
-    cache: Cache
+    cache: Informer
     namespace: str
     name: str
     uid: str
@@ -82,13 +69,15 @@ class Expectations:
         self._waiting: dict[str, list[_Expectation]] = {}
         self._gone: dict[str, None] = {}  # UIDs, oldest first
 
-    def written(self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False) -> None:
+    def written(
+        self, key: str, cache: Informer, manifest: Manifest, *, is_new: bool = False
+    ) -> None:
         """We changed an object, or created it (`is_new`); `manifest` is the server's answer."""
         meta = metadata(manifest)
         if meta.get("resourceVersion") and uid_of(manifest) not in self._gone:
             self._add(key, cache, manifest, str(meta["resourceVersion"]), is_new=is_new)
 
-    def deleted(self, key: str, cache: Cache, namespace: str, name: str, uid: str) -> None:
+    def deleted(self, key: str, cache: Informer, namespace: str, name: str, uid: str) -> None:
         """We asked for an object's deletion."""
         gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
         self._add(key, cache, gone, "")
@@ -117,7 +106,7 @@ class Expectations:
         return 0.0
 
     def _add(
-        self, key: str, cache: Cache, manifest: Manifest, version: str, *, is_new: bool = False
+        self, key: str, cache: Informer, manifest: Manifest, version: str, *, is_new: bool = False
     ) -> None:
         meta = metadata(manifest)
         expectation = _Expectation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import structlog
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from ipuhub.kube.events import EventRecorder
     from ipuhub.kube.lull import Lull
     from jobs.ipujob.names import Manifest
 
@@ -21,22 +22,6 @@ log = structlog.get_logger(__name__)
 WRITERS = 4
 MOST_WAITING = 5000  # of one writer: an API server that takes none must not cost memory for ever
 LAST_SECONDS = 2.0
-
-
-class DatedRecorder(Protocol):
-    """Writes Events about what happened a while ago; never raises."""
-
-    async def record(
-        self,
-        regarding: Manifest,
-        *,
-        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
-        reason: str,
-        message: str,
-        at: datetime,
-    ) -> None:
-        """Write one Event with the time `at`."""
-        ...
 
 
 class _Event(NamedTuple):
@@ -55,7 +40,7 @@ class EventWriter:
     there was no room or time.
     """
 
-    def __init__(self, recorder: DatedRecorder, lull: Lull, now: Callable[[], datetime]) -> None:
+    def __init__(self, recorder: EventRecorder, lull: Lull, now: Callable[[], datetime]) -> None:
         self.dropped = 0
         self._lull = lull
         self._now = now

@@ -8,7 +8,7 @@ fits gets IPUs, so a small job can overtake older, larger jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -40,6 +40,7 @@ from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ipuhub.kube.informer import Informer
     from jobs.builders.pods import PodOptions
     from jobs.ipujob.names import Manifest
     from jobs.ipujob.privileges import Privileges
@@ -54,38 +55,17 @@ BY_JOB = "job"
 BY_NODE = "node"
 
 
-class Cache(Protocol):
-    """The part of `ipuhub.kube.informer.Informer` that passes read."""
-
-    @property
-    def resource_version(self) -> str:
-        """How far the copy is."""
-        ...
-
-    def get(self, namespace: str, name: str) -> Manifest | None:
-        """One object."""
-        ...
-
-    def by_index(self, index: str, value: str) -> Sequence[Manifest]:
-        """The objects under one value of an index."""
-        ...
-
-    def all(self) -> Sequence[Manifest]:
-        """All objects."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Caches:
     """One cache per kind; `jobs` is indexed by UID, `pods` by the UID of their job."""
 
-    jobs: Cache
-    children: Mapping[Kind, Cache]
-    namespaces: Cache
-    nodes: Cache
+    jobs: Informer
+    children: Mapping[Kind, Informer]
+    namespaces: Informer
+    nodes: Informer
 
     @property
-    def pods(self) -> Cache:
+    def pods(self) -> Informer:
         """The pods with the operator's labels."""
         return self.children[Kind.POD]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.events import EventRecorder
+    from ipuhub.process.health import Health
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.spec import SessionLimits
-    from jobs.operator.eventwriter import DatedRecorder
     from jobs.operator.partitions import Partitions
 
 log = structlog.get_logger(__name__)
@@ -56,22 +57,6 @@ LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room,
 CRD_SECONDS = 60.0
 RETRY_SECONDS = 0.2  # while no word of partitions holds up every job, at a start above all
 STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
-
-
-class HealthSink(Protocol):
-    """The part of `ipuhub.process.health.Health` that the operator reports to."""
-
-    def set(self, name: str, ok: bool, detail: str = "") -> None:
-        """One readiness check."""
-        ...
-
-    def note(self, name: str, sentence: str) -> None:
-        """What to know though the process is ready; empty: nothing."""
-        ...
-
-    def beat(self, name: str) -> None:
-        """A sign of life."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +97,8 @@ class Operator:
         self,
         client: KubeClient,
         partitions: Partitions,
-        recorder: DatedRecorder,
-        health: HealthSink,
+        recorder: EventRecorder,
+        health: Health,
         options: OperatorOptions,
     ) -> None:
         self._options = options

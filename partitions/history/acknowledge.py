@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 import structlog
@@ -19,18 +19,11 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.watch import Scope
+    from partitions.client import ProxyClient
 
 log = structlog.get_logger(__name__)
 MOST_AT_ONCE: Final = 1_000
 _EVERY_SECONDS: Final = 60.0
-
-
-class Proxy(Protocol):
-    """The part of the V-IPU Proxy's client that is used here."""
-
-    async def acknowledge(self, names: Sequence[str]) -> None:
-        """Say that these records are stored."""
-        ...
 
 
 class Acknowledger:
@@ -45,7 +38,7 @@ class Acknowledger:
         self,
         client: KubeClient,
         scope: Scope,
-        proxy: Proxy,
+        proxy: ProxyClient,
         recorded_of: Callable[[Sequence[str]], Awaitable[list[str]]],
     ) -> None:
         self._client, self._scope, self._proxy = client, scope, proxy

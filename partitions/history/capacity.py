@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
@@ -15,6 +15,8 @@ from partitions.errors import PartitionsError, ProxyUnavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
+
+    from partitions.client import ProxyClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Proxy(Protocol):
-    """The part of the V-IPU Proxy's client that is used here."""
-
-    async def controllers(self) -> Mapping[str, Any]:
-        """The V-IPU controllers: `items`."""
-        ...
-
-
 class CapacityPoll:
     """Polls the proxy every `poll_seconds`, and calls `write` with changes since the last rows.
 
@@ -99,7 +93,11 @@ class CapacityPoll:
     """
 
     def __init__(
-        self, proxy: Proxy, write: Write, clock: Callable[[], datetime], poll_seconds: float = 10.0
+        self,
+        proxy: ProxyClient,
+        write: Write,
+        clock: Callable[[], datetime],
+        poll_seconds: float = 10.0,
     ) -> None:
         self._proxy, self._write, self._clock = proxy, write, clock
         self._poll_seconds = poll_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
@@ -19,7 +19,8 @@ from partitions.proxy.tracker import Draft, Shard, Tracker
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from ipuhub.kube.resources import ListResult, Manifest, Resource
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.resources import Manifest
 
 
 log = structlog.get_logger(__name__)
@@ -28,32 +29,6 @@ _T = TypeVar("_T")
 _BACKOFF: Final = Backoff(first_seconds=0.2, max_seconds=5.0)
 _NOT_READ: Final = "not read yet"
 _ENDS: Final = "this replica is shutting down"
-
-
-class ConfigMaps(Protocol):
-    """What the tracker needs of an API client; every method raises ApiError."""
-
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Manifest:
-        """Read one object."""
-        ...
-
-    async def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = ""
-    ) -> ListResult:
-        """Read all objects with a label."""
-        ...
-
-    async def create(
-        self, resource: Resource, body: Manifest, namespace: str | None = None
-    ) -> Manifest:
-        """Create an object."""
-        ...
-
-    async def patch(
-        self, resource: Resource, name: str, body: Manifest, namespace: str | None = None
-    ) -> Manifest:
-        """Apply a merge patch; a resourceVersion in it is a precondition."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +67,7 @@ class TrackerStore:
     changed the tracker meanwhile, or when the fate of a patch is unknown.
     """
 
-    def __init__(self, client: ConfigMaps, options: StoreOptions) -> None:
+    def __init__(self, client: KubeClient, options: StoreOptions) -> None:
         self._client = client
         self._options = options
         self._tracker: Tracker | None = None
