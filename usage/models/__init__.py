@@ -37,6 +37,7 @@ from usage.models.sums import (
     UserHour,
     UserSpan,
     UtilizationDirt,
+    UtilizationHour,
     UtilizationQuarter,
     UtilizationState,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "UserHour",
     "UserSpan",
     "UtilizationDirt",
+    "UtilizationHour",
     "UtilizationQuarter",
     "UtilizationState",
 ]

@@ -239,12 +239,9 @@ class RollupDirt(HourDirt):
     """Of the sums of lifetimes."""
 
 
-class UtilizationQuarter(models.Model):
-    """How the IPUs of one controller were used in the quarter hour from `begin` on.
-
-    The sums of `Utilization` (usage/utilization/amounts.py); no row if all are zero. A quarter hour
-    is the longest period that divides the days of every zone and the hours of UTC.
-    """
+class UtilizationSums(models.Model):
+    """How the IPUs of one controller were used from `begin` on: the sums of `Utilization`
+    (usage/utilization/amounts.py); no row if all are zero."""
 
     controller = models.TextField()
     begin = models.DateTimeField()
@@ -258,12 +255,29 @@ class UtilizationQuarter(models.Model):
     pod_micro = models.DecimalField(max_digits=40, decimal_places=0)
 
     class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.controller} at {self.begin}"
+
+
+class UtilizationQuarter(UtilizationSums):
+    """The same for a quarter hour, the longest period that divides the days of every zone and the
+    hours of UTC."""
+
+    class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["begin", "controller"], name="utilization_once")
         ]
 
-    def __str__(self) -> str:
-        return f"{self.controller} at {self.begin}"
+
+class UtilizationHour(UtilizationSums):
+    """The sums of the quarters of an hour of UTC: a year has too many quarters for a page."""
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["begin", "controller"], name="utilization_hour_once")
+        ]
 
 
 class UtilizationState(models.Model):

@@ -104,7 +104,7 @@ def answer_capacity(
 ) -> CapacityAnswer:
     """Return what `params` ask for; `also` names further parameters the caller reads itself.
 
-    `with_week`: also by hour of the week. Raises BadFilter.
+    `with_week`: by hour of the week in place of by step, as the page shows it. Raises BadFilter.
     """
     refuse_unknown(params, _OWN | set(also))
     step = one(params, "step") or "day"
@@ -116,6 +116,8 @@ def answer_capacity(
         begins = [window.begin] if step == WHOLE else step_begins(window, step, zone)
     except (MonthError, WindowError) as error:
         raise BadFilter([str(error)]) from error
+    if with_week:
+        begins = [window.begin]
     only = params.get("controller", ())
     week = week_of(window.begin, window.until, zone, *only) if with_week else None
     record = read_capacity(begins, window.until, week)

@@ -1,4 +1,4 @@
-"""io: keeps sums of utilization by quarter hour, and chooses where a range uses them.
+"""io: keeps sums of utilization by quarter hour and hour, and chooses where a range uses them.
 
 usage/sums/engine.py computes them and knows which are stale. A sum is used if no row of its time
 has changed since, and the controllers' state is known as far now as it was then. Rows before
@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from django.db import connection
@@ -109,14 +109,14 @@ def plan(edges: Sequence[datetime], standing: Standing) -> Plan:
     return Plan(tuple(sums), tuple(_stretch(a, b, edges) for a, b in gaps))
 
 
-def floor(instant: datetime) -> datetime:
-    """Return when the quarter begins in which `instant` lies."""
-    return instant - (instant - datetime(2000, 1, 1, tzinfo=UTC)) % QUARTER
+def floor(instant: datetime, grain: timedelta = QUARTER) -> datetime:
+    """Return when the quarter, or the hour, begins in which `instant` lies."""
+    return instant - (instant - datetime(2000, 1, 1, tzinfo=UTC)) % grain
 
 
-def ceil(instant: datetime) -> datetime:
-    """Return when the first quarter begins that begins at or after `instant`."""
-    return floor(instant + QUARTER - timedelta(microseconds=1))
+def ceil(instant: datetime, grain: timedelta = QUARTER) -> datetime:
+    """Return when the first quarter, or hour, begins that begins at or after `instant`."""
+    return floor(instant + grain - timedelta(microseconds=1), grain)
 
 
 def _stretch(
@@ -167,28 +167,35 @@ _EARLIEST: Final = """
 SELECT least((SELECT min(at) FROM partitions_capacity),
              (SELECT min(reserved_at) FROM partitions_holdings))"""
 _SUMS: Final = ", ".join(NAMES)
+_ADDED_UP: Final = ", ".join(f"sum({name})" for name in NAMES)
 _FILL: Final = f"""
 INSERT INTO usage_utilizationquarter (controller, begin, {_SUMS})
 SELECT * FROM unnest(%s::text[], %s::timestamptz[], {", ".join(["%s::numeric[]"] * len(NAMES))})
 """  # noqa: S608  # text of this module
+_FILL_HOURS: Final = f"""
+INSERT INTO usage_utilizationhour (controller, begin, {_SUMS})
+SELECT controller, date_trunc('hour', begin, 'UTC'), {_ADDED_UP}
+FROM usage_utilizationquarter WHERE begin >= %s AND begin < %s GROUP BY 1, 2
+"""  # noqa: S608
+_CUT: Final = " UNION ALL ".join(
+    f"SELECT sums.*, cut.step, cut.shift FROM unnest(%s::timestamptz[], %s::timestamptz[],"  # noqa: S608
+    f" %s::int[], %s::int[]) AS cut (begin, until, step, shift)"
+    f" JOIN {table} AS sums ON sums.begin >= cut.begin AND sums.begin < cut.until"
+    for table in ("usage_utilizationhour", "usage_utilizationquarter")
+)
+"""The sums of parts, each with its step and how far its clocks are ahead of UTC."""
 _READ: Final = f"""
-SELECT q.controller, part.step, {", ".join(f"sum(q.{name})" for name in NAMES)}
-FROM unnest(%s::timestamptz[], %s::timestamptz[], %s::int[]) AS part (begin, until, step)
-JOIN usage_utilizationquarter AS q ON q.begin >= part.begin AND q.begin < part.until
-GROUP BY 1, 2
+SELECT controller, step, {_ADDED_UP} FROM ({_CUT}) AS part GROUP BY 1, 2
 """  # noqa: S608
 _READ_WEEK: Final = f"""
-SELECT part.controller, part.step, part.slot, {", ".join(f"sum({name})" for name in NAMES)}
+SELECT controller, step, slot, {_ADDED_UP}
 FROM (
-  SELECT q.*, cut.step,
-    CASE WHEN %s::text[] = '{{}}' OR q.controller = ANY(%s) THEN
-      ((extract(epoch FROM q.begin)::bigint + cut.shift) / 3600 + {FIRST}) %% {SLOTS}
+  SELECT part.*, CASE WHEN %s::text[] = '{{}}' OR controller = ANY(%s) THEN
+      ((extract(epoch FROM begin)::bigint + shift) / 3600 + {FIRST}) %% {SLOTS}
     END AS slot
-  FROM unnest(%s::timestamptz[], %s::timestamptz[], %s::int[], %s::int[])
-    AS cut (begin, until, step, shift)
-  JOIN usage_utilizationquarter AS q ON q.begin >= cut.begin AND q.begin < cut.until
+  FROM ({_CUT}) AS part
 ) AS part
-GROUP BY GROUPING SETS ((part.controller, part.step), (part.slot))
+GROUP BY GROUPING SETS ((controller, step), (slot))
 """  # noqa: S608  # text of this module
 """By controller and step, or by hour of the week: both in one reading."""
 HELD_PERCENT: Final = """
@@ -220,7 +227,7 @@ def read_quarters(
     if not parts:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_READ, [list(each) for each in zip(*parts, strict=True)])
+        cursor.execute(_READ, _by_grain([Cut(*each) for each in parts]))
         return [(row[0], row[1], Utilization(*map(int, row[2:]))) for row in cursor.fetchall()]
 
 
@@ -228,17 +235,46 @@ def read_week(
     parts: Sequence[tuple[datetime, datetime, int]], week: Week
 ) -> tuple[list[tuple[str, int, Utilization]], dict[int, Utilization]]:
     """Return what `read_quarters` does, and the sums by hour of the week."""
-    cut = [(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)]
-    if not cut:
+    cuts = [Cut(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)]
+    if not cuts:
         return [], {}
     only = list(week.controllers)
     with connection.cursor() as cursor:
-        cursor.execute(_READ_WEEK, [only, only, *map(list, zip(*cut, strict=True))])
+        cursor.execute(_READ_WEEK, [only, only, *_by_grain(cuts)])
         rows = [(*row[:3], Utilization(*map(int, row[3:]))) for row in cursor.fetchall()]
     return (
         [(name, step, amounts) for name, step, _, amounts in rows if name is not None],
         {int(slot): amounts for _, _, slot, amounts in rows if slot is not None},
     )
+
+
+class Cut(NamedTuple):
+    """Whole quarters of a step, while the clocks are `shift` seconds ahead of UTC."""
+
+    begin: datetime
+    until: datetime
+    step: int
+    shift: int = 0
+
+
+def _by_grain(cuts: Iterable[Cut]) -> list[list[Any]]:
+    """Return the parameters of _CUT: what is of whole hours, and the quarters beside it.
+
+    Where the clocks are ahead by a part of an hour, an hour of UTC lies in two of theirs.
+    """
+    hours: list[Cut] = []
+    quarters: list[Cut] = []
+    for cut in cuts:
+        first, last = ceil(cut.begin, HOUR), floor(cut.until, HOUR)
+        if cut.shift % HOUR.total_seconds() or first >= last:
+            quarters.append(cut)
+            continue
+        hours.append(cut._replace(begin=first, until=last))
+        quarters += [cut._replace(until=first), cut._replace(begin=last)]
+    found: list[list[Any]] = []
+    for each in (hours, [cut for cut in quarters if cut.begin < cut.until]):
+        found += map(list, zip(*each, strict=True)) if each else [[]] * len(Cut._fields)
+    return found
 
 
 def refresh(now: datetime, tell: Tell = lambda *_: None) -> int:
@@ -269,6 +305,7 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
     def fill(chunk: Range) -> None:
         _delete(cursor, chunk)
         _fill(cursor, chunk, gaps)
+        _fill_hours(cursor, chunk)
 
     def finish() -> None:
         cursor.execute("DELETE FROM usage_utilizationstate")
@@ -331,3 +368,11 @@ def _fill(cursor: Any, chunk: Range, gaps: Gaps) -> None:
     ]
     if rows:
         cursor.execute(_FILL, [list(column) for column in zip(*rows, strict=True)])
+
+
+def _fill_hours(cursor: Any, chunk: Range) -> None:
+    """Sum the hours that quarters of `chunk` are in, whether or not their others are summed: an
+    hour is read only where all of it is."""
+    touched = [floor(chunk[0], HOUR), ceil(chunk[1], HOUR)]
+    cursor.execute("DELETE FROM usage_utilizationhour WHERE begin >= %s AND begin < %s", touched)
+    cursor.execute(_FILL_HOURS, touched)

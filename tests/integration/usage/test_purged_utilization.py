@@ -14,7 +14,7 @@ from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make
-from usage.models import UtilizationQuarter, UtilizationState
+from usage.models import UtilizationHour, UtilizationQuarter, UtilizationState
 from usage.utilization.rollups import rebuild, refresh
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def test_a_month_purged_before_there_were_such_sums_is_refused(django_user_model
     purge()
     UtilizationState.objects.all().delete()
     UtilizationQuarter.objects.all().delete()
+    UtilizationHour.objects.all().delete()
     refresh(NOW)
     said = asked(django_user_model, "month=2026-08", 400)
     assert (

@@ -19,7 +19,13 @@ from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rowwrites import adds_to, writes_to
 from tests.integration.usage.plainutilization import plain_utilization
-from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, UtilizationState
+from usage.models import (
+    PodLifetime,
+    UtilizationDirt,
+    UtilizationHour,
+    UtilizationQuarter,
+    UtilizationState,
+)
 from usage.utilization.rollups import missing, rebuild, refresh
 from usage.utilization.selectors import read_capacity
 
@@ -30,7 +36,7 @@ pytestmark = pytest.mark.django_db
 FIRST, NOW = at("2026-11-10T00:00"), at("2026-11-11T00:00")
 HOURS = [FIRST + timedelta(hours=n) for n in range(25)]
 _TABLES = (PodLifetime, PartitionLifetime, CapacityChange, WatchGap, WatchCheckpoint)
-_SUMS = (UtilizationQuarter, UtilizationState, UtilizationDirt)
+_SUMS = (UtilizationHour, UtilizationQuarter, UtilizationState, UtilizationDirt)
 
 instants = st.integers(0, 24 * 36_000 - 1).map(lambda n: FIRST + timedelta(seconds=n / 10))
 ends = st.none() | instants

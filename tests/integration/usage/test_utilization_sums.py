@@ -7,6 +7,7 @@ refreshes and rebuilds in between, in any order.
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 from zoneinfo import ZoneInfo
@@ -22,13 +23,20 @@ from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
-from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, UtilizationState
+from usage.models import (
+    PodLifetime,
+    UtilizationDirt,
+    UtilizationHour,
+    UtilizationQuarter,
+    UtilizationState,
+)
 from usage.time.windows import Window, step_begins
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.pages import OUTPUTS, exact_name
 from usage.utilization.rollups import missing, read_standing, rebuild, refresh
 from usage.utilization.rows import read_asked, read_rows
 from usage.utilization.selectors import read_capacity
+from usage.utilization.weekhours import week_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +48,7 @@ FIRST = at("2026-11-10T00:00")
 NOW = at("2026-11-12T00:00")
 ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Kathmandu", "America/St_Johns")]
 _TABLES = (PodLifetime, PartitionLifetime, CapacityChange, WatchGap, WatchCheckpoint)
-_SUMS = (UtilizationQuarter, UtilizationState, UtilizationDirt)
+_SUMS = (UtilizationHour, UtilizationQuarter, UtilizationState, UtilizationDirt)
 
 instants = st.integers(0, 2 * 86_400 * 10).map(
     lambda tenths: FIRST + timedelta(seconds=tenths / 10)
@@ -192,10 +200,71 @@ def test_what_is_summed_is_read_from_the_sums_and_not_from_rows() -> None:
     WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
     assert refresh(NOW) == 2 * 96
     assert refresh(NOW) == 0
-    UtilizationQuarter.objects.update(**dict.fromkeys(NAMES, 0))
+    for sums in (UtilizationHour, UtilizationQuarter):
+        sums.objects.update(**dict.fromkeys(NAMES, 0))
     assert read_capacity([FIRST], NOW).steps == {}
     UtilizationDirt.objects.create(first_hour=FIRST, last_hour=FIRST)
     assert read_capacity([FIRST], NOW).steps["v1"][0].idle == 16 * 3600
+
+
+QUARTER = timedelta(minutes=15)
+
+
+@pytest.mark.parametrize(
+    ("begin", "until", "quarters"),
+    [
+        (FIRST, NOW, 0),
+        (FIRST + QUARTER, NOW - QUARTER, 6),
+        (FIRST + QUARTER, FIRST + 3 * QUARTER, 2),
+        (FIRST + 3 * QUARTER, FIRST + 5 * QUARTER, 2),
+    ],
+)
+def test_whole_hours_are_read_as_such(begin: datetime, until: datetime, quarters: int) -> None:
+    """A year of quarters takes 100 ms: whole hours have sums of their own."""
+    CapacityChange.objects.create(controller="v1", at=FIRST, total=16, free=16)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+    refresh(NOW)
+    UtilizationQuarter.objects.update(idle=1)
+    hours = ((until - begin) - quarters * QUARTER) // timedelta(hours=1)
+    (sums,) = read_capacity([begin], until).steps["v1"]
+    assert sums.idle == quarters + hours * 16 * 3600
+
+
+def test_hours_follow_their_quarters_one_by_one() -> None:
+    CapacityChange.objects.create(controller="v1", at=FIRST, total=16, free=16)
+    known, _ = WatchCheckpoint.objects.get_or_create(name="capacity")
+    for number in range(1, 9):
+        until = FIRST + number * QUARTER
+        WatchCheckpoint.objects.filter(pk=known.pk).update(position_at=until)
+        refresh(until)
+        hours = UtilizationHour.objects.order_by("begin").values_list("idle", flat=True)
+        quarters = [min(4, number), number - 4]
+        assert list(hours) == [16 * 900 * each for each in quarters if each > 0]
+
+
+def test_hours_where_there_are_only_quarters_are_summed_by_the_migration() -> None:
+    CapacityChange.objects.create(controller="v1", at=FIRST, total=16, free=16)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+    refresh(NOW)
+    before = list(UtilizationHour.objects.order_by("begin").values_list("begin", *NAMES))
+    UtilizationHour.objects.all().delete()
+    migration = import_module("usage.migrations.0002_utilization_hours").Migration
+    with connection.cursor() as cursor:
+        cursor.execute(migration.operations[-1].sql)
+    found = list(UtilizationHour.objects.order_by("begin").values_list("begin", *NAMES))
+    assert (len(found), found) == (48, before)
+
+
+def test_clocks_beside_whole_hours_read_quarters_for_the_hours_of_the_week() -> None:
+    CapacityChange.objects.create(controller="v1", at=FIRST, total=16, free=16)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+    refresh(NOW)
+    UtilizationHour.objects.all().delete()
+    zone = ZoneInfo("Asia/Kathmandu")  # 5:45 ahead
+    record = read_capacity([FIRST], NOW, week_of(FIRST, NOW, zone))
+    assert record.steps["v1"][0].idle == 16 * 3600 * 48
+    assert record.week[5 + 24].idle == 16 * 900  # Tuesday 05:45 to 06:00, where all begins
+    assert sum(each.idle for each in record.week.values()) == 16 * 3600 * 48
 
 
 LATE_CHANGES: dict[str, Callable[[], object]] = {

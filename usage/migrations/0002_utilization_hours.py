@@ -1,0 +1,52 @@
+"""Sums of utilization by the hour, of the quarters that are there."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import migrations, models
+
+_FILL = """
+INSERT INTO usage_utilizationhour (controller, begin, capacity, reserved, by_others, held_idle,
+  idle, down, unknown, pod_micro)
+SELECT controller, date_trunc('hour', begin, 'UTC'), sum(capacity), sum(reserved), sum(by_others),
+  sum(held_idle), sum(idle), sum(down), sum(unknown), sum(pod_micro)
+FROM usage_utilizationquarter GROUP BY 1, 2
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies: ClassVar = [("usage", "0001_initial")]
+
+    operations: ClassVar = [
+        migrations.CreateModel(
+            name="UtilizationHour",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("controller", models.TextField()),
+                ("begin", models.DateTimeField()),
+                ("capacity", models.BigIntegerField()),
+                ("reserved", models.BigIntegerField()),
+                ("by_others", models.BigIntegerField()),
+                ("held_idle", models.BigIntegerField()),
+                ("idle", models.BigIntegerField()),
+                ("down", models.BigIntegerField()),
+                ("unknown", models.BigIntegerField()),
+                ("pod_micro", models.DecimalField(decimal_places=0, max_digits=40)),
+            ],
+            options={
+                "abstract": False,
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("begin", "controller"), name="utilization_hour_once"
+                    )
+                ],
+            },
+        ),
+        migrations.RunSQL(_FILL, migrations.RunSQL.noop),
+    ]
