@@ -11,12 +11,11 @@ import asyncio
 import os
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from partitions.vipu.cli.completion import SHELLS, commands_of, completion
 from partitions.vipu.cli.output import FORMATS, plain, write
-from partitions.vipu.cli.settings import BadSetting, find_controller
+from partitions.vipu.cli.settings import BadSetting, find_controller, home_folder
 from partitions.vipu.errors import Unavailable, VipuError
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _answer(
         _say(parser.format_help().rstrip(), sys.stderr)
         return WRONG
     given = {key.replace("_", "-"): value for key, value in vars(options).items()}
-    controller = find_controller(given, os.environ, Path.home(), port=port)
+    controller = find_controller(given, os.environ, home_folder(), port=port)
     client = connect(
         controller.address,
         tls=_fixed(controller.tls),

@@ -62,13 +62,13 @@ class Controller:
 def find_controller(
     given: Mapping[str, str | None],
     environment: Mapping[str, str],
-    home: Path,
+    home: Path | None,
     system: Path = SYSTEM_FILE,
     *,
     port: PortSetting = USERS_PORT,
 ) -> Controller:
     """Return the controller. `given` has the options by name, `config` and the TLS files among
-    them. Raise BadSetting."""
+    them; `home` is None where the user has none. Raise BadSetting."""
     given = {**given, port.key: given.get("api-port")}
     places = list(_places(given, environment, home, system, port))
 
@@ -84,6 +84,10 @@ def find_controller(
             "no V-IPU controller is named. Give --api-host, set VIPU_CLI_API_HOST, or write "
             f'api-host="..." into {SYSTEM_FILE}'
         )
+    if "/" in host or host.count(":") == 1:
+        raise BadSetting(
+            f"api-host {host!r}: write the name or address alone, and the port as --api-port"
+        )
     text, where = find(port.key)
     number = _port(text, where) if text else port.default
     tls = _tls({name: find(name)[0] for name in _FILES})
@@ -96,7 +100,7 @@ def find_controller(
 def _places(
     given: Mapping[str, str | None],
     environment: Mapping[str, str],
-    home: Path,
+    home: Path | None,
     system: Path,
     port: PortSetting,
 ) -> Iterator[tuple[str, Mapping[str, str | None]]]:
@@ -105,15 +109,30 @@ def _places(
     yield names[port.key], {key: environment.get(name) for key, name in names.items()}
     if path := given.get("config"):
         yield path, read_file(Path(path))
-    for file in (home / USER_FILE, system):
-        if file.exists():
+    for file in (home / USER_FILE if home else None, system):
+        if file and _is_there(file):
             yield str(file), read_file(file)
+
+
+def home_folder() -> Path | None:
+    """The user's home; None for one without, as in a container whose user has no name."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # in a folder that the user may not enter
+        raise BadSetting(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_file(path: Path) -> dict[str, str]:
     """Return the values of a file of lines like `api-host="10.1.2.3"`. Raise BadSetting."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"{path} cannot be read: {error}") from error
     values = {}
@@ -124,6 +143,9 @@ def read_file(path: Path) -> dict[str, str]:
         found = _LINE.fullmatch(stripped)
         if found is None:
             raise BadSetting(f'{path}, line {number}: write key="value", for example {KEYS[0]}="x"')
+        known = found[1].lower().replace("_", "-")
+        if known in KEYS and found[1] != known:
+            raise BadSetting(f"{path}, line {number}: write {known}, not {found[1]}")
         values[found[1]] = re.sub(r"\\(.)", r"\1", found[2].strip('"'))
     return values
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,49 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     file.write_text('api-host="a"\napi-port: 8090\n')
     with pytest.raises(BadSetting, match=r"x\.hcl, line 2: write key="):
         find_controller({"config": str(file)}, {}, tmp_path, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("line", "want"),
+    [
+        ('api_host="a"', "x.hcl, line 1: write api-host, not api_host"),
+        ('API-HOST="a"', "x.hcl, line 1: write api-host, not API-HOST"),
+        ('api-host="a:8090"', "api-host 'a:8090': write the name or address alone, and the port"),
+        ('api-host="http://a"', "api-host 'http://a': write the name or address alone"),
+        ('api-host="a', "x.hcl, line 1: write key="),
+    ],
+)
+def test_what_newcomers_write_wrong_is_told_with_what_to_write(
+    tmp_path: Path, line: str, want: str
+) -> None:
+    (tmp_path / "x.hcl").write_text(line)
+    with pytest.raises(BadSetting, match=re.escape(want)):
+        find_controller({"config": str(tmp_path / "x.hcl")}, {}, tmp_path, tmp_path / "none")
+
+
+def test_a_file_may_have_a_byte_order_mark_other_keys_and_windows_lines(tmp_path: Path) -> None:
+    file = tmp_path / "x.hcl"
+    file.write_bytes(b'\xef\xbb\xbfapi-host="a"\r\nverbose=true\r\napi-port=1\r\n')
+    found = find_controller({"config": str(file)}, {}, tmp_path, tmp_path / "none")
+    assert found.address == "a:1"
+
+
+def test_a_user_without_a_home_or_of_a_closed_folder_is_served(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    def refuse() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.home", refuse)
+        assert "default" in said(capsys, "list", "allocations")
+
+    def closed(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.exists", closed)
+    assert main(["list", "allocations"]) == 2
+    assert ".vipu.hcl cannot be read: Permission denied" in capsys.readouterr().err
 
 
 def test_without_a_controller_all_places_are_named(tmp_path: Path) -> None:
