@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from devcluster.demo.securevipu import SecureVipu
 from devcluster.demo.supervisor import Process
 from devcluster.demo.vipufleet import controllers_of, node_label
 
@@ -66,6 +67,12 @@ class Processes:
     runs_commands: bool = False
     meters: bool = True
     is_fleet: bool = False
+    is_secure: bool = False
+
+    @property
+    def secure_vipu(self) -> SecureVipu | None:
+        """The files of V-IPU's secure mode, if it is used."""
+        return SecureVipu(self.directory) if self.is_secure else None
 
     @property
     def controllers(self) -> list[DemoController]:
@@ -140,6 +147,7 @@ class Processes:
         command = [sys.executable, "-m", "partitions.vipu.agent.main"]
         command += ["--machines", str(self.machines), "--port", str(first)]
         command += ["--exporter-port", str(self.ports["V-IPU metrics"])]
+        command += self.secure_vipu.server_options if self.secure_vipu else []
         # The last one listens when the others do.
         is_ready = functools.partial(_accepts, first + self.machines - 1)
         return Process("vipu-agents", command, is_ready=is_ready)
@@ -154,6 +162,7 @@ class Processes:
         command += ["--storage", str(self.directory / controller.storage)]
         command += ["--admin-port", str(self.ports[controller.admin_purpose])]
         command += controller.layout
+        command += self.secure_vipu.server_options if self.secure_vipu else []
         first = self.ports.get("V-IPU agents")
         if first is None:
             command += ["--machines", str(controller.machines)]
@@ -166,7 +175,9 @@ class Processes:
     def proxy(self) -> Process:
         """The V-IPU Proxy."""
         port = self.ports["proxy"]
+        access = self.secure_vipu.access if self.secure_vipu else None
         environment = self._environment("ipuhub-proxy") | {
+            **({"IPUHUB_VIPU_ACCESS_PATH": str(access)} if access else {}),
             "PROXY_PORT": str(port),
             "IPUHUB_VIPU_CONTROLLERS": ",".join(
                 f"127.0.0.1:{self.ports[each.purpose]}:{each.label}" for each in self.controllers

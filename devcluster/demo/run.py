@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from devcluster.demo.logs import ProcessLogs
+    from devcluster.demo.vipufleet import DemoController
     from ipuhub.kube.client import KubeClient
 
 # What a user of jobs and pages needs; the others follow, and do not slow these down.
@@ -40,7 +41,8 @@ class DemoError(RuntimeError):
 class Demo:
     """State folder, ports and processes of one demo.
 
-    `meters`: usage is recorded and reported. Without `logs` the processes print on the terminal.
+    `meters`: usage is recorded and reported. `is_secure`: V-IPU has certificates, users, and keys
+    for the pods of jobs. Without `logs` the processes print on the terminal.
     """
 
     directory: Path
@@ -49,6 +51,7 @@ class Demo:
     runs_commands: bool = False
     meters: bool = True
     is_fleet: bool = False
+    is_secure: bool = False
     say: Callable[[str], None] = print
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -67,6 +70,7 @@ class Demo:
             runs_commands=self.runs_commands,
             meters=self.meters,
             is_fleet=self.is_fleet,
+            is_secure=self.is_secure,
         )
 
     @property
@@ -123,6 +127,8 @@ class Demo:
         """Start the processes as early as what they need allows; return when all serve."""
         self._choose_ports()
         self.supervisor.start(self.processes.api())
+        if (secure := self.processes.secure_vipu) is not None:
+            await asyncio.to_thread(secure.prepare, self.processes.controllers, self.ports)
         self.supervisor.start(self.processes.vipu_agents())
         servers = self.processes.vipu_servers()
         for server in servers:
@@ -176,7 +182,8 @@ class Demo:
         await self._wait_ready("kube-api")
         authority = renew_certificate(processes.pki, processes.webhook_certificate)
         async with self._administrator() as client:
-            more = (cluster.PROCESS_MODE_FILE,) if self.runs_commands else ()
+            more = [cluster.PROCESS_MODE_FILE] if self.runs_commands else []
+            more += [cluster.KEYS_FILE] if self.is_secure else []
             for path in (cluster.ACCESS_FILE, cluster.ACTIONS_FILE, cluster.STAND_INS_FILE, *more):
                 await cluster.apply_file(client, path)
             for account in ACCOUNTS:
@@ -200,18 +207,17 @@ class Demo:
     def summary(self, seconds: float) -> str:
         """Say where everything is."""
         password = self.processes.admin_password
-        vipu, admin = (
-            _shown(Path(sys.executable).parent / name) for name in ("vipu", "vipu-admin")
-        )
+        first = self.processes.controllers[0]
+        vipu, admin = (self._command(name, first) for name in ("vipu", "vipu-admin"))
         agent, metrics = self.ports["V-IPU agents"], self.ports["V-IPU metrics"]
-        more, pages = self._more_controllers(vipu), f"http://localhost:{metrics}/metrics"
+        more, pages = self._more_controllers(), f"http://localhost:{metrics}/metrics"
         return f"""
   IPUHub is up ({seconds:.1f} s).
 
     dashboard   http://localhost:{self.ports["web"]}   (user admin, password {password})
     V-IPU Proxy http://localhost:{self.ports["proxy"]}/stats
-    V-IPU       {vipu} -H localhost --api-port {self.ports["V-IPU"]} list partitions
-                {admin} -H localhost --api-port {self.ports["V-IPU admin"]} list agents
+    V-IPU       {vipu} list partitions
+                {admin} list agents
 {more}    IPU metrics {pages}   (ag0; the agents listen from port {agent} on)
     kubectl     export KUBECONFIG={self.processes.kubeconfig}
 
@@ -219,11 +225,19 @@ class Demo:
   Ctrl-C stops everything; the state stays in {_shown(self.directory)} (make demo-clean removes it).
 """
 
-    def _more_controllers(self, vipu: str) -> str:
+    def _command(self, program: str, controller: DemoController) -> str:
+        """`vipu` or `vipu-admin` with what leads it to a controller."""
+        secure, is_admin = self.processes.secure_vipu, program == "vipu-admin"
+        purpose = controller.admin_purpose if is_admin else controller.purpose
+        where = f"-H localhost --api-port {self.ports[purpose]}"
+        if secure is not None:
+            where = f"--config {_shown(secure.configuration(program, controller))}"
+        return f"{_shown(Path(sys.executable).parent / program)} {where}"
+
+    def _more_controllers(self) -> str:
         """A line for each controller of a fleet but the first."""
         return "".join(
-            f"                {vipu} -H localhost --api-port {self.ports[each.purpose]} list "
-            "partitions\n"
+            f"                {self._command('vipu', each)} list partitions\n"
             for each in self.processes.controllers[1:]
         )
 

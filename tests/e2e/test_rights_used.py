@@ -1,5 +1,7 @@
 """What each process is granted is what it uses: a right more or less fails here.
 
+V-IPU is secure, so that the pods of jobs have keys, which the operator stores.
+
 The API server of the demo authorises by the stored roles and notes each right that it allowed a
 request by. "Less" is refused there; "more" is what nothing in this tour, nor in the table, needs.
 """
@@ -15,8 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from devcluster.demo.cluster import KEYS_FILE
 from devcluster.demo.processes import NAMESPACE
-from tests.devcluster.unit.demo.test_access_rules import granted
+from tests.devcluster.unit.demo.test_access_rules import FILES, granted
 from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
 from tests.fakes.waiting import wait_until
 
@@ -67,7 +70,7 @@ def own_demo(
     needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningDemo]:
     """A demo that starts from nothing, so that it makes its Leases and ConfigMaps."""
-    demo = start_demo(tmp_path_factory.mktemp("rights"))
+    demo = start_demo(tmp_path_factory.mktemp("rights"), "--secure")
     yield demo
     stop_demo(demo)
 
@@ -76,7 +79,7 @@ def rights_granted() -> set[str]:
     """Account, verb and resource, one each."""
     return {
         f"{account} {verb} {resource}{f'.{group}' if group else ''}"
-        for account, _, rule in granted()
+        for account, _, rule in granted(*FILES, KEYS_FILE)
         if account.removeprefix("ipuhub-") in _PRODUCT
         for group in rule.get("apiGroups", ())
         for resource in rule.get("resources", ())

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from devcluster.demo.logs import ProcessLogs
 from devcluster.demo.postgres import PostgresError
 from devcluster.demo.run import Demo, DemoError
+from devcluster.demo.securevipu import SecureVipuError
 from devcluster.demo.supervisor import NotReadyError, Supervisor
 from devcluster.demo.vipufleet import controllers_of
 from ipuhub.management.demofolder import add_folder_option
@@ -46,6 +47,12 @@ class Command(BaseCommand):
         )
 
         parser.add_argument(
+            "--secure",
+            action="store_true",
+            help="V-IPU with certificates, users, and keys by which the pods of a job reach their "
+            "own partition alone",
+        )
+        parser.add_argument(
             "--logs",
             action="store_true",
             help="print the logs of all processes here; default: into the folder logs, and here "
@@ -65,6 +72,7 @@ class Command(BaseCommand):
             options["nodes"] if fleet is None else len(controllers),
             fleet or options["machines"],
             is_fleet=fleet is not None,
+            is_secure=options["secure"],
             runs_commands=options["processes"],
             meters=settings.USAGE_ENABLED,
             supervisor=Supervisor(logs=logs.write if logs else None),
@@ -73,5 +81,5 @@ class Command(BaseCommand):
         with contextlib.suppress(KeyboardInterrupt):
             try:
                 asyncio.run(demo.run())
-            except (DemoError, NotReadyError, PostgresError, OSError) as error:
+            except (DemoError, SecureVipuError, NotReadyError, PostgresError, OSError) as error:
                 raise CommandError(str(error)) from error

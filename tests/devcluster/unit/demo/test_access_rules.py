@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from devcluster.demo.cluster import ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE
+from devcluster.demo.cluster import ACCESS_FILE, ACTIONS_FILE, KEYS_FILE, STAND_INS_FILE
 from devcluster.demo.processes import ACCOUNTS, NAMESPACE
 from jobs.builders.launcher import build_role
 from jobs.builders.pods import BuildContext
@@ -19,21 +19,23 @@ from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import ipujob, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "access.txt"
 DEMO_ADMIN = "demo-admin"
 NEVER = {"secrets", "*", "nodes/proxy", "pods/attach", "pods/portforward", "clusterroles"}
 
 
-def manifests() -> list[dict[str, Any]]:
-    files = (ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE)
+FILES = (ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE)
+
+
+def manifests(files: Iterable[Path] = FILES) -> list[dict[str, Any]]:
     return [one for file in files for one in yaml.safe_load_all(file.read_text())]
 
 
-def granted() -> Iterator[tuple[str, str, dict[str, Any]]]:
+def granted(*files: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Account, namespace (empty: all) and rule, by the bindings."""
-    found = manifests()
+    found = manifests(files or FILES)
     roles = {
         (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one["rules"]
         for one in found
@@ -82,6 +84,12 @@ def test_nobody_has_a_wildcard_secrets_or_another_ones_rights() -> None:
             assert acts == ("ipuhub-web", ["users"], [DEMO_ADMIN])
         if {"serviceaccounts/token"} & given:
             assert (rule["resourceNames"], namespace) == ([account], NAMESPACE)
+
+
+def test_with_keys_for_pods_the_operator_stores_secrets_and_reads_none() -> None:
+    ((account, namespace, rule),) = granted(KEYS_FILE)
+    assert (account, namespace) == ("ipuhub-operator", "")
+    assert rule == {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
 
 
 def held_by(account: str) -> set[tuple[str, str]]:
