@@ -284,6 +284,7 @@ class AdminClient(VipuClient):
             FleetServiceStub,
             DiagnosticsServiceStub,
             UserAdminServiceStub,
+            UserServiceStub,  # the last: the first has methods of the same names
         )
         stubs = (make(self._connection) for make in services)
         call = next(getattr(stub, method) for stub in stubs if hasattr(stub, method))

@@ -36,7 +36,7 @@ class IpuInventory:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a machine is made of."""
+    """What a machine is made of; `exporter_port` is of its agent's metrics, 0: it has none."""
 
     platform: str
     board_type: str
@@ -46,6 +46,7 @@ class Inventory:
     software_version: str
     ipuof_version: str
     ipus: tuple[IpuInventory, ...]
+    exporter_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from partitions.vipu.agent.exporter import Exporter
 from partitions.vipu.agent.service import AgentService
 from partitions.vipu.agent.simulated import MachineLatencies, SimulatedMachine
 from partitions.vipu.certificates import Role
+from partitions.vipu.discovery import Announcer
 from partitions.vipu.protos import vipu_agent_pb2, vipu_diagnostics_pb2
 from partitions.vipu.protos.vipu_agent_pb2_grpc import add_AgentServiceServicer_to_server
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
@@ -83,6 +84,7 @@ class AgentOptions:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    announce_interfaces: str = ""
     secure: bool = False
     tls_dir: Path | None = None
 
@@ -142,6 +144,13 @@ def _parser() -> OptionParser:
         help="number of simulated machines in this process (1); their names and ports count up "
         "from --agent, --port and --exporter-port",
     )
+    add(
+        "--announce-interfaces",
+        default="",
+        metavar="NAME,...",
+        help="network interfaces on which the agent announces itself to vipu-server "
+        "--autodiscovery-listen-interfaces",
+    )
     add("--ipus", type=int, default=4, help="IPUs of each machine (4)")
     for what, usual in (("configure", 0.5), ("reset", 0.2)):
         add(
@@ -183,6 +192,7 @@ class VipuAgent:
                 await self._start(running, agent, number)
                 for number, agent in enumerate(self._options.agents)
             ]
+            self._announce(running, [each.api for each in ports])
             self._running = running.pop_all()
         log.info(
             "vipu-agent listens",
@@ -204,6 +214,14 @@ class VipuAgent:
         await self._running.aclose()
         log.info("vipu-agent stopped")
 
+    def _announce(self, running: AsyncExitStack, ports: list[int]) -> None:
+        if names := self._options.announce_interfaces:
+            agents = dict(zip(self._options.agents, ports, strict=True))
+            interfaces = [name.strip() for name in names.split(",")]
+            announcer = Announcer(interfaces, self._options.host, agents)
+            task = asyncio.create_task(announcer.run())
+            running.callback(task.cancel)
+
     async def _start(self, running: AsyncExitStack, agent: str, number: int) -> Ports:
         options = self._options
         machine = SimulatedMachine(agent, self._clock(), options.ipus, _latencies(options))
@@ -223,6 +241,7 @@ class VipuAgent:
         shown = await exporter.start(options.host, _counted(options.exporter_port, number))
         running.push_async_callback(exporter.stop)
         self.machines.append(machine)
+        service.exporter_port = shown
         return Ports(port, shown)
 
 

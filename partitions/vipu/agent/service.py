@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
@@ -39,7 +40,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     """What a controller may ask of one machine.
 
     `agent` is its name in the log. `simulated` is the same machine where it can fail on command,
-    None for a real one.
+    None for a real one. `exporter_port` is of its metrics, 0 until somebody sets it.
     """
 
     def __init__(
@@ -53,15 +54,19 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         self._machine = machine
         self._clock = clock
         self._simulated = simulated
+        self.exporter_port = 0
 
     async def GetInventory(
         self, request: pb.GetInventoryRequest, context: _Context
     ) -> pb.GetInventoryReply:
         """Answer with what the machine is made of."""
         del request
-        return await self._answer(
-            lambda _: wire.inventory_to_message(self._machine.inventory), context
-        )
+
+        def inventory(_: datetime) -> pb.GetInventoryReply:
+            found = replace(self._machine.inventory, exporter_port=self.exporter_port)
+            return wire.inventory_to_message(found)
+
+        return await self._answer(inventory, context)
 
     async def GetHealth(self, request: pb.GetHealthRequest, context: _Context) -> pb.GetHealthReply:
         """Answer with partitions and faults."""

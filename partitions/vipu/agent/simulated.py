@@ -103,19 +103,7 @@ class SimulatedMachine:
     @property
     def inventory(self) -> Inventory:
         """What the machine is made of; the same for the same seed."""
-        return Inventory(
-            platform="ipum-p2",
-            board_type="M2000",
-            board_serial=serial(self.seed),
-            part_number=f"IPU-M2000-{self.num_ipus}",
-            gateway_version="2.6.0",
-            software_version="2.6.0",
-            ipuof_version="1.10.0",
-            ipus=tuple(
-                IpuInventory(index, serial(self.seed, index), "2.6.0", "Mk2", TILES, CLOCK_HERTZ)
-                for index in self._ipus
-            ),
-        )
+        return simulated_inventory(self.seed, self.num_ipus)
 
     def configure(self, configuration: Configuration, now: datetime) -> None:
         """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
@@ -302,6 +290,23 @@ class SimulatedMachine:
             host_sent_bytes=int(used * _SENT_PER_SECOND),
             resets=ipu.resets,
         )
+
+
+def simulated_inventory(seed: str, ipus: int) -> Inventory:
+    """What a simulated machine is made of."""
+    return Inventory(
+        platform="ipum-p2",
+        board_type="M2000",
+        board_serial=serial(seed),
+        part_number=f"IPU-M2000-{ipus}",
+        gateway_version="2.6.0",
+        software_version="2.6.0",
+        ipuof_version="1.10.0",
+        ipus=tuple(
+            IpuInventory(index, serial(seed, index), "2.6.0", "Mk2", TILES, CLOCK_HERTZ)
+            for index in range(ipus)
+        ),
+    )
 
 
 def serial(*of: object) -> str:

@@ -46,13 +46,13 @@ _TESTS = {
     diagnostics_pb.TEST_KIND_SYNC: MachineTest.SYNC,
 }
 TEST_NUMBERS = {kind: number for number, kind in _TESTS.items()}
-_TEXTS = tuple(field.name for field in fields(Inventory) if field.name != "ipus")
+_PLAIN = tuple(field.name for field in fields(Inventory) if field.name != "ipus")
 
 
 def inventory_to_message(inventory: Inventory) -> pb.GetInventoryReply:
     """What a machine is made of."""
-    texts = {name: getattr(inventory, name) for name in _TEXTS}
-    return pb.GetInventoryReply(**texts, ipus=[pb.Ipu(**asdict(ipu)) for ipu in inventory.ipus])
+    plain = {name: getattr(inventory, name) for name in _PLAIN}
+    return pb.GetInventoryReply(**plain, ipus=[pb.Ipu(**asdict(ipu)) for ipu in inventory.ipus])
 
 
 def inventory_from_message(message: pb.GetInventoryReply) -> Inventory:
@@ -63,7 +63,7 @@ def inventory_from_message(message: pb.GetInventoryReply) -> Inventory:
         )
         for ipu in message.ipus
     )
-    return Inventory(**{name: getattr(message, name) for name in _TEXTS}, ipus=ipus)
+    return Inventory(**{name: getattr(message, name) for name in _PLAIN}, ipus=ipus)
 
 
 def configuration_to_message(configuration: Configuration) -> pb.Configuration:

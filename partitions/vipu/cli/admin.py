@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from partitions.vipu.agent.machine import MachineTest
 from partitions.vipu.cli import admincommands as commands
+from partitions.vipu.cli import commands as partitions
 from partitions.vipu.cli import diagnosticcommands as diagnostics
 from partitions.vipu.cli import fleetcommands as fleet
+from partitions.vipu.cli import partitionoptions
 from partitions.vipu.cli import usercommands as users
+from partitions.vipu.cli.partitionoptions import number
 from partitions.vipu.cli.program import add_examples, add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
 from partitions.vipu.client import AdminClient
@@ -22,9 +25,14 @@ _EXAMPLES: Final = """examples:
   vipu-admin list agents
   vipu-admin cordon agent ag3 --reason "new cables on Monday"
   vipu-admin list partitions --agent ag3
+  vipu-admin create partition p1 --size 4 --cluster c1
   vipu-admin get partition p1
+  vipu-admin get partition p1 --gcd 0 --ipuof-configs > ipuof.conf
   vipu-admin uncordon agent ag3
   vipu-admin provoke fault ag3 --ipu 2
+  vipu-admin discover agents
+  vipu-admin create agent ag4 --host 10.1.2.5
+  vipu-admin get agent ag3 --output json
   vipu-admin create cluster c1 --agents ag0,ag1,ag2,ag3 --topology mesh
   vipu-admin create allocation team-a --cluster c1 --agents ag0,ag1
   vipu-admin diagnostics ipu-self-test --agents ag3
@@ -105,8 +113,23 @@ def _names(text: str) -> list[str]:
 
 
 def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.ArgumentParser) -> Any:
-    """Clusters and allocations; returns where what can be created goes."""
-    create = entities(actions, "create", "create a cluster, an allocation or a user")
+    """Agents, clusters and allocations; returns where what can be created goes."""
+    create = entities(actions, "create", "create an agent, a cluster, a partition and more")
+    about = "connect a running vipu-agent; its machine is in no cluster yet"
+    agent = _named(create, "agent", fleet.create_agent, about, shared)
+    agent.add_argument("--host", required=True, metavar="HOST", help="name or address of the agent")
+    agent.add_argument(
+        "--port", type=number, default=8080, metavar="N", help="its port (default 8080)"
+    )
+    finding = entities(actions, "discover", "find agents that have announced themselves")
+    about = "agents that have announced themselves in the last minute"
+    heard = finding.add_parser("agents", aliases=["agent"], help=about, parents=[shared])
+    heard.set_defaults(command=fleet.discover_agents)
+    about = "forget a created agent; refused while it is in a cluster"
+    _named(remove, "agent", fleet.remove_agent, about, shared)
+    about = "make a partition and wait until it is ACTIVE"
+    partition = _named(create, "partition", partitions.create_partition, about, shared)
+    partitionoptions.create(partition)
     about = "put agents that are in no cluster into a new one, in the order of their cabling"
     cluster = _named(create, "cluster", fleet.create_cluster, about, shared)
     _agents(cluster)
@@ -115,7 +138,7 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
     )
     cluster.add_argument(
         "--num-ipulinkdomains",
-        type=_number,
+        type=number,
         default=0,
         metavar="N",
         help="IPU-Link domains, among which the agents are divided evenly (default: as few as "
@@ -152,13 +175,6 @@ def _agents(parser: argparse.ArgumentParser, usual: str = "") -> None:
     )
 
 
-def _number(text: str) -> int:
-    value = int(text)
-    if not 0 < value < 2**31:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
-    return value
-
-
 def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
     listing = entities(actions, "list", "list agents, partitions, users and more")
     for names, command, about in (
@@ -179,12 +195,13 @@ def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
 
 def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     get = entities(actions, "get", "show an agent, a partition, a cluster and more")
-    remove = entities(actions, "remove", "remove a partition, an allocation, a cluster or a user")
+    remove = entities(actions, "remove", "remove a partition, an agent, a cluster and more")
     create = _add_arrangement(actions, remove, get, shared)
     _add_users(actions, create, remove, shared)
     about = "one partition, with its errors"
-    _named(get, "partition", commands.get_partition, about, shared)
-    _named(get, "agent", commands.get_agent, "one agent, with its faults", shared)
+    partitionoptions.get(_named(get, "partition", commands.get_partition, about, shared))
+    about = "one agent: its faults, what its machine is made of, its IPUs"
+    _named(get, "agent", commands.get_agent, about, shared)
     server = get.add_parser("server", help="version, age and size", parents=[shared])
     server.set_defaults(command=commands.get_server)
     cordon = entities(actions, "cordon", "keep new partitions from a machine")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.json_format import MessageToDict
 
+from partitions.vipu.cli import commands
 from partitions.vipu.cli.output import Table
 from partitions.vipu.errors import NotFound
 from partitions.vipu.protos import vipu_admin_pb2 as pb
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _AGENT_HEADS: Final = ("Agent ID", "Host", "Port", "Status", "IPUs", "Held", "Cluster")
 _AGENT_MORE: Final = ("Allocation", "ILD", "Partitions", "Reason")
+_IPU_HEADS: Final = ("IPU", "Serial", "Firmware", "Architecture", "Num Tiles", "Clock", "Status")
 _PARTITION_HEADS: Final = ("Partition", "Cluster", "Allocation", "Size", "Agents", "State")
 _PARTITION_MORE: Final = ("Operation", "Since", "Auto-resets", "Errors")
 
@@ -34,12 +36,46 @@ async def list_agents(client: VipuClient, options: argparse.Namespace) -> Table:
 
 
 async def get_agent(client: VipuClient, options: argparse.Namespace) -> Table:
-    """One agent, with each fault."""
+    """One agent: where it is, its faults, what its machine is made of, and each IPU."""
     agent = await client.ask("GetAgent", pb.GetAgentRequest(agent_id=options.name))
     rows = list(zip((*_AGENT_HEADS, *_AGENT_MORE), _agent(agent), strict=True))
     rows += [("Cordoned since", _time(agent.cordoned_at))] if agent.cordoned else []
     rows += [(f"Fault of IPU {index}", agent.faults[index]) for index in sorted(agent.faults)]
-    return Table(("Attribute", "Value"), rows, _plain(agent))
+    # An earlier controller, or one that has not heard the agent yet, does not say it.
+    rows += _machine(agent.inventory) if agent.HasField("inventory") else []
+    below = _ipus(agent) if agent.inventory.ipus else None
+    return Table(("Attribute", "Value"), rows, _plain(agent), below=below)
+
+
+def _machine(made: pb.Inventory) -> list[tuple[str, str]]:
+    facts = (
+        ("Exporter", made.exporter),
+        ("Platform", made.platform),
+        ("Board type", made.board_type),
+        ("Board serial number", made.board_serial),
+        ("Part number", made.part_number),
+        ("Software version", made.software_version),
+        ("GWSW version", made.gateway_version),
+        ("IPUoF server version", made.ipuof_version),
+        ("Num of IPUs", str(len(made.ipus))),
+    )
+    return [(name, value or "-") for name, value in facts]
+
+
+def _ipus(agent: pb.Agent) -> Table:
+    rows = [
+        (
+            str(ipu.index),
+            ipu.serial,
+            ipu.firmware,
+            ipu.architecture,
+            str(ipu.tiles),
+            f"{ipu.clock_hertz // 1_000_000}MHz",
+            "Faulty" if ipu.index in agent.faults else "Up",
+        )
+        for ipu in agent.inventory.ipus
+    ]
+    return Table(_IPU_HEADS, rows, None)
 
 
 async def cordon_agent(client: VipuClient, options: argparse.Namespace) -> None:
@@ -66,7 +102,9 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
 
 
 async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
-    """One partition. Raise NotFound."""
+    """One partition, or how its devices are reached. Raise NotFound."""
+    if options.ipu_configs:
+        return await commands.get_partition(client, options)
     everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
     table = _partitions_table([each for each in everyone if each.id == options.name])
     if not table.rows:

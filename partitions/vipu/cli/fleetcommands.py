@@ -1,9 +1,11 @@
-"""io: what `vipu-admin` asks about clusters and allocations."""
+"""io: what `vipu-admin` asks about agents to come and go, clusters and allocations."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from google.protobuf.json_format import MessageToDict
 
 from partitions.vipu.cli.admincommands import groups_table
 from partitions.vipu.cli.output import Table
@@ -17,7 +19,50 @@ if TYPE_CHECKING:
 
     from partitions.vipu.client import VipuClient
 
+_DISCOVERED: Final = (
+    "Host",
+    "Port",
+    "Network Interface",
+    "Time Since Last Seen",
+    "Agent Auto-Add ID",
+    "Agent ID",
+)
 TOPOLOGIES: Final = {"torus": pb.LINK_TOPOLOGY_TORUS, "mesh": pb.LINK_TOPOLOGY_MESH}
+
+
+async def create_agent(client: VipuClient, options: argparse.Namespace) -> None:
+    """Connect a running agent. Raise VipuError."""
+    question = pb.CreateAgentRequest(agent_id=options.name, host=options.host, port=options.port)
+    await client.ask("CreateAgent", question)
+
+
+async def remove_agent(client: VipuClient, options: argparse.Namespace) -> None:
+    """Forget an agent that is in no cluster. Raise VipuError."""
+    await client.ask("RemoveAgent", pb.RemoveAgentRequest(agent_id=options.name))
+
+
+async def discover_agents(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The agents that have announced themselves."""
+    del options
+    found = (await client.ask("DiscoverAgents", pb.DiscoverAgentsRequest())).agents
+    rows = [
+        (
+            one.host,
+            str(one.port),
+            one.network_interface,
+            f"{one.since_last_seen.seconds}s",
+            one.auto_add_id,
+            one.agent_id or "-",
+        )
+        for one in found
+    ]
+    data = [
+        MessageToDict(
+            one, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+        for one in found
+    ]
+    return Table(_DISCOVERED, rows, data)
 
 
 async def create_cluster(client: VipuClient, options: argparse.Namespace) -> None:

@@ -19,7 +19,8 @@ class Table:
     """Rows of texts under their heads; `wide` columns are shown by `--output wide` only.
 
     `data` is what JSON and YAML show in its place. `is_bad`: what it shows has failed, and so has
-    the command. `is_last`: what it shows has ended, and with it `--watch`.
+    the command. `is_last`: what it shows has ended, and with it `--watch`. `below`: a second table,
+    whose data is part of the first one's.
     """
 
     heads: Sequence[str]
@@ -28,6 +29,7 @@ class Table:
     wide: frozenset[str] = frozenset()
     is_bad: bool = False
     is_last: bool = False
+    below: Table | None = None
 
 
 def write(table: Table, form: str) -> str:
@@ -43,7 +45,8 @@ def write(table: Table, form: str) -> str:
     widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads))]
     lines = [" " + " | ".join(_padded(row, widths)) for row in [heads, *rows]]
     rule = "-" * max(len(line) + 1 for line in lines)
-    return "\n".join([lines[0].rstrip(), rule, *(line.rstrip() for line in lines[1:]), rule])
+    text = "\n".join([lines[0].rstrip(), rule, *(line.rstrip() for line in lines[1:]), rule])
+    return f"{text}\n\n{write(table.below, form)}" if table.below else text
 
 
 def facts(values: Mapping[str, str]) -> Table:

@@ -119,6 +119,8 @@ class Agent(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     PARTITION_IDS_FIELD_NUMBER: _builtins.int
     IPULINK_DOMAIN_FIELD_NUMBER: _builtins.int
+    INVENTORY_FIELD_NUMBER: _builtins.int
+    REMOVABLE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     address: _builtins.str
     """host:port; empty: the controller simulates the machine."""
@@ -131,6 +133,8 @@ class Agent(_message.Message):
     lost: _builtins.str
     """Why the agent is lost; empty while it answers."""
     ipulink_domain: _builtins.int
+    removable: _builtins.bool
+    """Whether CreateAgent made it, and RemoveAgent may take it away."""
     @_builtins.property
     def cordoned_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -139,6 +143,10 @@ class Agent(_message.Message):
 
     @_builtins.property
     def partition_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def inventory(self) -> Global___Inventory:
+        """What the machine is made of; unset in lists, and until its agent has said it."""
+
     def __init__(
         self,
         *,
@@ -155,14 +163,95 @@ class Agent(_message.Message):
         lost: _builtins.str = ...,
         partition_ids: _abc.Iterable[_builtins.str] | None = ...,
         ipulink_domain: _builtins.int = ...,
+        inventory: Global___Inventory | None = ...,
+        removable: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cordoned_at", b"cordoned_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cordoned_at", b"cordoned_at", "inventory", b"inventory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "allocation_id", b"allocation_id", "cluster_id", b"cluster_id", "cordon_reason", b"cordon_reason", "cordoned", b"cordoned", "cordoned_at", b"cordoned_at", "faults", b"faults", "held_ipus", b"held_ipus", "id", b"id", "ipulink_domain", b"ipulink_domain", "ipus", b"ipus", "lost", b"lost", "partition_ids", b"partition_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "allocation_id", b"allocation_id", "cluster_id", b"cluster_id", "cordon_reason", b"cordon_reason", "cordoned", b"cordoned", "cordoned_at", b"cordoned_at", "faults", b"faults", "held_ipus", b"held_ipus", "id", b"id", "inventory", b"inventory", "ipulink_domain", b"ipulink_domain", "ipus", b"ipus", "lost", b"lost", "partition_ids", b"partition_ids", "removable", b"removable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Agent: _TypeAlias = Agent  # noqa: Y015
+
+@_typing.final
+class AgentIpu(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    SERIAL_FIELD_NUMBER: _builtins.int
+    FIRMWARE_FIELD_NUMBER: _builtins.int
+    ARCHITECTURE_FIELD_NUMBER: _builtins.int
+    TILES_FIELD_NUMBER: _builtins.int
+    CLOCK_HERTZ_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    serial: _builtins.str
+    firmware: _builtins.str
+    architecture: _builtins.str
+    tiles: _builtins.int
+    clock_hertz: _builtins.int
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        serial: _builtins.str = ...,
+        firmware: _builtins.str = ...,
+        architecture: _builtins.str = ...,
+        tiles: _builtins.int = ...,
+        clock_hertz: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "firmware", b"firmware", "index", b"index", "serial", b"serial", "tiles", b"tiles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AgentIpu: _TypeAlias = AgentIpu  # noqa: Y015
+
+@_typing.final
+class Inventory(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLATFORM_FIELD_NUMBER: _builtins.int
+    BOARD_TYPE_FIELD_NUMBER: _builtins.int
+    BOARD_SERIAL_FIELD_NUMBER: _builtins.int
+    PART_NUMBER_FIELD_NUMBER: _builtins.int
+    GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
+    SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    IPUOF_VERSION_FIELD_NUMBER: _builtins.int
+    EXPORTER_FIELD_NUMBER: _builtins.int
+    IPUS_FIELD_NUMBER: _builtins.int
+    platform: _builtins.str
+    board_type: _builtins.str
+    board_serial: _builtins.str
+    part_number: _builtins.str
+    gateway_version: _builtins.str
+    software_version: _builtins.str
+    ipuof_version: _builtins.str
+    exporter: _builtins.str
+    """Where Prometheus reads its metrics; empty: nowhere."""
+    @_builtins.property
+    def ipus(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentIpu]: ...
+    def __init__(
+        self,
+        *,
+        platform: _builtins.str = ...,
+        board_type: _builtins.str = ...,
+        board_serial: _builtins.str = ...,
+        part_number: _builtins.str = ...,
+        gateway_version: _builtins.str = ...,
+        software_version: _builtins.str = ...,
+        ipuof_version: _builtins.str = ...,
+        exporter: _builtins.str = ...,
+        ipus: _abc.Iterable[Global___AgentIpu] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["board_serial", b"board_serial", "board_type", b"board_type", "exporter", b"exporter", "gateway_version", b"gateway_version", "ipuof_version", b"ipuof_version", "ipus", b"ipus", "part_number", b"part_number", "platform", b"platform", "software_version", b"software_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Inventory: _TypeAlias = Inventory  # noqa: Y015
 
 @_typing.final
 class ListAgentsRequest(_message.Message):

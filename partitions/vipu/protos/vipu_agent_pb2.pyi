@@ -132,6 +132,7 @@ class GetInventoryReply(_message.Message):
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
     IPUOF_VERSION_FIELD_NUMBER: _builtins.int
     IPUS_FIELD_NUMBER: _builtins.int
+    EXPORTER_PORT_FIELD_NUMBER: _builtins.int
     platform: _builtins.str
     board_type: _builtins.str
     board_serial: _builtins.str
@@ -139,6 +140,8 @@ class GetInventoryReply(_message.Message):
     gateway_version: _builtins.str
     software_version: _builtins.str
     ipuof_version: _builtins.str
+    exporter_port: _builtins.int
+    """Of /metrics, on the agent's own host; 0: none."""
     @_builtins.property
     def ipus(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ipu]: ...
     def __init__(
@@ -152,10 +155,11 @@ class GetInventoryReply(_message.Message):
         software_version: _builtins.str = ...,
         ipuof_version: _builtins.str = ...,
         ipus: _abc.Iterable[Global___Ipu] | None = ...,
+        exporter_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["board_serial", b"board_serial", "board_type", b"board_type", "gateway_version", b"gateway_version", "ipuof_version", b"ipuof_version", "ipus", b"ipus", "part_number", b"part_number", "platform", b"platform", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["board_serial", b"board_serial", "board_type", b"board_type", "exporter_port", b"exporter_port", "gateway_version", b"gateway_version", "ipuof_version", b"ipuof_version", "ipus", b"ipus", "part_number", b"part_number", "platform", b"platform", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

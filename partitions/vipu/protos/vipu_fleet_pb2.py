@@ -24,33 +24,48 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'partitions/vipu/protos/vipu_fleet.proto\x12\x14ipuhub.vipu.admin.v1\"\xa0\x01\n\x14\x43reateClusterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tagent_ids\x18\x02 \x03(\t\x12\x34\n\x08topology\x18\x03 \x01(\x0e\x32\".ipuhub.vipu.admin.v1.LinkTopology\x12\x1b\n\x13num_ipulink_domains\x18\x04 \x01(\r\x12\x0e\n\x06looped\x18\x05 \x01(\x08\"\x14\n\x12\x43reateClusterReply\"*\n\x14RemoveClusterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\x14\n\x12RemoveClusterReply\"W\n\x17\x43reateAllocationRequest\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tagent_ids\x18\x03 \x03(\t\"\x17\n\x15\x43reateAllocationReply\"0\n\x17RemoveAllocationRequest\x12\x15\n\rallocation_id\x18\x01 \x01(\t\"\x17\n\x15RemoveAllocationReply*^\n\x0cLinkTopology\x12\x1d\n\x19LINK_TOPOLOGY_UNSPECIFIED\x10\x00\x12\x17\n\x13LINK_TOPOLOGY_TORUS\x10\x01\x12\x16\n\x12LINK_TOPOLOGY_MESH\x10\x02\x32\xbc\x03\n\x0c\x46leetService\x12\x65\n\rCreateCluster\x12*.ipuhub.vipu.admin.v1.CreateClusterRequest\x1a(.ipuhub.vipu.admin.v1.CreateClusterReply\x12\x65\n\rRemoveCluster\x12*.ipuhub.vipu.admin.v1.RemoveClusterRequest\x1a(.ipuhub.vipu.admin.v1.RemoveClusterReply\x12n\n\x10\x43reateAllocation\x12-.ipuhub.vipu.admin.v1.CreateAllocationRequest\x1a+.ipuhub.vipu.admin.v1.CreateAllocationReply\x12n\n\x10RemoveAllocation\x12-.ipuhub.vipu.admin.v1.RemoveAllocationRequest\x1a+.ipuhub.vipu.admin.v1.RemoveAllocationReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'partitions/vipu/protos/vipu_fleet.proto\x12\x14ipuhub.vipu.admin.v1\x1a\x1egoogle/protobuf/duration.proto\"B\n\x12\x43reateAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\"\x12\n\x10\x43reateAgentReply\"&\n\x12RemoveAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\"\x12\n\x10RemoveAgentReply\"\x17\n\x15\x44iscoverAgentsRequest\"\xa3\x01\n\x0f\x44iscoveredAgent\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x19\n\x11network_interface\x18\x03 \x01(\t\x12\x32\n\x0fsince_last_seen\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x61uto_add_id\x18\x05 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x06 \x01(\t\"L\n\x13\x44iscoverAgentsReply\x12\x35\n\x06\x61gents\x18\x01 \x03(\x0b\x32%.ipuhub.vipu.admin.v1.DiscoveredAgent\"\xa0\x01\n\x14\x43reateClusterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tagent_ids\x18\x02 \x03(\t\x12\x34\n\x08topology\x18\x03 \x01(\x0e\x32\".ipuhub.vipu.admin.v1.LinkTopology\x12\x1b\n\x13num_ipulink_domains\x18\x04 \x01(\r\x12\x0e\n\x06looped\x18\x05 \x01(\x08\"\x14\n\x12\x43reateClusterReply\"*\n\x14RemoveClusterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\x14\n\x12RemoveClusterReply\"W\n\x17\x43reateAllocationRequest\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tagent_ids\x18\x03 \x03(\t\"\x17\n\x15\x43reateAllocationReply\"0\n\x17RemoveAllocationRequest\x12\x15\n\rallocation_id\x18\x01 \x01(\t\"\x17\n\x15RemoveAllocationReply*^\n\x0cLinkTopology\x12\x1d\n\x19LINK_TOPOLOGY_UNSPECIFIED\x10\x00\x12\x17\n\x13LINK_TOPOLOGY_TORUS\x10\x01\x12\x16\n\x12LINK_TOPOLOGY_MESH\x10\x02\x32\xe8\x05\n\x0c\x46leetService\x12_\n\x0b\x43reateAgent\x12(.ipuhub.vipu.admin.v1.CreateAgentRequest\x1a&.ipuhub.vipu.admin.v1.CreateAgentReply\x12_\n\x0bRemoveAgent\x12(.ipuhub.vipu.admin.v1.RemoveAgentRequest\x1a&.ipuhub.vipu.admin.v1.RemoveAgentReply\x12h\n\x0e\x44iscoverAgents\x12+.ipuhub.vipu.admin.v1.DiscoverAgentsRequest\x1a).ipuhub.vipu.admin.v1.DiscoverAgentsReply\x12\x65\n\rCreateCluster\x12*.ipuhub.vipu.admin.v1.CreateClusterRequest\x1a(.ipuhub.vipu.admin.v1.CreateClusterReply\x12\x65\n\rRemoveCluster\x12*.ipuhub.vipu.admin.v1.RemoveClusterRequest\x1a(.ipuhub.vipu.admin.v1.RemoveClusterReply\x12n\n\x10\x43reateAllocation\x12-.ipuhub.vipu.admin.v1.CreateAllocationRequest\x1a+.ipuhub.vipu.admin.v1.CreateAllocationReply\x12n\n\x10RemoveAllocation\x12-.ipuhub.vipu.admin.v1.RemoveAllocationRequest\x1a+.ipuhub.vipu.admin.v1.RemoveAllocationReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'partitions.vipu.protos.vipu_fleet_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LINKTOPOLOGY']._serialized_start=505
-  _globals['_LINKTOPOLOGY']._serialized_end=599
-  _globals['_CREATECLUSTERREQUEST']._serialized_start=66
-  _globals['_CREATECLUSTERREQUEST']._serialized_end=226
-  _globals['_CREATECLUSTERREPLY']._serialized_start=228
-  _globals['_CREATECLUSTERREPLY']._serialized_end=248
-  _globals['_REMOVECLUSTERREQUEST']._serialized_start=250
-  _globals['_REMOVECLUSTERREQUEST']._serialized_end=292
-  _globals['_REMOVECLUSTERREPLY']._serialized_start=294
-  _globals['_REMOVECLUSTERREPLY']._serialized_end=314
-  _globals['_CREATEALLOCATIONREQUEST']._serialized_start=316
-  _globals['_CREATEALLOCATIONREQUEST']._serialized_end=403
-  _globals['_CREATEALLOCATIONREPLY']._serialized_start=405
-  _globals['_CREATEALLOCATIONREPLY']._serialized_end=428
-  _globals['_REMOVEALLOCATIONREQUEST']._serialized_start=430
-  _globals['_REMOVEALLOCATIONREQUEST']._serialized_end=478
-  _globals['_REMOVEALLOCATIONREPLY']._serialized_start=480
-  _globals['_REMOVEALLOCATIONREPLY']._serialized_end=503
-  _globals['_FLEETSERVICE']._serialized_start=602
-  _globals['_FLEETSERVICE']._serialized_end=1046
+  _globals['_LINKTOPOLOGY']._serialized_start=954
+  _globals['_LINKTOPOLOGY']._serialized_end=1048
+  _globals['_CREATEAGENTREQUEST']._serialized_start=97
+  _globals['_CREATEAGENTREQUEST']._serialized_end=163
+  _globals['_CREATEAGENTREPLY']._serialized_start=165
+  _globals['_CREATEAGENTREPLY']._serialized_end=183
+  _globals['_REMOVEAGENTREQUEST']._serialized_start=185
+  _globals['_REMOVEAGENTREQUEST']._serialized_end=223
+  _globals['_REMOVEAGENTREPLY']._serialized_start=225
+  _globals['_REMOVEAGENTREPLY']._serialized_end=243
+  _globals['_DISCOVERAGENTSREQUEST']._serialized_start=245
+  _globals['_DISCOVERAGENTSREQUEST']._serialized_end=268
+  _globals['_DISCOVEREDAGENT']._serialized_start=271
+  _globals['_DISCOVEREDAGENT']._serialized_end=434
+  _globals['_DISCOVERAGENTSREPLY']._serialized_start=436
+  _globals['_DISCOVERAGENTSREPLY']._serialized_end=512
+  _globals['_CREATECLUSTERREQUEST']._serialized_start=515
+  _globals['_CREATECLUSTERREQUEST']._serialized_end=675
+  _globals['_CREATECLUSTERREPLY']._serialized_start=677
+  _globals['_CREATECLUSTERREPLY']._serialized_end=697
+  _globals['_REMOVECLUSTERREQUEST']._serialized_start=699
+  _globals['_REMOVECLUSTERREQUEST']._serialized_end=741
+  _globals['_REMOVECLUSTERREPLY']._serialized_start=743
+  _globals['_REMOVECLUSTERREPLY']._serialized_end=763
+  _globals['_CREATEALLOCATIONREQUEST']._serialized_start=765
+  _globals['_CREATEALLOCATIONREQUEST']._serialized_end=852
+  _globals['_CREATEALLOCATIONREPLY']._serialized_start=854
+  _globals['_CREATEALLOCATIONREPLY']._serialized_end=877
+  _globals['_REMOVEALLOCATIONREQUEST']._serialized_start=879
+  _globals['_REMOVEALLOCATIONREQUEST']._serialized_end=927
+  _globals['_REMOVEALLOCATIONREPLY']._serialized_start=929
+  _globals['_REMOVEALLOCATIONREPLY']._serialized_end=952
+  _globals['_FLEETSERVICE']._serialized_start=1051
+  _globals['_FLEETSERVICE']._serialized_end=1795
 # @@protoc_insertion_point(module_scope)

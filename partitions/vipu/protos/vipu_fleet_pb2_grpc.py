@@ -36,6 +36,21 @@ class FleetServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.CreateAgent = channel.unary_unary(
+                '/ipuhub.vipu.admin.v1.FleetService/CreateAgent',
+                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateAgentRequest.SerializeToString,
+                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateAgentReply.FromString,
+                _registered_method=True)
+        self.RemoveAgent = channel.unary_unary(
+                '/ipuhub.vipu.admin.v1.FleetService/RemoveAgent',
+                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.RemoveAgentRequest.SerializeToString,
+                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.RemoveAgentReply.FromString,
+                _registered_method=True)
+        self.DiscoverAgents = channel.unary_unary(
+                '/ipuhub.vipu.admin.v1.FleetService/DiscoverAgents',
+                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.DiscoverAgentsRequest.SerializeToString,
+                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.DiscoverAgentsReply.FromString,
+                _registered_method=True)
         self.CreateCluster = channel.unary_unary(
                 '/ipuhub.vipu.admin.v1.FleetService/CreateCluster',
                 request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateClusterRequest.SerializeToString,
@@ -60,6 +75,27 @@ class FleetServiceStub:
 
 class FleetServiceServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def CreateAgent(self, request, context):
+        """Connects a running vipu-agent; its machine is in no cluster yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveAgent(self, request, context):
+        """Refused while the agent is in a cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiscoverAgents(self, request, context):
+        """Agents that have announced themselves in the last minute.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def CreateCluster(self, request, context):
         """Of agents that are in no cluster, in the order of their cabling.
@@ -92,6 +128,21 @@ class FleetServiceServicer:
 
 def add_FleetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'CreateAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAgent,
+                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateAgentRequest.FromString,
+                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateAgentReply.SerializeToString,
+            ),
+            'RemoveAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveAgent,
+                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.RemoveAgentRequest.FromString,
+                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.RemoveAgentReply.SerializeToString,
+            ),
+            'DiscoverAgents': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiscoverAgents,
+                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.DiscoverAgentsRequest.FromString,
+                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.DiscoverAgentsReply.SerializeToString,
+            ),
             'CreateCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateCluster,
                     request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateClusterRequest.FromString,
@@ -122,6 +173,87 @@ def add_FleetServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class FleetService:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def CreateAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ipuhub.vipu.admin.v1.FleetService/CreateAgent',
+            partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateAgentRequest.SerializeToString,
+            partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.CreateAgentReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ipuhub.vipu.admin.v1.FleetService/RemoveAgent',
+            partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.RemoveAgentRequest.SerializeToString,
+            partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.RemoveAgentReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiscoverAgents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ipuhub.vipu.admin.v1.FleetService/DiscoverAgents',
+            partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.DiscoverAgentsRequest.SerializeToString,
+            partitions_dot_vipu_dot_protos_dot_vipu__fleet__pb2.DiscoverAgentsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def CreateCluster(request,

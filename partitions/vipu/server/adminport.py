@@ -13,6 +13,7 @@ from partitions.vipu.protos import (
     vipu_admin_pb2,
     vipu_diagnostics_pb2,
     vipu_fleet_pb2,
+    vipu_user_pb2,
     vipu_users_pb2,
 )
 from partitions.vipu.protos.vipu_admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -20,12 +21,14 @@ from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
     add_DiagnosticsServiceServicer_to_server,
 )
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import add_FleetServiceServicer_to_server
+from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_users_pb2_grpc import add_UserAdminServiceServicer_to_server
 from partitions.vipu.rolecheck import RoleCheck
 from partitions.vipu.server.adminservice import AdminService
 from partitions.vipu.server.diagnostics import Diagnostics, SimulatedTester
 from partitions.vipu.server.diagnosticsservice import DiagnosticsService
 from partitions.vipu.server.fleetservice import FleetService
+from partitions.vipu.server.service import UserService
 from partitions.vipu.server.userservice import UserAdminService
 from partitions.vipu.serving import add_standard_services, listen
 
@@ -41,6 +44,7 @@ _DIAGNOSTICS: Final = vipu_diagnostics_pb2.DESCRIPTOR.services_by_name[
     "DiagnosticsService"
 ].full_name
 _FLEET: Final = vipu_fleet_pb2.DESCRIPTOR.services_by_name["FleetService"].full_name
+_PARTITIONS: Final = vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"].full_name
 _USERS: Final = vipu_users_pb2.DESCRIPTOR.services_by_name["UserAdminService"].full_name
 
 log = structlog.get_logger(__name__)
@@ -57,14 +61,17 @@ class AdminPort:
             interceptors=[RoleCheck({Role.ADMIN})] if is_secure else None,
         )
         add_AdminServiceServicer_to_server(AdminService(controller, facts), self._server)
-        add_FleetServiceServicer_to_server(FleetService(controller), self._server)
+        add_FleetServiceServicer_to_server(FleetService(controller, facts), self._server)
+        # What users may ask an administrator may ask, too, and of everybody's partitions.
+        add_UserServiceServicer_to_server(UserService(controller), self._server)
         users = UserAdminService(controller, facts.api_port)
         add_UserAdminServiceServicer_to_server(users, self._server)
         self._diagnostics = Diagnostics(controller, facts.links or SimulatedTester(controller))
         add_DiagnosticsServiceServicer_to_server(
             DiagnosticsService(self._diagnostics), self._server
         )
-        self._health = add_standard_services(self._server, (_ADMIN, _FLEET, _USERS, _DIAGNOSTICS))
+        names = (_ADMIN, _FLEET, _USERS, _DIAGNOSTICS, _PARTITIONS)
+        self._health = add_standard_services(self._server, names)
 
     def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Listen; port 0 takes any free one. Raises ListenError or TlsFilesError."""

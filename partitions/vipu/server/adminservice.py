@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -14,6 +14,7 @@ from partitions.vipu.agent.machine import Fault, FaultKind
 from partitions.vipu.errors import NotFound, quoted
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
+from partitions.vipu.server.machines import inventory_of
 from partitions.vipu.server.records import MachineRecord
 from partitions.vipu.server.service import answering
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
+    from partitions.vipu.agent.machine import Inventory
+    from partitions.vipu.discovery import Discovery
     from partitions.vipu.server.agentlinks import AgentLinks
     from partitions.vipu.server.controller import Controller
     from partitions.vipu.server.records import PartitionRecord
@@ -33,7 +36,8 @@ _PROVOKED = "is out of order, as was asked for"
 class ServerFacts:
     """What a controller does not know of the server around it.
 
-    `agents`: host:port by agent; `links` are the connections to them, if there are any.
+    `agents`: host:port by agent; `links` are the connections to them, if there are any;
+    `discovery` listens for new ones.
     """
 
     version: str
@@ -41,6 +45,7 @@ class ServerFacts:
     state_file: str
     agents: Mapping[str, str]
     links: AgentLinks | None = None
+    discovery: Discovery | None = None
     api_port: int = 0  # of users
 
 
@@ -64,7 +69,7 @@ class AdminService(AdminServiceServicer):
             ipus=len(self._controller.topology),
             free_ipus=sum(block.size for block in state.occupancy.free_blocks()),
             partitions=len(state.partitions),
-            simulates_machines=not facts.agents,
+            simulates_machines=facts.links is None,
         )
 
     @answering
@@ -77,8 +82,13 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def GetAgent(self, request: pb.GetAgentRequest) -> pb.Agent:
-        """Answer with one agent."""
-        return self._agent(request.agent_id, self._machine(request.agent_id))
+        """Answer with one agent and what its machine is made of."""
+        ipus = self._machine(request.agent_id)
+        agent = self._agent(request.agent_id, ipus)
+        made = inventory_of(agent.id, len(ipus), self._controller.hardware)
+        if made is not None:
+            agent.inventory.CopyFrom(_inventory(made, agent.address))
+        return agent
 
     @answering
     def CordonAgent(self, request: pb.CordonAgentRequest) -> pb.CordonAgentReply:
@@ -214,6 +224,7 @@ class AdminService(AdminServiceServicer):
             lost=said.lost,
             partition_ids=sorted({holder for holder in holders if holder is not None}),
             ipulink_domain=ipus[0].id.domain,
+            removable=name in state.agents,
         )
 
     def _groups(self, name_of: Callable[[Ipu], str], known: Collection[str]) -> list[pb.Group]:
@@ -251,6 +262,22 @@ class AdminService(AdminServiceServicer):
             since=_time(record.started_at),
             auto_resets=record.auto_resets,
         )
+
+
+def _inventory(made: Inventory, address: str) -> pb.Inventory:
+    host = address.rpartition(":")[0]
+    exporter = f"http://{host}:{made.exporter_port}/metrics" if made.exporter_port else ""
+    return pb.Inventory(
+        platform=made.platform,
+        board_type=made.board_type,
+        board_serial=made.board_serial,
+        part_number=made.part_number,
+        gateway_version=made.gateway_version,
+        software_version=made.software_version,
+        ipuof_version=made.ipuof_version,
+        exporter=exporter,
+        ipus=[pb.AgentIpu(**asdict(ipu)) for ipu in made.ipus],
+    )
 
 
 def _time(at: datetime | None) -> Timestamp | None:

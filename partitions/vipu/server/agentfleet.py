@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from partitions.vipu.agent.machine import Configuration, Device, PartitionState
 from partitions.vipu.topology import (
@@ -25,6 +26,57 @@ if TYPE_CHECKING:
 
     from partitions.vipu.agent.machine import Health
     from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.server.state import State
+
+
+class Machines(Protocol):
+    """What the agents tell: the controller's side of the fleet."""
+
+    @property
+    def topology(self) -> Topology:
+        """The fleet."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """All partitions at this moment."""
+        ...
+
+    def confirm(self, done: PartitionRecord) -> None:
+        """All machines have done what the record says."""
+        ...
+
+    def fail_ipu(self, agent: str, index: int, sentence: str) -> None:
+        """An IPU has a fault."""
+        ...
+
+    def heal_ipu(self, agent: str, index: int) -> None:
+        """An IPU's fault is over."""
+        ...
+
+    def lose_agent(self, agent: str, sentence: str) -> None:
+        """An agent does not answer."""
+        ...
+
+    def agent_back(self, agent: str) -> None:
+        """A lost agent answers again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTiming:
+    """How often agents are asked, and after how much silence one is lost."""
+
+    heartbeat_seconds: float = 1.0
+    lost_seconds: float = 5.0
+
+
+class Outage(Enum):
+    """Why a machine cannot be used."""
+
+    NONE = "none"
+    SILENT = "silent"
+    UNFIT = "unfit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +183,15 @@ def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Act
     return [*actions, *begun]
 
 
+def key_of(configuration: Configuration) -> tuple[str, str]:
+    """What tells one operation with a partition from all others."""
+    return configuration.partition, configuration.generation
+
+
 def ready(health: Health) -> frozenset[tuple[str, str]]:
     """Partition and generation of what a machine has set up."""
     return frozenset(
-        (each.configuration.partition, each.configuration.generation)
+        key_of(each.configuration)
         for each in health.partitions
         if each.state is PartitionState.READY
     )

@@ -12,18 +12,19 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.errors import VipuError
+from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.server.agentfleet import (
     Configure,
+    Outage,
     Release,
     configurations,
     differences,
+    key_of,
     ready,
 )
 from partitions.vipu.server.machines import Hardware
@@ -34,66 +35,16 @@ if TYPE_CHECKING:
 
     from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
-    from partitions.vipu.server.agentfleet import Action
-    from partitions.vipu.server.records import PartitionRecord
-    from partitions.vipu.server.state import State
-    from partitions.vipu.topology import Topology
+    from partitions.vipu.server.agentfleet import Action, LinkTiming, Machines
+    from partitions.vipu.server.records import AgentRecord, PartitionRecord
 
 log = structlog.get_logger(__name__)
 _Answer = TypeVar("_Answer")
 # Between two questions while a machine is at work: soon after a change, then less and less often.
 _BUSY_SECONDS: Final = 0.001
 _LONGEST_BUSY_SECONDS: Final = 0.25
-
-
-class Machines(Protocol):
-    """What the agents tell: the controller's side of the fleet."""
-
-    @property
-    def topology(self) -> Topology:
-        """The fleet."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """All partitions at this moment."""
-        ...
-
-    def confirm(self, done: PartitionRecord) -> None:
-        """All machines have done what the record says."""
-        ...
-
-    def fail_ipu(self, agent: str, index: int, sentence: str) -> None:
-        """An IPU has a fault."""
-        ...
-
-    def heal_ipu(self, agent: str, index: int) -> None:
-        """An IPU's fault is over."""
-        ...
-
-    def lose_agent(self, agent: str, sentence: str) -> None:
-        """An agent does not answer."""
-        ...
-
-    def agent_back(self, agent: str) -> None:
-        """A lost agent answers again."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTiming:
-    """How often agents are asked, and after how much silence one is lost."""
-
-    heartbeat_seconds: float = 1.0
-    lost_seconds: float = 5.0
-
-
-class _Outage(Enum):
-    """Why a machine cannot be used."""
-
-    NONE = "none"
-    SILENT = "silent"
-    UNFIT = "unfit"
+_ONCE_SECONDS: Final = 5.0
+_RESTART: Final = "restart vipu-server"
 
 
 @dataclass(eq=False, slots=True)
@@ -108,9 +59,10 @@ class _Link:
     client: AgentClient
     heard_at: float
     wake: asyncio.Event
+    is_created: bool = False
     inventory: Inventory | None = None
     boot_id: str = ""
-    outage: _Outage | None = None  # None: not known yet
+    outage: Outage | None = None  # None: not known yet
     faults: dict[int, str] = field(default_factory=dict)
     wanted: dict[str, Configuration] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
@@ -121,7 +73,8 @@ class _Link:
 class AgentLinks:
     """The connections to all agents, given by name and address; `tls` as for AgentClient.
 
-    `connect`, `watch` and `stop` in this order; they may be called from any thread.
+    `connect`, `watch` and `stop` in this order, and between the last two `add` and `remove`; they
+    may be called from any thread.
     """
 
     def __init__(
@@ -130,7 +83,7 @@ class AgentLinks:
         timing: LinkTiming,
         tls: Callable[[], TlsFiles] | None = None,
     ) -> None:
-        self.addresses = addresses
+        self.addresses = dict(addresses)
         self._timing = timing
         self._tls = tls
         self._loop = asyncio.new_event_loop()
@@ -143,9 +96,9 @@ class AgentLinks:
         self._changed: set[str] = set()
         self._changing = threading.Lock()
         self._inventories: dict[str, Inventory] = {}
-        hosts = {agent: address.rpartition(":")[0] for agent, address in addresses.items()}
-        self.hardware = Hardware(self._inventories, hosts)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._hosts = {agent: _host(address) for agent, address in addresses.items()}
+        self.hardware = Hardware(self._inventories, self._hosts)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def connect(self, usual_ipus: int) -> dict[str, int]:
         """How many IPUs each agent's machine has; `usual_ipus` where none answers in time."""
@@ -155,6 +108,19 @@ class AgentLinks:
             agent: len(link.inventory.ipus) if link.inventory else usual_ipus
             for agent, link in self._links.items()
         }
+
+    def inventory_at(self, address: str) -> Inventory:
+        """What the machine of an agent is made of; raises VipuError."""
+        return self._run(self._inventory_at(address)).result()
+
+    def add(self, agent: AgentRecord, inventory: Inventory) -> None:
+        """Begin to follow an agent that was created."""
+        self._inventories[agent.id] = inventory
+        self._run(self._add(agent)).result()
+
+    def remove(self, agent: str) -> None:
+        """Follow an agent no longer; what its machine does stays as it is."""
+        self._run(self._remove(agent)).result()
 
     def watch(self, machines: Machines) -> None:
         """Begin with the heartbeats."""
@@ -194,13 +160,41 @@ class AgentLinks:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _connect(self) -> None:
-        timing, now = self._timing, time.monotonic()
         for agent, address in self.addresses.items():
-            client = AgentClient(address, deadline_seconds=timing.heartbeat_seconds, tls=self._tls)
-            self._links[agent] = _Link(agent, client, now, asyncio.Event())
+            self._open(agent, address)
         with suppress(TimeoutError):
-            async with asyncio.timeout(timing.lost_seconds):
+            async with asyncio.timeout(self._timing.lost_seconds):
                 await asyncio.gather(*map(self._take_inventory, self._links.values()))
+
+    def _open(self, agent: str, address: str) -> _Link:
+        deadline = self._timing.heartbeat_seconds
+        client = AgentClient(address, deadline_seconds=deadline, tls=self._tls)
+        link = _Link(agent, client, time.monotonic(), asyncio.Event())
+        self._links[agent] = link
+        return link
+
+    async def _inventory_at(self, address: str) -> Inventory:
+        async with AgentClient(address, deadline_seconds=_ONCE_SECONDS, tls=self._tls) as client:
+            return await client.inventory()
+
+    async def _add(self, agent: AgentRecord) -> None:
+        link = self._open_created(agent)
+        self._tasks[agent.id] = asyncio.create_task(self._follow(link))
+
+    def _open_created(self, agent: AgentRecord) -> _Link:
+        self.addresses[agent.id], self._hosts[agent.id] = agent.address, _host(agent.address)
+        self._indexes[agent.id] = set(range(agent.ipus))
+        link = self._open(agent.id, agent.address)
+        link.is_created = True
+        return link
+
+    async def _remove(self, agent: str) -> None:
+        task, link = self._tasks.pop(agent), self._links.pop(agent)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await link.client.close()
+        for known in (self.addresses, self._hosts, self._inventories, self._indexes):
+            known.pop(agent, None)
 
     async def _take_inventory(self, link: _Link) -> None:
         while link.inventory is None:
@@ -211,15 +205,18 @@ class AgentLinks:
     async def _watch(self) -> None:
         for ipu in self._watched.topology.ipus:
             self._indexes.setdefault(ipu.agent, set()).add(ipu.index)
+        for record in self._watched.state.agents.values():
+            self._open_created(record)
         with self._changing:
             self._changed.update(self._watched.state.partitions)
         self._refresh()
-        self._tasks = [asyncio.create_task(self._follow(link)) for link in self._links.values()]
+        for agent, link in self._links.items():
+            self._tasks[agent] = asyncio.create_task(self._follow(link))
 
     async def _stop(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await asyncio.gather(*(link.client.close() for link in self._links.values()))
 
     def _refresh(self) -> None:
@@ -269,6 +266,8 @@ class AgentLinks:
                     pause, busy = busy, min(2 * busy, _LONGEST_BUSY_SECONDS)
                 else:
                     busy = _BUSY_SECONDS
+            except NotFound:  # the controller has just removed the agent
+                return
             except Exception:  # the outermost frame of a link: the others go on
                 log.exception("agent not followed", agent=link.agent)
             with suppress(TimeoutError):
@@ -300,7 +299,7 @@ class AgentLinks:
         link.gone = leaving - {each.configuration.partition for each in health.partitions}
         await self._confirm(link)
         is_freeing = not link.leaving <= link.gone
-        is_busy = any(_key(each) not in link.ready for each in link.wanted.values())
+        is_busy = any(key_of(each) not in link.ready for each in link.wanted.values())
         return bool(actions) or is_freeing or is_busy
 
     async def _greet(self, link: _Link, health: Health) -> None:
@@ -322,18 +321,19 @@ class AgentLinks:
         silent = time.monotonic() - link.heard_at
         if silent >= self._timing.lost_seconds:
             text = f"{link.agent} has not answered for {silent:.0f} s: {why}"
-            await self._lose(link, _Outage.SILENT, text)
+            await self._lose(link, Outage.SILENT, text)
 
     async def _fits(self, link: _Link) -> bool:
         """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
         fleet = self._indexes[link.agent]
         has = {ipu.index for ipu in link.inventory.ipus} if link.inventory else set()
         if fleet != has:
-            text = f"{link.agent} has {len(has)} IPUs, not {len(fleet)}: restart vipu-server"
-            await self._lose(link, _Outage.UNFIT, text)
+            remedy = "remove the agent and create it again" if link.is_created else _RESTART
+            text = f"{link.agent} has {len(has)} IPUs, not {len(fleet)}: {remedy}"
+            await self._lose(link, Outage.UNFIT, text)
         return fleet == has
 
-    async def _lose(self, link: _Link, outage: _Outage, sentence: str) -> None:
+    async def _lose(self, link: _Link, outage: Outage, sentence: str) -> None:
         if link.outage is not outage:
             await asyncio.to_thread(self._watched.lose_agent, link.agent, sentence)
             link.outage = outage
@@ -343,13 +343,13 @@ class AgentLinks:
     async def _report(self, link: _Link, health: Health) -> None:
         """Tell the controller what has changed: the agent is there, faults of its IPUs."""
         machines = self._watched
-        if link.outage is not _Outage.NONE:
+        if link.outage is not Outage.NONE:
             await asyncio.to_thread(machines.agent_back, link.agent)
             # A fault may have ended while nobody asked.
             for index in self._indexes[link.agent] - health.faults.keys():
                 await asyncio.to_thread(machines.heal_ipu, link.agent, index)
                 link.faults.pop(index, None)
-            link.outage = _Outage.NONE
+            link.outage = Outage.NONE
         for index, sentence in health.faults.items():
             if link.faults.get(index) != sentence:
                 await asyncio.to_thread(machines.fail_ipu, link.agent, index, sentence)
@@ -389,9 +389,9 @@ def _has_done(link: _Link, record: PartitionRecord) -> bool:
     frees them before it does anything else.
     """
     if record.is_removing:
-        return record.id in link.gone or link.outage in {_Outage.SILENT, _Outage.UNFIT}
-    return _key(link.wanted[record.id]) in link.ready
+        return record.id in link.gone or link.outage in {Outage.SILENT, Outage.UNFIT}
+    return key_of(link.wanted[record.id]) in link.ready
 
 
-def _key(configuration: Configuration) -> tuple[str, str]:
-    return configuration.partition, configuration.generation
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from partitions.vipu.errors import AlreadyExists, InvalidRequest, NotFound, NotReady, quoted
 from partitions.vipu.server.requirements import NAME
-from partitions.vipu.topology import DOMAIN_IPUS, Ipu, IpuId, Topology
+from partitions.vipu.topology import DOMAIN_IPUS, PARTITION_SIZES, Ipu, IpuId, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from partitions.vipu.server.records import AgentRecord
 
 
 class LinkTopology(StrEnum):
@@ -184,6 +186,34 @@ def with_cluster(layout: Layout, wanted: WantedCluster, ipus: Mapping[str, int])
     return replace(layout, clusters={**layout.clusters, wanted.id: cluster}, is_edited=True)
 
 
+def new_agent(agent: AgentRecord, known: Mapping[str, AgentRecord], fleet: Iterable[str]) -> None:
+    """Raise InvalidRequest or AlreadyExists unless the agent can be created.
+
+    `known`: the agents created before; `fleet`: the ids of all.
+    """
+    _check_id("agent_id", agent.id)
+    if agent.ipus not in PARTITION_SIZES:
+        raise InvalidRequest(
+            f"the machine at {agent.address} has {agent.ipus} IPUs; it needs 1, 2, 4, 8, ... or 64"
+        )
+    if agent.id in set(fleet):
+        where = f" at {known[agent.id].address}" if agent.id in known else ""
+        raise AlreadyExists(
+            f"agent {agent.id} exists already{where}; remove it, or take another id"
+        )
+
+
+def removable_agent(layout: Layout, agent_id: str, known: Mapping[str, AgentRecord]) -> None:
+    """Raise NotReady unless the agent, which is in the fleet, may be removed."""
+    if agent_id not in known:
+        raise NotReady(
+            f"agent {agent_id} was not created by vipu-admin: the options of vipu-server name it"
+        )
+    for cluster in layout.clusters.values():
+        if agent_id in cluster.agents:
+            raise NotReady(f"agent {agent_id} is in cluster {cluster.id}: remove that one first")
+
+
 def without_cluster(layout: Layout, cluster_id: str) -> Layout:
     """The layout without a cluster; raises NotFound, or NotReady while it has allocations."""
     cluster = layout.cluster(cluster_id)
@@ -248,10 +278,8 @@ def _check_agents(agents: Sequence[str], known: Iterable[str]) -> None:
         raise InvalidRequest("agent_ids: name each agent once")
     there = list(known)
     if unknown := [agent for agent in agents if agent not in set(there)]:
-        raise InvalidRequest(
-            f"agent_ids: there is no agent {quoted(unknown[0])} here; there are {there[0]} to "
-            f"{there[-1]}"
-        )
+        which = f"there are {there[0]} to {there[-1]}" if there else "there is none yet"
+        raise InvalidRequest(f"agent_ids: there is no agent {quoted(unknown[0])} here; {which}")
 
 
 def _domains(wanted: WantedCluster, ipus: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:

@@ -21,6 +21,13 @@ log = structlog.get_logger(__name__)
 def load_state(topology: Topology, file: StateFile) -> State:
     """What the file says of this fleet; raises StateFileError where it speaks of another one."""
     draft, found = Draft(State({}, {}, Occupancy.of(topology), layout_of(topology))), file.load()
+    for agent in found.agents.values():
+        if any(ipu.agent == agent.id for ipu in topology.ipus):
+            raise StateFileError(
+                f"--agents names an agent {agent.id}, and so does {file.path}, at {agent.address}: "
+                "start without the additional --agents and create these with vipu-admin"
+            )
+        draft.put_agent(agent)
     if found.layout is not None:
         try:
             draft.put_layout(found.layout)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from partitions.vipu.agent.simulated import simulated_inventory
 from partitions.vipu.errors import InvalidRequest, quoted
 from partitions.vipu.topology import (
     AGENT_PREFIX,
@@ -130,6 +131,13 @@ def _device(ipu: Ipu, routing_id: int, hardware: Hardware) -> IpuofDevice:
         gwsw_version=inventory.gateway_version if inventory else _GATEWAY_VERSION,
         ipum_sw_version=inventory.software_version if inventory else _MACHINE_VERSION,
     )
+
+
+def inventory_of(agent: str, ipus: int, hardware: Hardware) -> Inventory | None:
+    """What a machine is made of; None while its agent has not said it."""
+    if agent in hardware.hosts:
+        return hardware.inventories.get(agent)
+    return simulated_inventory(agent, ipus)
 
 
 def _of(ipu: Ipu, inventory: Inventory) -> IpuInventory:

@@ -5,6 +5,7 @@ A vipu-server is a state file, a controller and a gRPC port, started and stopped
 
 from __future__ import annotations
 
+import getpass
 import signal
 import socket
 import sys
@@ -20,19 +21,25 @@ import structlog
 from ipuhub.process import logs
 from ipuhub.times import utc_now
 from partitions.vipu.certificates import init_certificates
+from partitions.vipu.discovery import Discovery
+from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_user_pb2, vipu_users_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_users_pb2_grpc import add_PartitionKeyServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
 from partitions.vipu.server.adminport import STOP_SECONDS, AdminPort
 from partitions.vipu.server.adminservice import ServerFacts
-from partitions.vipu.server.agentfleet import agents_of, fleet_of_agents
-from partitions.vipu.server.agentlinks import AgentLinks, LinkTiming
+from partitions.vipu.server.agentfleet import LinkTiming, agents_of, fleet_of_agents
+from partitions.vipu.server.agentlinks import AgentLinks
 from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.options import parse_options
 from partitions.vipu.server.records import UNCONFIRMED
 from partitions.vipu.server.service import UserService, VersionService, by_access_key, everybody
+from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFile, StateFileError
+from partitions.vipu.server.userrecords import UserRecord
+from partitions.vipu.server.users import check_user_id, hash_key, new_key
 from partitions.vipu.server.userservice import PartitionKeyService
 from partitions.vipu.serving import (
     ListenError,
@@ -40,7 +47,7 @@ from partitions.vipu.serving import (
     listen,
 )
 from partitions.vipu.tlsfiles import TlsFilesError
-from partitions.vipu.topology import fleet_of_parts
+from partitions.vipu.topology import Topology, fleet_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +57,6 @@ if TYPE_CHECKING:
     from grpc_health.v1.health import HealthServicer
 
     from partitions.vipu.server.options import ServerOptions
-    from partitions.vipu.topology import Topology
 
 log = structlog.get_logger(__name__)
 _THREADS = 16
@@ -71,6 +77,7 @@ class VipuServer:
         self._controller: Controller | None = None
         self._links: AgentLinks | None = None
         self._admin: AdminPort | None = None
+        self._discovery: Discovery | None = None
 
     @property
     def admin_port(self) -> int | None:
@@ -101,6 +108,7 @@ class VipuServer:
             else:
                 self._end_operations_of_agents(self._controller)
             port = self._serve(self._controller)
+            self._discover()
             self._serve_admin(self._controller, port)
         except BaseException:
             self._stop_serving()
@@ -117,7 +125,15 @@ class VipuServer:
         return port
 
     def _end_operations_of_agents(self, controller: Controller) -> None:
-        """An earlier start had agents: nobody confirms any more what they were to do."""
+        """An earlier start had agents: nobody confirms any more what they were to do.
+
+        Raises StateFileError for agents that were created.
+        """
+        if controller.state.agents:
+            raise StateFileError(
+                f"{self._options.storage} names agents that vipu-admin created: start with "
+                "--agents, or with --machines 0, not with simulated machines"
+            )
         for record in controller.list():
             if record.is_unconfirmed:
                 controller.confirm(record)
@@ -134,6 +150,9 @@ class VipuServer:
         admin, self._admin = self._admin, None
         if admin is not None:
             admin.stop()
+        discovery, self._discovery = self._discovery, None
+        if discovery is not None:
+            discovery.stop()
         server, self._server = self._server, None
         if server is not None:
             if self._health is not None:
@@ -143,12 +162,13 @@ class VipuServer:
     def _fleet(self) -> Topology:
         """The IPUs of the agents' machines, or the simulated ones."""
         options = self._options
-        if not options.agents:
+        if options.simulates_machines:
             return fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
-        addresses = agents_of(options.agents.split(","))
+        addresses = agents_of(options.agents.split(",")) if options.agents else {}
         timing = LinkTiming(lost_seconds=options.agent_lost_seconds)
         self._links = AgentLinks(addresses, timing, options.agent_tls)
-        return fleet_of_agents(self._links.connect(options.ipus_per_machine), options.parts)
+        ipus = self._links.connect(options.ipus_per_machine)
+        return fleet_of_agents(ipus, options.parts) if addresses else Topology(())
 
     def _stop_links(self) -> None:
         links, self._links = self._links, None
@@ -179,6 +199,16 @@ class VipuServer:
         self._server = server
         return port
 
+    def _discover(self) -> None:
+        names = self._options.autodiscovery_listen_interfaces
+        if names:
+            discovery = Discovery([name.strip() for name in names.split(",")])
+            try:
+                discovery.start()
+            except OSError as error:
+                raise ListenError(f"cannot listen for agents on {names}: {error}") from error
+            self._discovery = discovery
+
     def _serve_admin(self, controller: Controller, api_port: int) -> None:
         options = self._options
         if options.admin_port is not None:
@@ -188,6 +218,7 @@ class VipuServer:
                 state_file=str(options.storage.absolute()),
                 agents=self._links.addresses if self._links else {},
                 links=self._links,
+                discovery=self._discovery,
                 api_port=api_port,
             )
             self._admin = AdminPort(controller, facts, is_secure=options.secure)
@@ -195,7 +226,7 @@ class VipuServer:
 
 
 def _latencies(options: ServerOptions) -> Latencies:
-    if options.agents:  # the machines say when they are ready
+    if not options.simulates_machines:  # the machines say when they are ready
         return Latencies(create=UNCONFIRMED, reset=UNCONFIRMED, confirmed_removal=True)
     return Latencies(
         create=timedelta(seconds=options.create_latency_seconds),
@@ -211,8 +242,8 @@ STATE_FILE_UNUSABLE = 3
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     options = parse_options(arguments)
-    if options.tls_init is not None:
-        return _make_certificates(options.tls_init, options.tls_hosts)
+    if options.init or options.tls_init is not None:
+        return _prepare(options)
     logs.configure(options.log_level, options.log_format)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -229,6 +260,45 @@ def main(arguments: list[str] | None = None) -> int:
     stop.wait()
     server.stop()
     return 0
+
+
+def _prepare(options: ServerOptions) -> int:
+    """Do what is done once before the first start; returns the exit code."""
+    if options.init:
+        try:
+            sys.stdout.writelines(f"{line}\n" for line in _init_storage(options))
+        except StateFileError as error:
+            return _refuse(error, STATE_FILE_UNUSABLE)
+        except (VipuError, ValueError) as error:
+            return _refuse(error, WRONG_OPTIONS)
+    if options.tls_init is not None:
+        return _make_certificates(options.tls_init, options.tls_hosts)
+    return 0
+
+
+def _init_storage(options: ServerOptions) -> list[str]:
+    """Make the state file and return what to say about it.
+
+    Raises StateFileError, or ValueError and InvalidRequest for wrong options.
+    """
+    draft, said = Draft(State({}, {}, Occupancy.of(Topology(())))), list[str]()
+    if options.secure:
+        name, key, now = options.default_user_id or getpass.getuser(), new_key(), utc_now()
+        check_user_id(name)
+        allocations = tuple(sorted(allocation for _, allocation in options.parts))
+        draft.put_user(UserRecord(name, hash_key(key), allocations, now, now))
+        said += [f"Default user is: {name}", f"Access key is '{key}'."]
+    file = StateFile(options.storage)
+    file.open()
+    try:
+        if options.storage.exists():
+            raise StateFileError(f"the state file {options.storage} exists already")
+        file.save(draft.changes, draft.state)
+    except OSError as error:
+        raise StateFileError(f"cannot write {options.storage}: {error.strerror}") from error
+    finally:
+        file.close()
+    return [f"initialised storage: {options.storage}", *said]
 
 
 def _make_certificates(folder: Path, more_hosts: str) -> int:

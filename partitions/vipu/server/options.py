@@ -59,6 +59,7 @@ class ServerOptions:
     admin_port: int | None = None
     agents: str = ""
     agent_lost_seconds: float = 5.0
+    autodiscovery_listen_interfaces: str = ""
     agent_ca: Path | None = None
     agent_certificate: Path | None = None
     agent_key: Path | None = None
@@ -66,6 +67,13 @@ class ServerOptions:
     tls_dir: Path | None = None
     tls_init: Path | None = None
     tls_hosts: str = ""
+    init: bool = False
+    default_user_id: str = ""
+
+    @property
+    def simulates_machines(self) -> bool:
+        """Whether this process is its machines; else agents are, named here or created later."""
+        return not self.agents and self.machines != 0
 
     @property
     def agent_tls(self) -> ClientTls | None:
@@ -156,7 +164,11 @@ def _address_options(parser: argparse.ArgumentParser) -> None:
 
 def _fleet_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--machines", type=int, default=8, help="number of IPU-Machines of each allocation"
+        "--machines",
+        type=int,
+        default=8,
+        help="number of simulated IPU-Machines of each allocation; 0: none, vipu-admin creates "
+        "agents",
     )
     parser.add_argument("--ipus-per-machine", type=int, default=4, help="IPUs of each")
     parser.add_argument(
@@ -193,6 +205,14 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
         default=5.0,
         help="how long an agent may be silent before its IPUs count as lost",
     )
+    parser.add_argument(
+        "-a",
+        "--autodiscovery-listen-interfaces",
+        default="",
+        metavar="NAME,...",
+        help="network interfaces on which to listen for vipu-agent --announce-interfaces, for "
+        "vipu-admin discover agents",
+    )
     for name, what in (
         ("--agent-ca", "file with the CA of the agents, PEM; none: no TLS"),
         ("--agent-certificate", "file with our certificate for agents, PEM"),
@@ -203,8 +223,21 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
 
 def _certificate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--init",
+        action="store_true",
+        help="make the state file, with --secure also a first user of all allocations, and end",
+    )
+    parser.add_argument(
+        "--default-user-id",
+        default="",
+        metavar="ID",
+        help="that user's id; without: the name of whoever runs this",
+    )
+    parser.add_argument(
         "--tls-init",
         type=Path,
+        nargs="?",
+        const=Path("vipu-certs"),
         metavar="DIR",
         help="make a CA and the certificates of server, agents, administrators and users in this "
         "folder, or renew the certificates of the CA that is there, and end",

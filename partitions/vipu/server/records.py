@@ -121,6 +121,15 @@ class MachineRecord:
         return self.fault_of(index) or self.cordon_sentence
 
 
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """An agent that an administrator has created, and how many IPUs its machine has."""
+
+    id: str
+    address: str
+    ipus: int
+
+
 def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:
     """The record after a reset began at `now`: same IPUs, no errors, a fresh retry count."""
     if record.operation is OperationState.CREATING and record.is_busy(now) and not record.errors:
@@ -223,6 +232,16 @@ def machine_from_json(data: Mapping[str, Any]) -> MachineRecord:
         faults={int(index): str(text) for index, text in dict(data["faults"]).items()},
         lost=str(data["lost"]),
     )
+
+
+def agent_to_json(record: AgentRecord) -> dict[str, Any]:
+    """The record as the state file holds it."""
+    return {"id": record.id, "address": record.address, "ipus": record.ipus}
+
+
+def agent_from_json(data: Mapping[str, Any]) -> AgentRecord:
+    """The inverse of `agent_to_json`; KeyError, TypeError or ValueError on anything else."""
+    return AgentRecord(str(data["id"]), str(data["address"]), int(data["ipus"]))
 
 
 def _instant(text: str) -> datetime:

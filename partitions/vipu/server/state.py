@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from partitions.vipu.server.layout import Layout, ipus_of, topology_of
 from partitions.vipu.server.occupancy import Occupancy
-from partitions.vipu.server.records import MachineRecord, PartitionRecord
+from partitions.vipu.server.records import AgentRecord, MachineRecord, PartitionRecord
 from partitions.vipu.server.userrecords import RemovedUser, UserRecord
 
 if TYPE_CHECKING:
@@ -21,15 +21,32 @@ class Removed:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class RemovedAgent:
+    """The end of a created agent, as it is stored."""
+
+    id: str
+
+
 # What is stored of one change.
-Stored: TypeAlias = PartitionRecord | MachineRecord | Removed | Layout | UserRecord | RemovedUser
+Stored: TypeAlias = (
+    PartitionRecord
+    | MachineRecord
+    | Removed
+    | Layout
+    | UserRecord
+    | RemovedUser
+    | AgentRecord
+    | RemovedAgent
+)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """Partitions by id in the order of their creation, machines by agent, and who holds which IPU.
 
-    A machine is here only while something is said of it: a cordon, a fault, a loss.
+    A machine is here only while something is said of it: a cordon, a fault, a loss. `agents` are
+    those that were created: the options of the server name the others.
     """
 
     partitions: Mapping[str, PartitionRecord]
@@ -37,10 +54,12 @@ class State:
     occupancy: Occupancy
     layout: Layout = field(default_factory=Layout)
     users: Mapping[str, UserRecord] = field(default_factory=dict)
+    agents: Mapping[str, AgentRecord] = field(default_factory=dict)
 
     @property
     def stored(self) -> Iterator[Stored]:
         """The fewest changes that make this state out of nothing."""
+        yield from self.agents.values()
         if self.layout.is_edited:
             yield self.layout
         yield from self.machines.values()
@@ -57,12 +76,15 @@ class Draft:
         self.occupancy = state.occupancy
         self.layout = state.layout
         self.users = state.users
+        self.agents = state.agents
         self.changes: list[Stored] = []
 
     @property
     def state(self) -> State:
         """The state after the changes."""
-        return State(self.partitions, self.machines, self.occupancy, self.layout, self.users)
+        return State(
+            self.partitions, self.machines, self.occupancy, self.layout, self.users, self.agents
+        )
 
     def put(self, record: PartitionRecord) -> None:
         """Add a partition, or put it in place of the one of its id."""
@@ -91,7 +113,27 @@ class Draft:
 
         Raises KeyError for an agent that the fleet does not have.
         """
-        topology = topology_of(layout, ipus_of(self.occupancy.topology))
+        self._arrange(layout, ipus_of(self.occupancy.topology))
+
+    def put_agent(self, agent: AgentRecord) -> None:
+        """Add an agent, whose machine is in no cluster."""
+        self.agents = {**self.agents, agent.id: agent}
+        self.changes.append(agent)
+        ipus = {**ipus_of(self.occupancy.topology), agent.id: agent.ipus}
+        self._arrange(replace(self.layout, is_edited=True), ipus)
+
+    def remove_agent(self, agent_id: str) -> None:
+        """Take a created agent of no cluster away, with all that is said of its machine."""
+        self.agents = {name: agent for name, agent in self.agents.items() if name != agent_id}
+        if agent_id in self.machines:
+            self.put_machine(MachineRecord(agent_id))
+        self.changes.append(RemovedAgent(agent_id))
+        ipus = ipus_of(self.occupancy.topology)
+        del ipus[agent_id]
+        self._arrange(self.layout, ipus)
+
+    def _arrange(self, layout: Layout, ipus: Mapping[str, int]) -> None:
+        topology = topology_of(layout, ipus)
         self.layout, self.occupancy = layout, Occupancy.of(topology)
         for record in self.partitions.values():
             self.occupancy = self.occupancy.taken(record.ipus, record.id)

@@ -22,13 +22,16 @@ import structlog
 
 from partitions.vipu.server.layout import Layout, layout_from_json, layout_to_json
 from partitions.vipu.server.records import (
+    AgentRecord,
     MachineRecord,
+    agent_from_json,
+    agent_to_json,
     machine_from_json,
     machine_to_json,
     record_from_json,
     record_to_json,
 )
-from partitions.vipu.server.state import Removed
+from partitions.vipu.server.state import Removed, RemovedAgent
 from partitions.vipu.server.userrecords import (
     RemovedUser,
     UserRecord,
@@ -44,15 +47,17 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "ipuhub-vipu-server"
 VERSION: Final = 2
-# Added for a file with clusters and allocations, and for one with users: earlier servers, which
-# know neither, must say that it is a newer file.
+# Added for a file with clusters and allocations, for one with users, and for one with created
+# agents: earlier servers, which know none of them, must say that it is a newer file.
 _WITH_LAYOUT: Final = 1
 _WITH_USERS: Final = 2
-_NEWEST: Final = VERSION + _WITH_LAYOUT + _WITH_USERS
+_WITH_AGENTS: Final = 4
+_NEWEST: Final = VERSION + _WITH_LAYOUT + _WITH_USERS + _WITH_AGENTS
 _NAME: Final = "vipu-server.json"
 # Rewritten at this size, and at a multiple of what was in force when it was last written whole.
 _SMALL_BYTES: Final = 1 << 20
 _GROWTH: Final = 4
+_ENDS: Final = {Removed: "removed", RemovedUser: "userRemoved", RemovedAgent: "agentRemoved"}
 _SUM: Final = b', "crc32": "'
 
 log = structlog.get_logger(__name__)
@@ -161,6 +166,8 @@ class StateFile:
         # The first servers with users wrote them into files of the versions without.
         if more & _WITH_USERS and not found.users:
             raise self._damaged("its version does not fit its users")
+        if bool(more & _WITH_AGENTS) != bool(found.agents):
+            raise self._damaged("its version does not fit its agents")
 
     def save(self, changes: Sequence[Stored], after: State) -> None:
         """Store changes that lead to this state; they survive a crash once this returns.
@@ -276,6 +283,7 @@ class Loaded:
         self.machines: dict[str, MachineRecord] = {}
         self.layout: Layout | None = None
         self.users: dict[str, UserRecord] = {}
+        self.agents: dict[str, AgentRecord] = {}
 
     def add(self, change: Mapping[str, Any]) -> None:
         """Take one change; raises KeyError, TypeError or ValueError for what is none."""
@@ -297,14 +305,23 @@ class Loaded:
             self.users[user.id] = user
         elif kind == "userRemoved":
             del self.users[what]
+        elif kind == "agent":
+            agent = agent_from_json(what)
+            self.agents[agent.id] = agent
+        elif kind == "agentRemoved":
+            del self.agents[what]
         else:
             raise ValueError(f"unknown change {kind!r}")
 
 
 def _version_of(state: State) -> int:
     """The version of a file that holds this state."""
-    has_layout, has_users = state.layout.is_edited, bool(state.users)
-    return VERSION + _WITH_LAYOUT * has_layout + _WITH_USERS * has_users
+    return (
+        VERSION
+        + _WITH_LAYOUT * state.layout.is_edited
+        + _WITH_USERS * bool(state.users)
+        + _WITH_AGENTS * bool(state.agents)
+    )
 
 
 def _line(changes: Sequence[Stored]) -> bytes:
@@ -313,16 +330,16 @@ def _line(changes: Sequence[Stored]) -> bytes:
 
 
 def _change(stored: Stored) -> dict[str, Any]:
-    if isinstance(stored, Removed):
-        return {"removed": stored.id}
+    if isinstance(stored, Removed | RemovedUser | RemovedAgent):
+        return {_ENDS[type(stored)]: stored.id}
     if isinstance(stored, MachineRecord):
         return {"machine": machine_to_json(stored)}
     if isinstance(stored, Layout):
         return {"layout": layout_to_json(stored)}
     if isinstance(stored, UserRecord):
         return {"user": user_to_json(stored)}
-    if isinstance(stored, RemovedUser):
-        return {"userRemoved": stored.id}
+    if isinstance(stored, AgentRecord):
+        return {"agent": agent_to_json(stored)}
     return {"partition": record_to_json(stored)}
 
 

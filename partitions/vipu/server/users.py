@@ -119,13 +119,18 @@ def identify(state: State, user_id: str, key: str) -> Caller:
     return caller
 
 
-def create_user(draft: Draft, record: UserRecord) -> None:
-    """Add a user; raises InvalidRequest, AlreadyExists, NotFound."""
-    if not NAME.fullmatch(record.id):
+def check_user_id(user_id: str) -> None:
+    """Raise InvalidRequest for what is no id of a user."""
+    if not NAME.fullmatch(user_id):
         raise InvalidRequest(
-            f"user_id {quoted(record.id)}: write 1 to 63 letters, digits, '.', '_' and '-', "
+            f"user_id {quoted(user_id)}: write 1 to 63 letters, digits, '.', '_' and '-', "
             "with a letter or digit first and last"
         )
+
+
+def create_user(draft: Draft, record: UserRecord) -> None:
+    """Add a user; raises InvalidRequest, AlreadyExists, NotFound."""
+    check_user_id(record.id)
     if record.id in draft.users:
         raise AlreadyExists(f"user {record.id} exists already; vipu-admin rotate-key makes a key")
     _check_allocations(draft, record.allocations)

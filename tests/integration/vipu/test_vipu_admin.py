@@ -91,7 +91,9 @@ def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], caps
         ["-", "ag2: IPU 3 is hot"],
         ["-", "ag3 has not answered for 5 s"],
     ]
-    one = dict(lines(said(capsys, "get", "agent", "ag2"))[1:])
+    rows = lines(said(capsys, "get", "agent", "ag2"))
+    one = {row[0]: row[1] for row in rows if len(row) == 2}
+    assert [row[-1] for row in rows if len(row) == 7][1:] == ["Up", "Up", "Up", "Faulty"]
     assert (one["Status"], one["Fault of IPU 3"]) == ("Faulty,Cordoned", "ag2: IPU 3 is hot")
     assert one["Cordoned since"] == "2026-03-01T12:00:00Z"
 
@@ -231,10 +233,15 @@ def test_without_an_admin_port_there_is_none(
     assert main((*asked, str(free_port()))) == 3
 
 
-async def test_users_of_the_admin_port_are_no_users_of_the_other(admin: AdminClient) -> None:
+async def test_the_admin_port_serves_the_user_api_and_the_users_port_no_other(
+    admin: AdminClient, site: tuple[VipuServer, int]
+) -> None:
     async with VipuClient(admin.address) as user:
+        await user.create_partition(CreateRequest("p", 4))
+        assert [each.id for each in await user.list_partitions()] == ["p"]
+    async with AdminClient(f"127.0.0.1:{site[1]}") as stranger:
         with pytest.raises(VipuError, match="Method not found"):
-            await user.list_partitions()
+            await stranger.ask("ListAgents", pb.ListAgentsRequest())
     async with grpc.aio.insecure_channel(admin.address) as channel:
         question = health_pb2.HealthCheckRequest(service="ipuhub.vipu.admin.v1.AdminService")
         answer = await health_pb2_grpc.HealthStub(channel).Check(question)

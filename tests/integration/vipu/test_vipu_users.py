@@ -79,6 +79,7 @@ USER_SERVICES = (
     vipu_users_pb2.DESCRIPTOR.services_by_name["PartitionKeyService"],
 )
 ADMIN_SERVICES = (
+    vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"],
     vipu_admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     vipu_fleet_pb2.DESCRIPTOR.services_by_name["FleetService"],
     vipu_users_pb2.DESCRIPTOR.services_by_name["UserAdminService"],
