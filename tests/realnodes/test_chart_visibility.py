@@ -15,11 +15,12 @@ import pytest
 from devcluster.demo.cluster import CRD_FILE
 from partitions.proxy.visibility import LABEL_TOTAL, MARK_OWNER, RESOURCE
 from tests.fakes.waiting import wait_until
-from tests.realnodes.kit import RealCluster
 from tests.realnodes.release import load_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.realnodes.kit import RealCluster
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,29 +55,23 @@ def sets(is_shown: str) -> list[str]:
 
 
 @pytest.fixture
-def given() -> RealCluster:
-    folder, kit = os.environ["IPUHUB_TEST_NODES"], os.environ["IPUHUB_TEST_NODES_KIT"]
-    return RealCluster(Path(folder), Path(kit))
-
-
-@pytest.fixture
-def shown(given: RealCluster) -> Iterator[Callable[[], list[str]]]:
+def shown(server: RealCluster) -> Iterator[Callable[[], list[str]]]:
     """How many IPUs the nodes show, as a function."""
-    load_image(given, "ipuhub")
-    if given.find("crd", "ipujobs.graphcore.ai") is None:
-        given.kubectl("create", "-f", str(CRD_FILE))
+    load_image(server, "ipuhub")
+    if server.find("crd", "ipujobs.graphcore.ai") is None:
+        server.kubectl("create", "-f", str(CRD_FILE))
 
     def capacities() -> list[str]:
-        nodes = given.get("nodes")["items"]
+        nodes = server.get("nodes")["items"]
         found = [node["status"]["capacity"].get(RESOURCE, "") for node in nodes]
         return sorted(filter(None, found))
 
     yield capacities
-    given.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+    server.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
 
 
 def test_what_the_chart_shows_it_takes_away(
-    given: RealCluster, shown: Callable[[], list[str]]
+    server: RealCluster, shown: Callable[[], list[str]]
 ) -> None:
     helm("install", "seen", "charts/ipuhub", "--create-namespace", *sets("true"))
     wait_until(lambda: shown() == ["32"], "the capacity")
@@ -88,6 +83,6 @@ def test_what_the_chart_shows_it_takes_away(
 
     helm("uninstall", "seen")
     assert shown() == []
-    for node in given.get("nodes")["items"]:
+    for node in server.get("nodes")["items"]:
         assert LABEL_TOTAL not in node["metadata"]["labels"]
         assert MARK_OWNER not in node["metadata"].get("annotations", {})

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -22,44 +20,39 @@ from partitions.proxy.visibility import LABEL_TOTAL, RESOURCE
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import SYSTEM, Lab, get
 from tests.fakes.waiting import eventually
-from tests.realnodes.kit import RealCluster
 from tests.realnodes.rendering import VIPU, render
 from tests.realnodes.schedulers import account
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from partitions.proxy.process import ProxyOptions
+    from tests.realnodes.kit import RealCluster
 
 TOTAL = "32"
 LABEL = "shows-ipus=here"  # of no other test: the nodes are shared
 
 
 @pytest.fixture
-def given() -> RealCluster:
-    folder, kit = os.environ["IPUHUB_TEST_NODES"], os.environ["IPUHUB_TEST_NODES_KIT"]
-    return RealCluster(Path(folder), Path(kit))
-
-
-@pytest.fixture
-def labelled(given: RealCluster) -> Iterator[list[str]]:
+def labelled(server: RealCluster) -> Iterator[list[str]]:
     """The real nodes, with the label of the test's controller."""
-    names = [node["metadata"]["name"] for node in given.get("nodes")["items"]]
+    names = [node["metadata"]["name"] for node in server.get("nodes")["items"]]
     names = sorted(name for name in names if name.startswith("node-"))
     assert len(names) > 1, "a cluster with two real nodes is needed"
-    given.kubectl("label", "nodes", *names, "--overwrite", LABEL)
+    server.kubectl("label", "nodes", *names, "--overwrite", LABEL)
     yield names
-    given.kubectl("label", "nodes", *names, "shows-ipus-")
+    server.kubectl("label", "nodes", *names, "shows-ipus-")
 
 
 @pytest.fixture
-async def options(given: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOptions]:
+async def options(server: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOptions]:
     """A proxy of the chart's account with `ipuVisibility.enabled`, and a V-IPU controller."""
     documents = render(VIPU, "ipuVisibility.enabled=true", release="seen", namespace=SYSTEM)
     async with AsyncExitStack() as stack:
-        rights = account(given, tmp_path, documents, "vipu-proxy", "ipu-visibility")
+        rights = account(server, tmp_path, documents, "vipu-proxy", "ipu-visibility")
         kubeconfig = stack.enter_context(rights)
-        client = await stack.enter_async_context(KubeClient(load_config(str(given.kubeconfig))))
+        client = await stack.enter_async_context(KubeClient(load_config(str(server.kubeconfig))))
         tracker = f"tracker-{uuid4().hex[:8]}"
         lab = Lab(str(kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
         lab.start_vipu()
@@ -67,16 +60,16 @@ async def options(given: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOpti
         controllers = f"127.0.0.1:{lab.vipu_port}:{LABEL}"
         yield replace(lab.options, controllers=controllers, visibility=visibility)
         await lab.stop_vipu()
-        given.kubectl("delete", "configmap", tracker, "-n", SYSTEM, "--ignore-not-found")
+        server.kubectl("delete", "configmap", tracker, "-n", SYSTEM, "--ignore-not-found")
 
 
-async def shows(given: RealCluster, **nodes: tuple[str, str, str]) -> None:
+async def shows(server: RealCluster, **nodes: tuple[str, str, str]) -> None:
     """Return once capacity, allocatable and label of these nodes are so."""
 
     async def are_so() -> Any:
         found = {}
         for name in nodes:
-            node = await asyncio.to_thread(given.get, "node", name.replace("_", "-"))
+            node = await asyncio.to_thread(server.get, "node", name.replace("_", "-"))
             amounts = [node["status"][path].get(RESOURCE) for path in ("capacity", "allocatable")]
             found[name] = (*amounts, node["metadata"]["labels"].get(LABEL_TOTAL))
         return found
@@ -85,34 +78,34 @@ async def shows(given: RealCluster, **nodes: tuple[str, str, str]) -> None:
 
 
 async def test_capacity_survives_a_kubelet_that_resets_it(
-    given: RealCluster, labelled: list[str], options: ProxyOptions
+    server: RealCluster, labelled: list[str], options: ProxyOptions
 ) -> None:
     first, second = (name.replace("-", "_") for name in labelled[:2])
     number, bare = (TOTAL, TOTAL, TOTAL), (None, None, TOTAL)
     async with running(options) as proxy:
-        await shows(given, **{first: number, second: bare})
+        await shows(server, **{first: number, second: bare})
         assert await get(proxy, "/readyz") == (200, "ok")  # no right is missing
 
     # Without a proxy: the kubelet begins anew, and resets what no device plugin has shown it.
-    await asyncio.to_thread(given.kill, labelled[0].replace("node", "kubelet"))
+    await asyncio.to_thread(server.kill, labelled[0].replace("node", "kubelet"))
     zero = {path: {RESOURCE: "0"} for path in ("capacity", "allocatable")}
-    async with KubeClient(load_config(str(given.folder / f"{labelled[0]}.kubeconfig"))) as kubelet:
+    async with KubeClient(load_config(str(server.folder / f"{labelled[0]}.kubeconfig"))) as kubelet:
         await kubelet.patch(NODES, labelled[0], {"status": zero}, subresource="status")
-    await shows(given, **{first: ("0", "0", TOTAL)})
+    await shows(server, **{first: ("0", "0", TOTAL)})
 
     async with running(options):
-        await shows(given, **{first: number, second: bare})
+        await shows(server, **{first: number, second: bare})
         # The kubelet's next report leaves it as it is.
-        await asyncio.to_thread(given.kill, labelled[0].replace("node", "kubelet"))
-        given.kubectl("wait", "--for=condition=Ready", f"node/{labelled[0]}", "--timeout=60s")
-        await shows(given, **{first: number, second: bare})
-        given.kubectl("cordon", labelled[0])
+        await asyncio.to_thread(server.kill, labelled[0].replace("node", "kubelet"))
+        server.kubectl("wait", "--for=condition=Ready", f"node/{labelled[0]}", "--timeout=60s")
+        await shows(server, **{first: number, second: bare})
+        server.kubectl("cordon", labelled[0])
         try:
-            await shows(given, **{first: bare, second: number})
+            await shows(server, **{first: bare, second: number})
         finally:
-            given.kubectl("uncordon", labelled[0])
-    async with KubeClient(load_config(str(given.kubeconfig))) as client:
+            server.kubectl("uncordon", labelled[0])
+    async with KubeClient(load_config(str(server.kubeconfig))) as client:
         owner = options.visibility.owner if options.visibility else ""
         assert await hide_ipus(client, owner) == (sorted(labelled), "")
-    await shows(given, **{first: (None, None, None), second: (None, None, None)})
-    assert RESOURCE not in json.dumps(given.get("nodes"))
+    await shows(server, **{first: (None, None, None), second: (None, None, None)})
+    assert RESOURCE not in json.dumps(server.get("nodes"))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,27 +18,23 @@ from partitions.proxy.process import running
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import JOB, LABEL, Lab, prepare, try_ensure
 from tests.fakes.waiting import eventually
-from tests.realnodes.kit import RealCluster
 from tests.realnodes.schedulers import scheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from tests.realnodes.kit import RealCluster
 
 HERE = "127.0.0.1"  # where the V-IPU controller of the lab answers
 KEY, _, VALUE = LABEL.partition("=")
 
 
 @pytest.fixture
-def given() -> RealCluster:
-    folder, kit = os.environ["IPUHUB_TEST_NODES"], os.environ["IPUHUB_TEST_NODES_KIT"]
-    return RealCluster(Path(folder), Path(kit))
-
-
-@pytest.fixture
-def space(given: RealCluster) -> Iterator[str]:
+def space(server: RealCluster) -> Iterator[str]:
     """A namespace, and three nodes of that name that only this test sees: bare, near and host."""
     name = f"sched-{uuid4().hex[:6]}"
-    given.kubectl("create", "namespace", name)
+    server.kubectl("create", "namespace", name)
     nodes = {
         f"{name}-bare": ({"spot": "bare"}, "10.9.9.1"),
         f"{name}-near": ({KEY: VALUE}, "10.9.9.2"),
@@ -49,29 +43,29 @@ def space(given: RealCluster) -> Iterator[str]:
     for node, (labels, address) in nodes.items():
         metadata = {"name": node, "labels": {"space": name, **labels}}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-        given.kubectl("create", "-f", "-", stdin=json.dumps(body))
+        server.kubectl("create", "-f", "-", stdin=json.dumps(body))
         room = {"cpu": "8", "memory": "8Gi", "pods": "20"}
         addresses = [{"type": "InternalIP", "address": address}]
         status = {"status": {"capacity": room, "allocatable": room, "addresses": addresses}}
-        given.kubectl("patch", "node", node, "--subresource=status", "-p", json.dumps(status))
+        server.kubectl("patch", "node", node, "--subresource=status", "-p", json.dumps(status))
     yield name
-    given.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force")
-    given.kubectl("delete", "nodes", "-l", f"space={name}")
-    given.kubectl("delete", "namespace", name, "--wait=false")
+    server.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force")
+    server.kubectl("delete", "nodes", "-l", f"space={name}")
+    server.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
-async def lab(given: RealCluster, tmp_path: Path) -> AsyncIterator[Lab]:
+async def lab(server: RealCluster, tmp_path: Path) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(KubeClient(load_config(str(given.kubeconfig))))
+        client = await stack.enter_async_context(KubeClient(load_config(str(server.kubeconfig))))
         await prepare(client)
         tracker = f"tracker-{uuid4().hex[:8]}"
-        lab = Lab(str(given.kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
+        lab = Lab(str(server.kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
         lab.start_vipu()
         yield lab
         await lab.stop_vipu()
-        given.kubectl("delete", "configmap", tracker, "-n", "ipuhub-system", "--ignore-not-found")
-        given.kubectl("delete", "node", "proxytest", "--ignore-not-found")
+        server.kubectl("delete", "configmap", tracker, "-n", "ipuhub-system", "--ignore-not-found")
+        server.kubectl("delete", "node", "proxytest", "--ignore-not-found")
 
 
 def submit(cluster: RealCluster, space: str, pod: str, labels: dict[str, str], **spec: Any) -> None:
@@ -121,17 +115,17 @@ def port() -> int:
 
 @pytest.fixture(params=[True, False], ids=["names", "nodes"])
 def log(
-    request: pytest.FixtureRequest, given: RealCluster, space: str, port: int, tmp_path: Path
+    request: pytest.FixtureRequest, server: RealCluster, space: str, port: int, tmp_path: Path
 ) -> Iterator[Path]:
     """What our scheduler, named as the test's namespace, logs; it sends names, or whole nodes."""
     url, cached = f"http://127.0.0.1:{port}", {"nodeCacheCapable": request.param}
-    with scheduler(given, url, space, tmp_path, **cached) as log:
+    with scheduler(server, url, space, tmp_path, **cached) as log:
         yield log
 
 
 @pytest.mark.usefixtures("log")
 async def test_kube_scheduler_asks_the_proxy_and_goes_on_without_it(
-    given: RealCluster, space: str, lab: Lab, port: int
+    server: RealCluster, space: str, lab: Lab, port: int
 ) -> None:
     of_job = {"graphcore.ai/ipujob-uid": JOB["uid"], "graphcore.ai/instance": "0"}
     options = replace(lab.options, port=port)
@@ -141,20 +135,20 @@ async def test_kube_scheduler_asks_the_proxy_and_goes_on_without_it(
         questions = [("filter", "job"), ("prioritize", "job"), ("filter", "other")]
         before = [asked(*question) for question in questions]
         # Without a selector of the operator: only the extender knows where the IPUs are.
-        submit(given, space, "worker", of_job)
-        assert await node_of(given, space, "worker") == "host"
-        submit(given, space, "web", {"app": "web"})
-        await node_of(given, space, "web")
+        submit(server, space, "worker", of_job)
+        assert await node_of(server, space, "worker") == "host"
+        submit(server, space, "web", {"app": "web"})
+        await node_of(server, space, "web")
         after = [asked(*question) for question in questions]
         assert all(now > then for now, then in zip(after, before, strict=True)), after
 
         # The one node that its template allows does not reach the IPUs: the pod says so.
-        submit(given, space, "lost", of_job, nodeSelector={"spot": "bare"})
+        submit(server, space, "lost", of_job, nodeSelector={"spot": "bare"})
         want = f"1 node(s) without the label {LABEL} of the V-IPU controller"
-        await eventually(lambda: why_pending(given, space, "lost"), lambda said: want in said)
+        await eventually(lambda: why_pending(server, space, "lost"), lambda said: want in said)
 
     # Nothing answers any more: the operator's selector is all there is.
-    submit(given, space, "alone", of_job, nodeSelector={KEY: VALUE})
-    assert await node_of(given, space, "alone") in {"near", "host"}
-    submit(given, space, "another", {"app": "web"})
-    await node_of(given, space, "another")
+    submit(server, space, "alone", of_job, nodeSelector={KEY: VALUE})
+    assert await node_of(server, space, "alone") in {"near", "host"}
+    submit(server, space, "another", {"app": "web"})
+    await node_of(server, space, "another")
