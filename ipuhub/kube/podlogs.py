@@ -45,7 +45,6 @@ class LogRequest:
     previous: bool = False
     tail_lines: int | None = None
     since: datetime | None = None
-    limit_bytes: int | None = None
 
     def params(self) -> dict[str, str]:
         """Return the API's own parameters."""
@@ -56,8 +55,6 @@ class LogRequest:
             found["tailLines"] = str(self.tail_lines)
         if self.since is not None:
             found["sinceTime"] = format_time(self.since)
-        if self.limit_bytes is not None:
-            found["limitBytes"] = str(self.limit_bytes)
         return found
 
 

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
+_READ_SECONDS: Final = 5.0
+_CHECK_SECONDS: Final = 30.0
+_SETTLE_SECONDS: Final = 60.0  # in which API servers see a changed configuration
 _FIELDS: Final = {
     "ca.crt": "trusted",
     "ca.key": "authority_key",
@@ -47,18 +50,12 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperOptions:
-    """The Secret, the name of both configurations, and the names in the certificate.
-
-    `settle_seconds`: how long API servers take to see a changed configuration at most.
-    """
+    """The Secret, the name of both configurations, and the names in the certificate."""
 
     namespace: str
     secret: str
     configuration: str
     names: tuple[str, ...]
-    read_seconds: float = 5.0
-    check_seconds: float = 30.0
-    settle_seconds: float = 60.0
 
 
 class KeptCertificate:
@@ -92,7 +89,7 @@ class KeptCertificate:
         """Serve the certificate in the Secret, forever."""
         while True:
             await self.refresh()
-            await asyncio.sleep(self._options.read_seconds)
+            await asyncio.sleep(_READ_SECONDS)
 
     async def refresh(self) -> None:
         """Read the Secret once, and serve its certificate if it is new."""
@@ -145,8 +142,7 @@ class KeptCertificate:
 
     def _pause_seconds(self) -> float:
         """Soon again while something is missing."""
-        options = self._options
-        return options.read_seconds if self._trouble else options.check_seconds
+        return _READ_SECONDS if self._trouble else _CHECK_SECONDS
 
     def _tell(self, trouble: str) -> None:
         self._trouble = trouble
@@ -158,7 +154,7 @@ class KeptCertificate:
         if self._published is None or self._published[0] != keys.trusted:
             return False
         age = (self._clock() - self._published[1]).total_seconds()
-        return age >= self._options.settle_seconds
+        return age >= _SETTLE_SECONDS
 
     async def _publish(self, trusted: bytes) -> None:
         """Have both configurations trust these authorities. Raises ApiError."""
