@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import may_see_statements, signed_in
 from ipuhub.web.exports import FORMATS, export
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import NONE, BadFilter
 from ipuhub.web.problems import not_as_asked
 from usage.query import (
     given,
@@ -57,8 +57,8 @@ SHOWN_ROWS: Final = 50  # the files have all
 _NAMES: Final = ("CSV", "JSON", "JSON lines")
 _RANGE: Final = ("month", "window", "from", "to")
 _CARDS: Final = (
-    ("ipu_hours", "IPU-hours, pods"),
-    ("partition_ipu_hours", "IPU-hours, partitions"),
+    ("ipu_hours", "Pod IPU-hours"),
+    ("partition_ipu_hours", "Partition IPU-hours"),
     ("cpu_core_hours", "CPU core-hours"),
     ("memory_gib_hours", "Memory GiB-hours"),
     ("gpu_hours", "GPU-hours"),
@@ -180,12 +180,13 @@ def drill(params: Params, by: Sequence[Dimension], key: str | tuple[str, ...] | 
     """Return where the line of `key` is divided further; empty where nothing is finer."""
     parts = (key,) if isinstance(key, str) else key or ()
     names = names_of(by)
-    if not parts or not all(parts) or "job" in names:
+    if not parts or "job" in names:
         return reverse("jobs:detail", args=parts) if names == ["job"] and any(parts) else ""
     known = {*names, *(name for name in params if name in DIMENSIONS)}
     finer = next((_NEXT[name] for name in names if name in _NEXT), "user")
     finer = "job" if finer in known else finer
-    return address(params, **dict(zip(names, parts, strict=True)), by=finer)
+    own = {name: part or NONE for name, part in zip(names, parts, strict=True)}
+    return address(params, **own, by=finer)
 
 
 def step_of(window: Window) -> str:
@@ -313,10 +314,10 @@ class UsagePage:
         found = []
         for each, texts in self.question.equals:
             for text in texts:
-                rest = [other for other in texts if other != text]
+                rest = [other or NONE for other in texts if other != text]
                 others = {n: t for n, t in self.params.items() if n != each.name}
                 params = {**others, **({each.name: rest} if rest else {})}
-                found.append((each.label, text, address(params, by=each.name)))
+                found.append((each.label, text or NONE, address(params, by=each.name)))
         return found
 
     def _presets(self) -> list[tuple[str, str, bool]]:

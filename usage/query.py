@@ -20,7 +20,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.exports import known_format
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, meant_by
 from usage.rates.reading import pricing_at
 from usage.sums.measures import (
     COST,
@@ -149,7 +149,7 @@ def _without_prices(
         window = read_range(params, now, zone)
         by = dimensions(_names(params.get("by", ())), labels)
         equals = tuple(
-            (dimension(name, labels), tuple(values))
+            (dimension(name, labels), tuple(meant_by(text) for text in values))
             for name, values in params.items()
             if _is_filter(name)
         )

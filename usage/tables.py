@@ -9,8 +9,9 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, TextField, Value
 from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Coalesce
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.text import Figure, human_duration
@@ -173,9 +174,9 @@ class LabelFilter(AnyOfFilter):
             return rows
         number = len(rows.query.annotations)
         name = f"label_{number}"
-        found: QuerySet[_M] = rows.alias(
-            **{name: KeyTextTransform(self.field_name, "labels")}
-        ).filter(**{f"{name}__in": value})
+        text = KeyTextTransform(self.field_name, "labels")
+        label = Coalesce(text, Value(""), output_field=TextField())
+        found: QuerySet[_M] = rows.alias(**{name: label}).filter(**{f"{name}__in": value})
         return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import django_filters
 from django import forms
@@ -35,6 +35,13 @@ _YES_NO = {None: None, "": None, "true": True, "false": False}
 MOST_VALUES = 100
 OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
 SORT = "sort"
+NONE: Final = "(none)"
+"""As the value of a filter: what has no value. No label of Kubernetes may have parentheses."""
+
+
+def meant_by(text: str) -> str:
+    """Return the value that a filter's text stands for."""
+    return "" if text == NONE else text
 
 
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
@@ -111,7 +118,7 @@ class AnyOfWidget(forms.TextInput):
 
 
 class AnyOfField(forms.Field):
-    """Several texts, checked only for characters that a database cannot store."""
+    """Several texts, checked only for characters that a database cannot store; NONE is empty."""
 
     widget = AnyOfWidget
 
@@ -122,7 +129,7 @@ class AnyOfField(forms.Field):
             raise ValidationError(f"at most {MOST_VALUES} values are allowed.")
         if any("\0" in text for text in texts):
             raise ValidationError("Null characters are not allowed.")
-        return texts
+        return [meant_by(text) for text in texts]
 
 
 class AnyOfFilter(django_filters.Filter):  # type: ignore[misc]

@@ -101,8 +101,8 @@ PARAMETERS = [
             name,
             str,
             many=True,
-            description=f"Restricts the result to this {each.label.lower()}. Repeat it to "
-            "select several.",
+            description=f"Restricts the result to this {each.label.lower()}; `(none)`: to what "
+            "has none. Repeat it to select several.",
         )
         for name, each in DIMENSIONS.items()
     ),

@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import require_statements, signed_in
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, meant_by
 from ipuhub.web.problems import not_as_asked
 from usage.models import MonthReport, ReportRow
 from usage.query import given, one
@@ -228,14 +228,14 @@ def _group_of(request: HttpRequest) -> str:
     group = one(given(request.GET), "group")
     if "\0" in group:
         raise BadFilter(["group: Null characters are not allowed."])
-    return group
+    return meant_by(group)
 
 
 @require_safe
 @signed_in
 def statement(request: HttpRequest, month: str) -> HttpResponseBase:
-    """Show what one group used (`group`; empty: without a group). Raises PermissionDenied and
-    Http404."""
+    """Show what one group used (`group`; empty or `(none)`: without one). Raises PermissionDenied
+    and Http404."""
     scope = require_statements(request.user)
     try:
         group = _group_of(request)

@@ -207,6 +207,19 @@ def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
 
 
 @pytest.mark.usefixtures("_closed")
+@pytest.mark.parametrize("group", ["ml", ""])
+def test_a_statement_links_to_the_jobs_of_its_group_alone(carol: Any, group: str) -> None:
+    """Without a group, too: an empty filter would be none."""
+    page = _text(carol, f"/usage/reports/2026-10/statement/?group={group or '(none)'}")
+    (address,) = re.findall(r'href="(/usage/\?month=2026-10&amp;by=job[^"]*)"', page)
+    jobs = _text(carol, html.unescape(address))
+    filters = re.findall(r'<span class="text-secondary">Group</span> ([^<]+)', jobs)
+    assert filters == [group or "(none)"]
+    (total,) = [row for row in _rows(jobs) if row[0].startswith("Total")]
+    assert ("3" if group else "1") in total
+
+
+@pytest.mark.usefixtures("_closed")
 def test_an_accountant_of_a_namespace_sees_its_rows_only() -> None:
     user = get_user_model().objects.create_user("dave")
     grant(user, "accountant", "team-b")

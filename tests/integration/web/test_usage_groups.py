@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -71,6 +72,9 @@ def test_usage_is_grouped_by_any_combination(admin: User) -> None:
         ("label:team=x&label:team=y", {"a1", "b1"}),
         ("label:a.example/cost__centre=7", {"b2"}),
         ("component_name=a1&component_name=none", {"a1"}),
+        ("group=(none)", {"d1"}),
+        ("group=(none)&group=c", {"c1", "d1"}),
+        ("label:team=(none)&node=n2", {"b2", "c1"}),
     ],
 )
 def test_a_repeated_filter_means_any_of_its_values(admin: User, query: str, want: set) -> None:
@@ -78,6 +82,7 @@ def test_a_repeated_filter_means_any_of_its_values(admin: User, query: str, want
     hour(component_name="b1", group="b", node="n1", labels={"team": "y"})
     hour(component_name="b2", group="b", node="n2", labels={"a.example/cost__centre": "7"})
     hour(component_name="c1", group="c", node="n2")
+    hour(component_name="d1", group="", node="n3")
     client = tool(admin)
     found = keys(client.get(f"{API}/summary?by=component_name&{query}"))
     assert {key["component_name"] for key in found} == want
@@ -215,6 +220,27 @@ def test_the_page_has_the_same_groups_and_files(admin: User) -> None:
     assert [each["name"] for each in chart["series"]] == ["vision · x", "vision · (none)"]
     pods = text_of(client.get("/usage/pods/?format=jsonl")).splitlines()
     assert len(pods) == 2
+
+
+def test_the_line_of_what_has_no_group_is_divided_as_any_other_in_page_and_files(
+    admin: User,
+) -> None:
+    hour(group="vision", user="ann", ipus=2)
+    hour(group="", user="bob", ipus=1)
+    client = browser(admin)
+    page = client.get("/usage/?month=2026-11").content.decode()
+    found = re.findall(r'<a href="([^"]*)"><span class="text-secondary">\(none\)</span></a>', page)
+    (query,) = [address.replace("&amp;", "&") for address in found]
+    assert "group=%28none%29" in query
+    divided = client.get(query).content.decode()
+    assert '<span class="text-secondary">Group</span> (none)' in divided
+    assert ">bob<" in divided
+    assert ">ann<" not in divided
+    rows = text_of(client.get(f"{query}&format=csv")).splitlines()
+    assert [line.partition(",")[0] for line in rows] == ["user", "bob", "total"]
+    both = client.get(f"{query}&group=vision").content.decode()
+    assert "group=vision" in both
+    assert ">ann<" in both
 
 
 def test_a_user_groups_his_own_namespaces_only(alice: User) -> None:
