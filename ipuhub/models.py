@@ -253,10 +253,9 @@ class AuditEntry(models.Model):
     The row is committed before the write is sent, with the outcome `sent`; the answer makes it
     `accepted`, `refused` or `unknown` (no answer: the write may have happened). A row that stays
     `sent` belongs to a web process that ended in between.
-
-    `kubernetes_user` is who the write impersonated; `via` is `page`, `session` (of the API) or
-    `token NAME`; `change` is the body that was sent, `status` the HTTP status of the answer. `key`
-    is the caller's Idempotency-Key, `digest` of the request that used it first.
+    `kubernetes_user` and `kubernetes_groups` are whom it impersonated; `via` is `page`, `session`
+    (of the API) or `token NAME`; `change` is the body, `status` the HTTP status of the answer;
+    `key` is the caller's Idempotency-Key, `digest` of the request that used it first.
     """
 
     at = models.DateTimeField()
@@ -264,6 +263,7 @@ class AuditEntry(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
     user_name = models.TextField()
     kubernetes_user = models.TextField()
+    kubernetes_groups = models.JSONField(default=list, db_default=Value([], models.JSONField()))
     via = models.TextField(default="page")
     action = models.TextField()
     namespace = models.TextField()

@@ -238,7 +238,7 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
     body = {"action": change.action.key, "namespace": change.namespace, "name": change.name}
     try:
         if read_yes(request, "dry_run"):
-            sent = send(change, actor.kubernetes_user, dry_run=True)
+            sent = send(change, actor.acts_as, dry_run=True)
             known = {"uid": change.uid, "dry_run": True, "replayed": False, "audit": None}
             return Response(body | known | {"warnings": sent.warnings})
         done = carry_out(change, actor, key)
@@ -253,10 +253,10 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
 
 
 def _actor_of(request: Request, namespace: str = "") -> Actor:
-    name = require_kubernetes_user(request.user, namespace)
+    found = require_kubernetes_user(request.user, namespace)
     token = request.auth
     via = f"token {token.name}" if isinstance(token, ApiToken) else "session"
-    return Actor(cast("User", request.user), name, via)
+    return Actor(cast("User", request.user), found, via)
 
 
 def _key_of(request: Request) -> str | None:

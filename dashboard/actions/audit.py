@@ -14,13 +14,14 @@ from django.utils import timezone
 
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.models import AuditEntry
-from ipuhub.web.access import access_of, require_operator
+from ipuhub.web.access import acts_as, require_operator
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser, User
 
     from dashboard.actions.changes import Change
+    from ipuhub.kube.access import User as ClusterUser
 
 ACTIONS_OFF: Final = "This installation does not change jobs (IPUHUB_ACTIONS). Use kubectl."
 NO_IDENTITY: Final = (
@@ -40,10 +41,10 @@ _LONGEST_MESSAGE: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: the user, the Kubernetes user, and how (`page`, `session`, `token NAME`)."""
+    """Who asks: the user, who they are in Kubernetes, and how (`page`, `session`, `token NAME`)."""
 
     user: User
-    kubernetes_user: str
+    acts_as: ClusterUser
     via: str = "page"
 
 
@@ -69,16 +70,19 @@ class Done:
     warnings: tuple[str, ...] = ()
 
 
-def require_kubernetes_user(user: AbstractBaseUser | AnonymousUser, namespace: str = "") -> str:
+def require_kubernetes_user(
+    user: AbstractBaseUser | AnonymousUser, namespace: str = ""
+) -> ClusterUser:
     """Return as whom the user changes jobs. Raise PermissionDenied if they may not, be it in this
     namespace."""
     if not settings.ACTIONS:
         raise PermissionDenied(ACTIONS_OFF)
     if namespace:
         require_operator(user, namespace)
-    if not (name := access_of(user).kubernetes_user):
+    found = acts_as(user)
+    if found is None:
         raise PermissionDenied(NO_IDENTITY)
-    return name
+    return found
 
 
 def carry_out(change: Change, actor: Actor, key: str | None = None) -> Done:
@@ -91,7 +95,7 @@ def carry_out(change: Change, actor: Actor, key: str | None = None) -> Done:
     if not is_new:
         return _repeat(entry, digest)
     try:
-        sent = send(change, actor.kubernetes_user, dry_run=False)
+        sent = send(change, actor.acts_as, dry_run=False)
     except WriteProblem as problem:
         outcome = UNKNOWN if problem.is_unknown else REFUSED
         _answer(entry, outcome, problem.status, problem.said(in_full=True))
@@ -113,7 +117,8 @@ def _record(change: Change, actor: Actor, key: str | None, digest: str) -> tuple
                 at=timezone.now(),
                 user=actor.user,
                 user_name=actor.user.get_username(),
-                kubernetes_user=actor.kubernetes_user,
+                kubernetes_user=actor.acts_as.username,
+                kubernetes_groups=list(actor.acts_as.groups),
                 via=actor.via,
                 action=change.action.key,
                 namespace=change.namespace,

@@ -5,6 +5,7 @@ Users see the entries of their namespaces; administrators see all.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, ClassVar
 
 import django_filters
@@ -74,6 +75,9 @@ COLUMNS = (
     Column("uid", "", lambda entry: entry.uid, kind="export"),
     Column("answered_at", "", lambda entry: entry.answered_at, kind="export"),
     Column("status", "", lambda entry: entry.status, kind="export"),
+    Column(
+        "kubernetes_groups", "", lambda entry: json.dumps(entry.kubernetes_groups), kind="export"
+    ),
 )
 audit_page = ListPage(
     title="Audit",
@@ -91,6 +95,7 @@ class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
     (the dashboard ended before the answer). `via`: page, or token with its name."""
 
     user = serializers.CharField(source="user_name", read_only=True)
+    kubernetes_groups = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = AuditEntry
@@ -100,6 +105,7 @@ class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
             "answered_at",
             "user",
             "kubernetes_user",
+            "kubernetes_groups",
             "via",
             "action",
             "namespace",

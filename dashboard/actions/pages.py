@@ -63,8 +63,8 @@ spec:
 
 def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
     """Return who asks. Raise PermissionDenied with a sentence if he may not change jobs."""
-    name = require_kubernetes_user(request.user, namespace)
-    return Actor(cast("User", request.user), name)
+    found = require_kubernetes_user(request.user, namespace)
+    return Actor(cast("User", request.user), found)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -89,7 +89,7 @@ def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
         if request.method == "POST":
             return _do(request, change, actor)
         context |= _describe(job, change)
-        context["warnings"] = send(change, actor.kubernetes_user, dry_run=True).warnings
+        context["warnings"] = send(change, actor.acts_as, dry_run=True).warnings
     except (BadChangeError, WriteProblem) as problem:
         return _refuse(request, "jobs/action.html", context, problem)
     return render(request, "jobs/action.html", context | {"is_allowed": True})
@@ -157,7 +157,7 @@ def create_job(request: HttpRequest) -> HttpResponse:
         require_operator(request.user, change.namespace)
         if request.POST.get("confirm") == "yes":
             return _do(request, change, actor)
-        sent = send(change, actor.kubernetes_user, dry_run=True)
+        sent = send(change, actor.acts_as, dry_run=True)
     except (BadChangeError, WriteProblem) as problem:
         return _refuse(request, "jobs/create.html", context, problem)
     shown = {key: sent.object.get(key) for key in ("apiVersion", "kind", "spec")}

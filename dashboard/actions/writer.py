@@ -22,6 +22,7 @@ from partitions.connections import sources
 
 if TYPE_CHECKING:
     from dashboard.actions.changes import Change
+    from ipuhub.kube.access import User
     from ipuhub.kube.blocking import BlockingKubeClient
     from jobs.ipujob.names import Manifest
 
@@ -31,7 +32,7 @@ SECONDS: Final = 12.0
 _AWAY: Final = "The Kubernetes API is unavailable"
 _MAY_NOT_IMPERSONATE: Final = (
     "The dashboard may not act as you in this cluster: its ServiceAccount needs `impersonate` on "
-    "your Kubernetes user"
+    "your Kubernetes user and your groups there"
 )
 
 
@@ -67,8 +68,8 @@ class Sent:
     warnings: tuple[str, ...] = ()
 
 
-def send(change: Change, acts_as: str, *, dry_run: bool) -> Sent:
-    """Send the change and return what came of it. Raise WriteProblem.
+def send(change: Change, acts_as: User, *, dry_run: bool) -> Sent:
+    """Send the change as this user, in these groups; return what came of it. Raise WriteProblem.
 
     With `dry_run` the server judges the change (RBAC, admission webhooks, schema) and stores
     nothing.
@@ -82,14 +83,15 @@ def send(change: Change, acts_as: str, *, dry_run: bool) -> Sent:
         dry_run=dry_run,
         manager=FIELD_MANAGER,
         is_strict=True,
-        acts_as=acts_as,
+        acts_as=acts_as.username,
+        groups=acts_as.groups,
         timeout_seconds=SECONDS,
         on_warning=warnings.append,
     )
     try:
         written = _write(kube, change, options)
     except ApiError as error:
-        raise explain(error, change, acts_as) from error
+        raise explain(error, change, acts_as.username) from error
     return Sent(written, tuple(warnings))
 
 

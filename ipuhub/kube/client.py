@@ -294,9 +294,14 @@ def _with_options(request: Request, options: WriteOptions) -> Request:
         params=params,
         body=body,
         timeout_seconds=options.timeout_seconds,
-        headers={"Impersonate-User": options.acts_as} if options.acts_as else None,
+        headers=_impersonating(options),
         on_warning=options.on_warning,
     )
+
+
+def _impersonating(options: WriteOptions) -> list[tuple[str, str]]:
+    users = [("Impersonate-User", options.acts_as)] if options.acts_as else []
+    return [*users, *(("Impersonate-Group", group) for group in options.groups)]
 
 
 def _bad_answer(message: str) -> ServerError:

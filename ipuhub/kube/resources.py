@@ -107,14 +107,15 @@ class WriteOptions:
 
     `dry_run`: the server judges the write (access, admission, schema) and stores nothing.
     `manager` names who owns the written fields, `is_strict` refuses fields that the server does not
-    know; a deletion has neither. `acts_as` is a user to impersonate, `on_warning` gets each warning
-    of the answer.
+    know; a deletion has neither. `acts_as` is a user to impersonate, in these `groups`;
+    `on_warning` gets each warning of the answer.
     """
 
     dry_run: bool = False
     manager: str = ""
     is_strict: bool = False
     acts_as: str = ""
+    groups: tuple[str, ...] = ()
     timeout_seconds: float | None = None
     on_warning: Callable[[str], None] | None = None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import orjson
+from multidict import CIMultiDict
 from yarl import URL
 
 from ipuhub.kube.errors import (
@@ -26,7 +27,7 @@ from ipuhub.kube.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.kube.errors import ApiError
@@ -44,9 +45,9 @@ _TLS_MAY_STAY_OPEN = sys.version_info < (3, 12, 8)
 class Request:
     """One HTTP request. `body` is sent as JSON, or as it is when it is bytes.
 
-    `raw` asks for the bytes of a JSON answer instead of what they say. `headers` replace
-    those of the credentials that have the same names. `on_warning` gets each warning of the
-    answer, such as those of admission webhooks.
+    `raw` asks for the bytes of a JSON answer instead of what they say. `headers`, of which several
+    may have one name, replace those of the credentials that have the same names. `on_warning` gets
+    each warning of the answer, such as those of admission webhooks.
     """
 
     method: str
@@ -56,7 +57,7 @@ class Request:
     content_type: str = JSON
     timeout_seconds: float | None = None
     raw: bool = False
-    headers: Mapping[str, str] | None = None
+    headers: Sequence[tuple[str, str]] = ()
     on_warning: Callable[[str], None] | None = None
 
 
@@ -167,7 +168,8 @@ class Transport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         session = await self._connected()
         trust = self.config.trust
-        headers = {"Accept": f"{JSON}, */*", **credentials, **(request.headers or {})}
+        headers = CIMultiDict({"Accept": f"{JSON}, */*", **credentials})
+        headers.update(request.headers)
         data = request.body
         if data is not None:
             headers["Content-Type"] = request.content_type

@@ -19,9 +19,11 @@ ACCESS = ENV.choice(
 ACCESS_GROUPS = ENV.text(
     "IPUHUB_ACCESS_GROUPS",
     "",
-    doc="With IPUHUB_ACCESS=kubernetes: the group in Kubernetes for a {group} of single sign-on, "
-    "such as `oidc:{group}` (the API server's --oidc-groups-prefix). Each sign-in replaces the "
-    "groups of a user. Groups that begin with system: never count. Empty: no groups count.",
+    doc="The group in Kubernetes for a {group} of single sign-on, such as `oidc:{group}` (the API "
+    "server's --oidc-groups-prefix). With IPUHUB_ACCESS=kubernetes these groups decide what a user "
+    "sees, too; writes carry the ones in "
+    "IPUHUB_ACTIONS_GROUPS. Each sign-in replaces the groups of a "
+    "user. Groups that begin with system: never count. Empty: no groups count.",
 )
 ACCESS_CACHE_SECONDS = ENV.integer(
     "IPUHUB_ACCESS_CACHE_SECONDS",

@@ -7,6 +7,7 @@ from typing import Final
 
 from ipuhub.env import SettingError
 from ipuhub.variables import ENV
+from ipuhub.variables.access import ACCESS_GROUPS
 
 ENV.read_by("Dashboard")
 ACTIONS = ENV.switch(
@@ -14,7 +15,8 @@ ACTIONS = ENV.switch(
     False,
     doc="Whether the dashboard and the API change IPUJobs: suspend, resume, cancel, scale, run "
     "again, create. Each write impersonates the user's Kubernetes user, so Kubernetes RBAC decides "
-    "what the user may do. The web process needs `impersonate` on `users`.",
+    "what the user may do. The web process needs `impersonate` on `users`, and on the groups of "
+    "IPUHUB_ACTIONS_GROUPS.",
 )
 _PAIRS = ENV.words(
     "IPUHUB_ACTIONS_USERS",
@@ -30,6 +32,14 @@ ACTIONS_SINGLE_SIGN_ON = ENV.text(
     "{subject}, {issuer} and {username} stand for their values: `{issuer}#{subject}` is what an "
     "API server takes by default (--oidc-username-claim=sub). Use {username} only if the provider "
     "never gives a name to another person. Empty: these users see no actions.",
+)
+ACTIONS_GROUPS = ENV.words(
+    "IPUHUB_ACTIONS_GROUPS",
+    [],
+    doc="Groups in Kubernetes that writes carry, such as `oidc:research`, if the user "
+    "was in them at the last single sign-on; IPUHUB_ACCESS_GROUPS names them. The web "
+    "process needs `impersonate` on exactly these `groups`. Groups that begin with `system:` are "
+    "not allowed. Empty: writes carry no groups.",
 )
 _FIELDS: Final = {"subject", "issuer", "username"}
 RESERVED: Final = "system:"
@@ -66,5 +76,17 @@ def _check_format(text: str) -> None:
         )
 
 
+def _check_groups(groups: list[str]) -> None:
+    for group in groups:
+        if group.startswith(RESERVED):
+            raise SettingError(f"IPUHUB_ACTIONS_GROUPS: {group!r} must not begin with {RESERVED!r}")
+    if groups and not ACCESS_GROUPS:
+        raise SettingError(
+            "IPUHUB_ACTIONS_GROUPS needs IPUHUB_ACCESS_GROUPS, which says how Kubernetes names the "
+            "groups of single sign-on"
+        )
+
+
 ACTIONS_USERS = _read_pairs(_PAIRS)
+_check_groups(ACTIONS_GROUPS)
 _check_format(ACTIONS_SINGLE_SIGN_ON)

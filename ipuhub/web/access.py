@@ -166,6 +166,17 @@ def _groups_of(key: Any) -> tuple[str, ...]:
     return cluster_groups(found[0]) if len(found) == 1 else ()
 
 
+def acts_as(user: Caller) -> ClusterUser | None:
+    """Return as whom the changes of `user` are sent, with those of their groups that the settings
+    list; None: they can change nothing."""
+    name = access_of(user).kubernetes_user
+    if not name:
+        return None
+    listed = set(settings.ACTIONS_GROUPS)
+    groups = (group for group in _groups_of(user.pk) if group in listed) if listed else ()
+    return ClusterUser(name, groups=tuple(groups))
+
+
 def _asks_kubernetes() -> bool:
     return bool(settings.ACCESS == "kubernetes")
 

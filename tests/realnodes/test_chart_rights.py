@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.realnodes.rendering import ROOT, VIPU, named, render
@@ -90,6 +91,21 @@ def test_the_dashboard_acts_as_the_named_users_and_as_nobody_by_default() -> Non
     (container,) = web["spec"]["template"]["spec"]["containers"]
     given = {one["name"]: one.get("value") for one in container["env"]}
     assert given["IPUHUB_ACTIONS"] == "off"
+
+
+def test_the_dashboard_acts_in_the_named_groups_only() -> None:
+    named = {"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"]}
+    named["resourceNames"] = ["oidc:ml", "oidc:vision"]
+    more = "web.actions.groups={oidc:vision,oidc:ml,oidc:ml}"
+    assert [rule for rule in acting(more) if rule["resources"] == ["groups"]] == [named]
+    everyone = acting(more, "web.actions.singleSignOn=lab:{subject}")
+    assert [rule for rule in everyone if rule["resources"] == ["groups"]] == [named]
+
+
+@pytest.mark.parametrize("value", ["groups={oidc:ml,system:masters}", "users.admin=system:admin"])
+def test_the_dashboard_never_acts_as_a_component_of_kubernetes(value: str) -> None:
+    with pytest.raises(AssertionError, match="begin with system:"):
+        render(*ACTING, f"web.actions.{value}")
 
 
 def test_one_proxy_alone_may_not_touch_pods() -> None:

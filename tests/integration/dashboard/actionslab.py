@@ -1,4 +1,4 @@
-"""An API server with RBAC, and a dashboard whose account may impersonate two users.
+"""An API server with RBAC, and a dashboard whose account may impersonate three users and a group.
 
 The embedded server, or the real one of IPUHUB_TEST_KUBECONFIG.
 """
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 RBAC = "rbac.authorization.k8s.io"
 SPEC = {"jobInstances": 1, "ipusPerJobInstance": 1, "workersPerJobInstance": 1}
 SPEC |= {"workers": {"template": {"spec": {"containers": [{"name": "worker", "image": "x"}]}}}}
-ACCOUNT, ACTING = "dashboard", "actions-test-acting"
+ACCOUNT, ACTING, GROUP = "dashboard", "actions-test-acting", "lab:trainers"
 
 
 class ActionsLab:
-    """`ann` may change jobs of team-a; `bob` may only read; `eve` is not to be impersonated."""
+    """`ann` may change jobs of team-a, and so may `gina` in the group `lab:trainers`; `bob` may
+    only read; `eve` is not to be impersonated."""
 
     def __init__(self, background: Background, directory: Path, given: str) -> None:
         self._background = background
@@ -130,23 +131,32 @@ def _manifests() -> list[dict[str, Any]]:
     ]
     account = {"name": ACCOUNT, "namespace": "team-a"}
     found.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-    acting = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}
-    acting["resourceNames"] = ["ann@lab", "bob@lab"]
+    acting = [
+        {"apiGroups": [""], "resources": [kind], "resourceNames": names, "verbs": ["impersonate"]}
+        for kind, names in (("users", ["ann@lab", "bob@lab", "gina@lab"]), ("groups", [GROUP]))
+    ]
     found += _granted("Cluster", ACTING, acting, {"kind": "ServiceAccount", **account})
     verbs = {"change": ["create", "patch", "delete", "deletecollection"], "look": ["get", "list"]}
     for name, user in (("change", "ann@lab"), ("look", "bob@lab")):
         rule = {"apiGroups": ["graphcore.ai"], "resources": ["ipujobs"], "verbs": verbs[name]}
-        found += _granted("", name, rule, {"kind": "User", "name": user, "apiGroup": RBAC})
-    return found
+        found += _granted("", name, [rule], {"kind": "User", "name": user, "apiGroup": RBAC})
+    trainers = {"kind": "Group", "name": GROUP, "apiGroup": RBAC}
+    return [*found, _bound("", "change", "trainers", trainers)]
 
 
 def _granted(
-    scope: str, name: str, rule: dict[str, Any], subject: dict[str, str]
+    scope: str, name: str, rules: list[dict[str, Any]], subject: dict[str, str]
 ) -> list[dict[str, Any]]:
+    role = _head(scope, name) | {"kind": f"{scope}Role", "rules": rules}
+    return [role, _bound(scope, name, name, subject)]
+
+
+def _bound(scope: str, role: str, name: str, subject: dict[str, str]) -> dict[str, Any]:
+    reference = {"apiGroup": RBAC, "kind": f"{scope}Role", "name": role}
+    binding = {"kind": f"{scope}RoleBinding", "roleRef": reference, "subjects": [subject]}
+    return _head(scope, name) | binding
+
+
+def _head(scope: str, name: str) -> dict[str, Any]:
     metadata = {"name": name} | ({} if scope else {"namespace": "team-a"})
-    head = {"apiVersion": f"{RBAC}/v1", "metadata": metadata}
-    reference = {"apiGroup": RBAC, "kind": f"{scope}Role", "name": name}
-    return [
-        head | {"kind": f"{scope}Role", "rules": [rule]},
-        head | {"kind": f"{scope}RoleBinding", "roleRef": reference, "subjects": [subject]},
-    ]
+    return {"apiVersion": f"{RBAC}/v1", "metadata": metadata}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 USERS, EVERYONE = "IPUHUB_ACTIONS_USERS", "IPUHUB_ACTIONS_SINGLE_SIGN_ON"
+GROUPS, NAMED = "IPUHUB_ACTIONS_GROUPS", "IPUHUB_ACCESS_GROUPS"
 
 
 def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -36,6 +37,8 @@ def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
         ({EVERYONE: "system:{subject}"}, "must not begin with 'system:'"),
         ({EVERYONE: "{subject.__class__}"}, "must contain {subject} or {username}"),
         ({EVERYONE: "{subject"}, "must contain {subject} or {username}"),
+        ({GROUPS: "lab:ml,system:masters", NAMED: "lab:{group}"}, "must not begin with 'system:'"),
+        ({GROUPS: "lab:ml"}, "needs IPUHUB_ACCESS_GROUPS"),
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_named(given: dict[str, str], want: str) -> None:
