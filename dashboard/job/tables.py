@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.templatetags.lists import amount as digits
+from ipuhub.templatetags.lists import in_one_precision
 from ipuhub.web.lists import Column, make_cells
 from jobs.ipujob.names import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from dashboard.job.usage import Held
     from ipuhub.web.lists import Cell
     from jobs.models import JobRecord
-    from usage.models import PodLifetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +100,7 @@ PARTITIONS = (
 )
 
 
-def _hours(amount: str, unit: float) -> Callable[[tuple[PodLifetime, float]], str]:
-    """What a pod held of something, in hours of `unit`."""
-    return lambda row: digits(getattr(row[0], amount) / unit * row[1] / 3600)
-
-
+_AMOUNTS: Final = (("micro_ipus", 1e6), ("cpu_millicores", 1e3), ("memory_bytes", 2**30))
 USED = (
     Column("pod_name", "Pod", lambda row: row[0].pod_name),
     Column("role", "Role", lambda row: row[0].role),
@@ -113,19 +108,24 @@ USED = (
     Column("from", "From", lambda row: row[0].scheduled_at, kind="second"),
     Column("until", "Until", lambda row: row[0].finished_at, kind="second"),
     Column("ipus", "IPUs", lambda row: f"{row[0].micro_ipus / 1e6:g}", kind="number"),
-    Column("ipu_hours", "IPU-hours", _hours("micro_ipus", 1e6), kind="number"),
-    Column("cpu_hours", "CPU core-hours", _hours("cpu_millicores", 1e3), kind="number"),
-    Column("memory_hours", "Memory GiB-hours", _hours("memory_bytes", 2**30), kind="number"),
+    Column("ipu_hours", "IPU-hours", lambda row: row[1][0], kind="number"),
+    Column("cpu_hours", "CPU core-hours", lambda row: row[1][1], kind="number"),
+    Column("memory_hours", "Memory GiB-hours", lambda row: row[1][2], kind="number"),
 )
 
 
 def usage_table(held: Held, now: datetime) -> Table:
     """What each pod was allocated, from scheduling to its end."""
-    rows = [
+    lasted = [
         (pod, max(0.0, ((pod.finished_at or now) - pod.scheduled_at).total_seconds()))
         for pod in held.pods
         if pod.scheduled_at is not None
     ]
+    hours = [
+        in_one_precision([getattr(pod, name) / unit * seconds / 3600 for pod, seconds in lasted])
+        for name, unit in _AMOUNTS
+    ]
+    rows = [(pod, own) for (pod, _), *own in zip(lasted, *hours, strict=True)]
     return Table("used", "Pods", "No pod of the job was scheduled.", USED, rows)
 
 

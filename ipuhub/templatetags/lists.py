@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from django import template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
 _T = TypeVar("_T")
@@ -37,6 +37,14 @@ def amount(value: float | Decimal) -> str:
 def in_column(value: float | Decimal) -> str:
     """Return an amount of a column, with two decimals as all of it: 0.00, 0.57, 1,234.00."""
     return "< 0.01" if 0 < value < 0.005 else f"{value:,.2f}"
+
+
+def in_one_precision(values: Sequence[float]) -> list[str]:
+    """Return the amounts of a column with as many decimals as the smallest of them deserves: two to
+    four, the same for all."""
+    least = min((value for value in values if value > 0), default=1.0)
+    decimals = 2 if least >= 0.1 else 3 if least >= 0.01 else 4
+    return ["< 0.0001" if 0 < value < 0.00005 else f"{value:,.{decimals}f}" for value in values]
 
 
 @register.filter

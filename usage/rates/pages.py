@@ -21,8 +21,9 @@ from usage.rates.pricing import Price, overlap, sentence
 from usage.time.windows import local_day
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import date, datetime
+    from decimal import Decimal
 
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
@@ -198,14 +199,24 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
 def _show(request: HttpRequest, shown: dict[str, Any], status: int) -> HttpResponse:
     today = local_day(timezone.now(), settings.REPORT_ZONE)
     found = Rate.objects.order_by("resource", "name", "-valid_from", "-id")
+    prices = in_one_column([rate.price for rate in found])
     context = {
-        "rates": [(rate, _state(rate, today)) for rate in found],
+        "rates": [
+            (rate, price, _state(rate, today)) for rate, price in zip(found, prices, strict=True)
+        ],
         "doubled": doubled(found),
         "currency": settings.REPORT_CURRENCY,
         "zone": settings.REPORT_ZONE.key,
         "today": today,
     }
     return render(request, "usage/rates.html", context | shown, status=status)
+
+
+def in_one_column(prices: Sequence[Decimal]) -> list[str]:
+    """Return prices, which are exact, with as many decimals as the finest of them, at least two."""
+    places = (-int(price.normalize().as_tuple().exponent) for price in prices)
+    decimals = max(2, *places) if prices else 2
+    return [f"{price:,.{decimals}f}" for price in prices]
 
 
 def _state(rate: Rate, today: date) -> str:

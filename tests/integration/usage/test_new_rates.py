@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from html import unescape
 from typing import Any
@@ -124,3 +125,19 @@ def test_a_first_price_is_shown_beside_none(admin: Any) -> None:
         "0.00",
         None,
     ]
+
+
+def test_prices_and_the_amounts_of_a_preview_stand_in_one_precision(admin: Any) -> None:
+    rate("ipu", "1250")
+    rate("cpu", "0.125")
+    rate("memory", "2.5")
+    pod(f"{_LAST}-10T00:00", f"{_LAST}-10T00:20", ipus=1, cpu=1, group="ml")
+    body = {"resource": "gpu", "price": "3", "valid_from": "2029-07-01"}
+    page = browser(admin).post("/usage/rates/", body).content.decode()
+    cells = re.findall(r'<td data-label="[A-Z]+ per hour"[^>]*>([^<]*)</td>', page)
+    assert cells == ["0.125", "1,250.000", "2.500"]
+    (amounts,) = re.findall(r'<dl class="amounts[^"]*">(.*?)</dl>', page, re.DOTALL)
+    money = re.findall(r"<dd>([^<]*)</dd>", amounts)
+    assert len(money) == 3
+    assert {len(each.split()[0].partition(".")[2]) for each in money} == {2}
+    assert "(0.00 hours)" in amounts
