@@ -23,6 +23,7 @@ from devcluster.demo.samples import (
     CLUSTER,
     CONTROLLER,
     LABEL,
+    LAST_LINES,
     TOTAL_IPUS,
     Outcome,
     free_ipus,
@@ -256,8 +257,9 @@ def _status(past: PastJob, verdict: Verdict, conditions: list[Manifest], at: dat
     if verdict.state in FINISHED:
         status["completionTime"] = format_time(at)
         status["partitions"] = [partition | {"state": Phase.RELEASED.value}]
-        code = _EXIT_CODES.get(past.job.outcome, 0)
-        instance |= {"reason": str(verdict.reason), "exitCode": code}
+        instance["reason"] = str(verdict.reason)
+        instance["exitCode"] = _EXIT_CODES.get(past.job.outcome, 0)
+        instance["log"] = LAST_LINES.get(past.job.outcome, "")
     return status | {"instances": [instance]}
 
 
@@ -303,16 +305,19 @@ class HistoryWriter:
         jobs = list(past_jobs(self.seed, self.begin, self.end))
         pods = list(past_pods(self.seed, self.begin, self.end))
         with self.connection.transaction():
-            # Partitions count for whom their jobs count: the jobs come first.
-            self._feed("job states", self.recorders.jobs, _job_changes(jobs, self.end))
-            self._feed("partitions", self.recorders.partitions, _tracker_changes(jobs))
-            ended = [("MODIFIED", pod) for past in jobs for pod in pods_of(past)]
-            self._feed("pods", self.recorders.pods, ended)
+            self.write_jobs(jobs)
             others = [("MODIFIED", pod_of(past)) for past in pods]
             self._feed("pods", self.recorders.pods, others)
             self._write_capacity(jobs)
-        self.counts["jobs"] = len(jobs)
-        self.counts["partitions"] = len(jobs)
+        self.counts["jobs"] = self.counts["partitions"] = len(jobs)
+
+    def write_jobs(self, jobs: list[PastJob]) -> None:
+        """Write these jobs with their partitions and pods. Raises HistoryError."""
+        # Partitions count for whom their jobs count: the jobs come first.
+        self._feed("job states", self.recorders.jobs, _job_changes(jobs, self.end))
+        self._feed("partitions", self.recorders.partitions, _tracker_changes(jobs))
+        ended = (("MODIFIED", pod) for past in jobs for pod in pods_of(past))
+        self._feed("pods", self.recorders.pods, ended)
 
     def _feed(
         self, what: str, recorder: Recorder[Any], changes: Iterable[tuple[str, Manifest]]

@@ -143,6 +143,16 @@ def job_manifest(job: SampleJob) -> dict[str, Any]:
     }
 
 
+LAST_LINES: Final = {
+    Outcome.FAILS: (
+        "step 1180, loss 2.31\nstep 1190, loss 4.87\nstep 1200, loss nan\n"
+        "ValueError: the loss is not a number\n"
+    ),
+    Outcome.OUT_OF_MEMORY: "loading shard 7 of 8\n",
+}
+"""What a sample job that failed printed last."""
+
+
 def _ending(outcome: Outcome) -> dict[str, str]:
     if outcome is Outcome.FAILS:
         return {"sim/exit-code": "1", "sim/log": "ValueError: the loss is not a number\n"}

@@ -15,16 +15,9 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from devcluster.demo.samples import (
-    TEAMS,
-    Outcome,
-    SampleJob,
-    access_manifests,
-    job_manifest,
-    namespace_manifest,
-)
 from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
+from tests.e2e.yesterday import fail_yesterday
 from tests.fakes.waiting import wait_until
 from usage.time.windows import Month
 
@@ -35,7 +28,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
-TEAM = TEAMS[0]
 BUSY = Path(__file__).with_name("busy-fleet.yaml")
 
 
@@ -143,21 +135,24 @@ def test_why_a_job_waits_and_for_whom_takes_one_click(visitor: Visitor) -> None:
     assert visitor.clicks == 1
 
 
-def test_the_log_of_a_failed_job_takes_three_clicks(visitor: Visitor, demo: RunningDemo) -> None:
-    name, user = f"diverges-{uuid4().hex[:8]}", TEAM.users[0]
-    job = SampleJob(TEAM, name, user, 1, 1, 2.0, Outcome.FAILS, 1, 2)
-    for manifest in (namespace_manifest(TEAM), *access_manifests(TEAM)):
-        demo.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
-    demo.kubectl("create", "--as", user, "-f", "-", stdin=yaml.safe_dump(job_manifest(job)))
-    wait_until(lambda: demo.status(name, TEAM.namespace) == "Failed", "the job Failed")
-    visitor.page.locator(".ended").get_by_role("link", name=name).wait_for()
-    visitor.click(visitor.page.get_by_role("link", name="Failed in 24 h"))
-    row = visitor.page.locator("tbody tr", has_text=name)
-    assert user in row.inner_text()
-    visitor.click(row.get_by_role("link", name=name))
-    visitor.click(visitor.link("Logs"))
-    visitor.page.get_by_text("the loss is not a number").first.wait_for()
-    assert visitor.clicks == 3
+def test_the_log_of_a_job_that_failed_yesterday_takes_three_clicks(
+    visitor: Visitor, demo: RunningDemo
+) -> None:
+    name = f"diverges-{uuid4().hex[:8]}"
+    user = fail_yesterday(demo, name)
+    try:
+        visitor.page.reload()
+        visitor.click(visitor.page.get_by_role("link", name="Failed in 24 h"))
+        row = visitor.page.locator("tbody tr", has_text=name)
+        assert user in row.inner_text()
+        visitor.click(row.get_by_role("link", name=name))
+        visitor.page.get_by_text("This job was deleted from the cluster").wait_for()
+        visitor.click(visitor.link("Logs"))
+        kept = visitor.page.locator(".joblog .kept")
+        assert "the loss is not a number" in kept.inner_text()
+        assert visitor.clicks == 3
+    finally:
+        demo.manage("make_demo_history", "--clear", "--dir", str(demo.directory))
 
 
 def health_of(page: Page) -> str:
