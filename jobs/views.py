@@ -53,7 +53,7 @@ class JobFilters(Filters):
         empty_label="Any",
         method="in_span",
     )
-    group = django_filters.CharFilter(label="Group")
+    group = AnyOfFilter(label="Group")
     user = AnyOfFilter(label="User")
     since = InstantFilter(field_name="created_at", lookup_expr="gte", label="Created from")
     until = InstantFilter(
@@ -126,7 +126,14 @@ COLUMNS = (
     Column("user", "User", lambda job: job.user, sort="user"),
     Column("ipus", "IPUs", lambda job: job.ipus, kind="number", sort="ipus"),
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
-    Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
+    Column(
+        "restart_count",
+        "Restarts",
+        lambda job: job.restart_count,
+        kind="number",
+        shown=lambda job: job.restart_count or None,
+        sparse=True,
+    ),
     Column("created_at", "Created", lambda job: job.created_at, kind="age", sort="created"),
     Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended"),
     Column(

@@ -115,7 +115,7 @@ COLUMNS = (
     Column("controller", "Controller", lambda row: row.controller),
     Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="age"),
     Column("released_at", "Released", lambda row: row.released_at, kind="age"),
-    Column("message", "Message", lambda row: row.message, kind="brief"),
+    Column("message", "Message", lambda row: row.message, kind="brief", sparse=True),
     Column("reason", "", lambda row: row.reason, kind="export"),
     Column("active_at", "", lambda row: row.active_at, kind="export"),
     Column("instance", "", lambda row: row.instance, kind="export"),

@@ -109,8 +109,8 @@ _LOOKS = {
 class Column:
     """A column: `key` in CSV and JSON, `label` on the page, `value` from a row.
 
-    `shown`: shown on the page instead of the value. `sparse`: hidden on pages where no row has a
-    value. `sort`: the name of the order by this column.
+    `shown`: shown on the page instead of the value. `sparse`: hidden on pages where it would show
+    nothing in any row. `sort`: the name of the order by this column.
     """
 
     key: str
@@ -339,12 +339,12 @@ def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> 
 
 def columns_of(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
     """Return those of the columns that a page of these rows shows."""
-    return [
-        column
-        for column in columns
-        if column.kind != "export"
-        and not (column.sparse and all(column.value(row) is None for row in rows))
-    ]
+    shown = [column for column in columns if column.kind != "export"]
+    return [each for each in shown if not each.sparse or any(_shows(each, row) for row in rows)]
+
+
+def _shows(column: Column, row: Any) -> bool:
+    return (column.shown or column.value)(row) not in (None, "")
 
 
 def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -153,3 +154,58 @@ def test_no_entry_of_a_navigation_moves_between_pages(
                 found.append(page.locator(entries).evaluate_all(js))
             assert len(found[0]) > 3
             assert all(each == found[0] for each in found), paths
+
+
+PHONE = 844  # pixels of a screen
+
+
+def test_a_page_of_jobs_takes_at_most_four_screens_of_a_phone(address: str, cookie: str) -> None:
+    """Two lines a job: state, name and IPUs, then age, message and user."""
+    shown = (
+        "(row) => [...row.cells].filter((cell) => cell.offsetHeight).map((c) => c.dataset.label)"
+    )
+    with page_of(address, cookie, 390) as page:
+        page.goto("/jobs/")
+        rows = page.locator("#rows tbody tr")
+        assert rows.count() == 50
+        assert page.evaluate("document.documentElement.scrollHeight") <= 4 * PHONE
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        labels = set(rows.first.evaluate(shown))
+        assert labels == {"Status", "Job", "IPUs", "Created", "Message"}
+        # All of the line is the link.
+        row = rows.nth(3)
+        name = row.locator("a").inner_text()
+        row.click(position={"x": 380, "y": 10})
+        page.get_by_role("heading", name=name).wait_for()
+        page.goto("/jobs/?columns=name&columns=workers&columns=ipus")
+        assert set(page.locator("#rows tbody tr").first.evaluate(shown)) == {
+            "Job",
+            "Workers",
+            "IPUs",
+        }
+
+
+@pytest.mark.parametrize("width", [1440, 1200])
+def test_a_desk_has_brand_and_navigation_in_one_row_and_apart(
+    address: str, cookie: str, width: int
+) -> None:
+    """From the text of one entry to that of the next it is as far as from the brand's."""
+    ends = """() => ["main-nav a", "navbar-brand"].flatMap((kind) =>
+      [...document.querySelectorAll(`.${kind}`)].map((entry) => {
+        const range = document.createRange();
+        range.selectNodeContents(entry);
+        const { left, right, top, bottom } = range.getBoundingClientRect();
+        return [left, right, (top + bottom) / 2];
+      })).sort((a, b) => a[0] - b[0])"""
+    with page_of(address, cookie, width) as page:
+        page.goto("/jobs/")
+        page.locator("#health.is-up, #health.is-down, #health.is-unknown").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        boxes = page.evaluate(ends)
+        assert len(boxes) == 9
+        gaps = [after[0] - before[1] for before, after in pairwise(boxes)]
+        assert gaps[0] >= max(gaps[1:]) > 8
+        assert max(box[2] for box in boxes) - min(box[2] for box in boxes) < 4
+        out = page.get_by_role("button", name="Sign out").bounding_box()
+        assert out
+        assert abs(out["y"] + out["height"] / 2 - boxes[0][2]) < 4
