@@ -60,6 +60,7 @@ USAGE_TABS = (
             "usage:make-range",
             "usage:report-groups",
             "usage:statement",
+            "usage:review",
         ),
         accountants_only=True,
     ),

@@ -175,7 +175,8 @@ class ProxyClient:
                 found = json.loads(text) if text else None
                 status, etag = answer.status, answer.headers.get("ETag", "")
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            why = str(error) or type(error).__name__
+            silent = isinstance(error, TimeoutError)
+            why = str(error) or ("no answer in time" if silent else type(error).__name__)
             raise ProxyUnavailable(f"the V-IPU Proxy at {self._base_url}: {why}") from error
         if status >= 400:
             raise _refusal(status, found)

@@ -14,7 +14,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce
 
 from ipuhub.models import RecordFault, WatchGap
-from ipuhub.text import Figure, human_duration
+from ipuhub.text import Figure, human_duration, spell_duration
 from ipuhub.web.filters import AnyOfFilter, Filters, InstantFilter, YesNoFilter
 from ipuhub.web.lists import Column
 from usage.models import PodLifetime
@@ -51,9 +51,9 @@ def waited_seconds(pod: PodLifetime) -> int | None:
     return max(0, int((until - pod.created_at).total_seconds())) if until else None
 
 
-def _waited(pod: PodLifetime) -> str:
+def _waited(pod: PodLifetime, words: Callable[[float], str] = human_duration) -> str:
     seconds = waited_seconds(pod)
-    return "still waiting" if seconds is None else human_duration(seconds)
+    return "still waiting" if seconds is None else words(seconds)
 
 
 def _json(values: Mapping[str, object]) -> str:
@@ -95,7 +95,7 @@ LIFETIME_COLUMNS = (
     Column("ipus", "IPUs", lambda pod: Figure(f"{pod.micro_ipus / 10**6:g}"), kind="number"),
     Column("cpus", "", lambda pod: Figure(f"{pod.cpu_millicores / 1000:g}"), kind="export"),
     Column("memory_gib", "", lambda pod: Figure(f"{pod.memory_bytes / GIB:.4g}"), kind="export"),
-    Column("waited", "Waited", _waited),
+    Column("waited", "Waited", _waited, shown=lambda pod: _waited(pod, spell_duration)),
     Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time"),
     Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),
     Column("end", "End", _end),

@@ -129,6 +129,19 @@ def test_while_the_proxy_is_away_the_map_stays_and_is_said_to_be_old(
     proxy.start()
 
 
+def test_what_was_never_read_is_unknown_and_not_nothing(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    unknown = "Unknown until the V-IPU Proxy answers."
+    proxy.stop()
+    for address, count in (("/", 3), ("/fleet/", 1)):
+        text = shown(admin, address)
+        assert text.count(unknown) == count
+        for claim in ("No job waits", "No job is waiting", "Pods run on all", "0 IPU-Machines"):
+            assert claim not in text
+    proxy.start()
+
+
 def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
     user: Client, cluster: Cluster, proxy: Proxy
 ) -> None:

@@ -175,7 +175,7 @@ def test_a_page_of_jobs_takes_at_most_four_screens_of_a_phone(address: str, cook
         # All of the line is the link.
         row = rows.nth(3)
         name = row.locator("a").inner_text()
-        row.click(position={"x": 380, "y": 10})
+        row.click(position={"x": 340, "y": 45})
         page.get_by_role("heading", name=name).wait_for()
         page.goto("/jobs/?columns=name&columns=workers&columns=ipus")
         assert set(page.locator("#rows tbody tr").first.evaluate(shown)) == {
