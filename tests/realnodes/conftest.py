@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.waiting import wait_until
+from tests.realnodes.certmanager import CRDS
 from tests.realnodes.image import NAME, build_image, build_images
 from tests.realnodes.kit import RealCluster
 from tests.realnodes.product import Product
@@ -45,6 +46,15 @@ def cluster(server: RealCluster) -> RealCluster:
     cluster.load(build_image(Path("build/test-image")))
     cluster.kubectl("label", "nodes", "--all", "--overwrite", "vipu-ctrl=vctl1")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def cert_manager_crds(server: RealCluster) -> Iterator[None]:
+    """The kinds of cert-manager, without cert-manager."""
+    server.kubectl("apply", "--server-side", "-f", str(CRDS))
+    server.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    yield
+    server.kubectl("delete", "-f", str(CRDS), "--wait=false")
 
 
 @pytest.fixture(scope="session")

@@ -126,8 +126,9 @@ REQUIRED = {
     "vipuServer.secure.secret",
     "vipuServer.secure.agentSecret",
 }
-# Groups that a cluster serves only with the software they belong to.
-ELSEWHERE = {"cert-manager.io", "monitoring.coreos.com"}
+# Groups that a cluster serves only with the software they belong to; of cert-manager the kinds are
+# here.
+ELSEWHERE = {"monitoring.coreos.com"}
 
 
 def _parameters() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -238,7 +239,7 @@ def _ignored(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def groups(server: RealCluster) -> Iterator[set[str]]:
+def groups(server: RealCluster, cert_manager_crds: None) -> Iterator[set[str]]:
     """API groups that the cluster serves; the chart's namespace is there meanwhile."""
     server.kubectl("create", "namespace", NAMESPACE)
     versions = server.kubectl("api-versions").split()
@@ -287,3 +288,18 @@ def test_everything_at_once_is_taken(server: RealCluster, groups: set[str]) -> N
     documents = _render(BASE)
     assert {each["apiVersion"].rpartition("/")[0] for each in documents} <= groups
     _are_taken(server, documents)
+
+
+SITE_ISSUER = {"issuer.name": "site", "issuer.kind": "ClusterIssuer"}
+
+
+@pytest.mark.parametrize(("given", "number"), [({}, 4), (SITE_ISSUER, 1)], ids=["own", "site"])
+def test_cert_managers_kinds_have_every_field_that_the_chart_fills(
+    server: RealCluster, groups: set[str], given: dict[str, str], number: int
+) -> None:
+    chosen = {f"admissionWebhooks.certificate.{key}": value for key, value in given.items()}
+    documents = _render(BASE | {"admissionWebhooks.certificate.mode": "certManager"} | chosen)
+    asked = [each for each in documents if each["apiVersion"] == "cert-manager.io/v1"]
+    assert len(asked) == number
+    assert "cert-manager.io" in groups
+    _are_taken(server, asked)
