@@ -27,6 +27,7 @@ _EXAMPLES: Final = """examples:
   vipu-admin list partitions --agent ag3
   vipu-admin create partition p1 --size 4 --cluster c1
   vipu-admin get partition p1
+  vipu-admin remove partition p1 --force
   vipu-admin get partition p1 --gcd 0 --ipuof-configs > ipuof.conf
   vipu-admin uncordon agent ag3
   vipu-admin provoke fault ag3 --ipu 2
@@ -212,7 +213,8 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     about = "let an agent's machine have new partitions again"
     _named(uncordon, "agent", commands.uncordon_agent, about, shared)
     about = "free the IPUs of a partition, whoever made it"
-    _named(remove, "partition", commands.remove_partition, about, shared)
+    parser = _named(remove, "partition", commands.remove_partition, about, shared)
+    partitionoptions.remove(parser)
     about = "bring a partition back to its first state"
     reset = entities(actions, "reset", about)
     _named(reset, "partition", commands.reset_partition, about, shared)

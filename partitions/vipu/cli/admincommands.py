@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.json_format import MessageToDict
 
 from partitions.vipu.cli import commands
 from partitions.vipu.cli.output import Table
-from partitions.vipu.errors import NotFound
+from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 
 if TYPE_CHECKING:
@@ -138,8 +139,28 @@ async def reset_partition(client: VipuClient, options: argparse.Namespace) -> No
 
 
 async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
-    """Free a partition's IPUs, whoever made it. Raise VipuError."""
-    await client.ask("RemovePartition", pb.RemovePartitionRequest(partition_id=options.name))
+    """Remove a partition, whoever made it, and wait until its IPUs are free. Raise VipuError."""
+    name = options.name
+    if options.force:  # of the user API, which this port has, too
+        await client.remove_partition(name, force=True)
+        return
+    await client.ask("RemovePartition", pb.RemovePartitionRequest(partition_id=name))
+    try:
+        async with asyncio.timeout(commands.WAIT_SECONDS):
+            while True:
+                if options.no_wait or not await _is_being_removed(client, name):
+                    return
+                await asyncio.sleep(commands.POLL_SECONDS)
+    except TimeoutError:
+        raise VipuError(
+            f"it is still being removed after {commands.WAIT_SECONDS:g} s; "
+            f"vipu-admin remove partition {name} --force waits for no machine"
+        ) from None
+
+
+async def _is_being_removed(client: VipuClient, name: str) -> bool:
+    everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
+    return any((each.id, each.operation_state) == (name, "REMOVING") for each in everyone)
 
 
 async def provoke_fault(client: VipuClient, options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ async def test_a_fleet_is_put_together_from_nothing_and_taken_apart_again(
         _, err = await asked("remove", "agent", "left", code=1)
         assert "agent left is in cluster c1: remove that one first" in err
         await asked("remove", "partition", "p")
-        await eventually(vipu.list_partitions, lambda found: found == [])
+        assert await vipu.list_partitions() == []
         assert await one.names() == []
         for line in ("allocation team", "cluster c1", "agent left"):
             await asked("remove", *line.split())
@@ -120,6 +121,31 @@ async def test_a_fleet_is_put_together_from_nothing_and_taken_apart_again(
         await asked("create", "agent", "again", *at(one))
     server.stop()
     assert {each.id for each in start().controller.state.agents.values()} == {"again", "right"}
+
+
+async def test_a_partition_is_removed_once_its_machine_has_freed_it_or_by_force(
+    machines: Machines, start: Start
+) -> None:
+    (machine,) = machines(1)
+    server = start(agents=machine.address)
+    await asked("create", "partition", "p", "--size", "4")
+    machine.signal(signal.SIGSTOP)
+    waiting = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "partitions.vipu.cli.admin", "remove", "partition", "p"),
+        stdout=subprocess.DEVNULL,
+    )
+    await eventually(lambda: server.controller.get("p").is_removing)
+    assert "REMOVING" in (await asked("get", "partition", "p"))[0]
+    assert waiting.returncode is None
+    machine.signal(signal.SIGCONT)
+    assert await waiting.wait() == 0
+    assert server.controller.list() == []
+    await asked("create", "partition", "q", "--size", "4")
+    machine.signal(signal.SIGSTOP)
+    await asked("remove", "partition", "q", "--no-wait")
+    assert server.controller.get("q").is_removing
+    await asked("remove", "partition", "q", "--force")
+    assert server.controller.list() == []
 
 
 async def test_an_agent_that_falls_silent_is_lost_and_its_name_may_be_used_again(
