@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
@@ -158,7 +160,7 @@ def test_the_log_of_a_job_that_failed_yesterday_takes_three_clicks(
 def health_of(page: Page) -> str:
     """What the header says of the components when the page is opened."""
     page.reload()
-    page.locator("#health.is-up, #health.is-down, #health.is-unknown").wait_for()
+    page.locator('#health[class*=" is-"]').wait_for()
     return page.locator("#health").inner_text()
 
 
@@ -171,6 +173,33 @@ def test_which_component_is_down_takes_no_click(visitor: Visitor, demo: RunningD
         os.kill(controller, signal.SIGCONT)
     wait_until(lambda: "components up" in health_of(visitor.page), "all up again")
     assert visitor.clicks == 0
+
+
+def test_processes_that_are_stopped_are_named_by_the_api(demo: RunningDemo) -> None:
+    token = demo.manage("make_api_token", "admin", "--dir", str(demo.directory), "--scopes", "read")
+    text = next(word for word in token.split() if word.startswith("ipuhub_"))
+    request = Request(
+        f"{demo.dashboard}/api/v1/components", headers={"Authorization": f"Bearer {text}"}
+    )
+
+    def down() -> dict[str, list[str]]:
+        with urlopen(request, timeout=60) as answer:
+            found = json.load(answer)["results"]
+        return {each["name"]: each["absent"] for each in found if each["state"] != "up"}
+
+    markers = ("run_operator", "run_webhooks", "partitions.vipu.agent.main")
+    wait_until(lambda: down() == {}, "all up")
+    stopped = [demo.pid_of(marker) for marker in markers]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        agents = f"V-IPU agents of 127.0.0.1:{demo.ports['V-IPU']}"
+        want = {"IPU Operator": [], "Webhooks": [], agents: [f"ag{n}" for n in range(8)]}
+        wait_until(lambda: down() == want, "those are down, and nobody else")
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: down() == {}, "all up again")
 
 
 def test_a_job_is_canceled_from_its_page_by_two_clicks(visitor: Visitor, demo: RunningDemo) -> None:
