@@ -52,27 +52,30 @@ class Episode:
 def record_outages(now: dt.datetime) -> None:
     """Begin outages of components that are down, and end those of components that are up again.
 
-    A component whose state is unknown keeps its outage. Of a component that no longer exists, such
-    as a V-IPU controller taken off the list, there is nothing more to say.
+    A component whose state is unknown keeps its outage, but not one that is younger than PATIENCE:
+    whoever observed it may be what is down. Of a component that no longer exists, such as a V-IPU
+    controller taken off the list, there is nothing more to say.
     """
     found = {component.name: component for component in read_recorded(now)}
     opened = list(ComponentOutage.objects.filter(ended_at=None))
     _begin([each for each in found.values() if each.state == DOWN], opened, now)
-    over = []
+    over, untold = [], []
     for outage in opened:
         component = found.get(outage.name)
-        if component is None or (_is_up(component, outage) and now - outage.since < PATIENCE):
-            outage.delete()
-        elif _is_up(component, outage):
+        state = DOWN if component is None else _state_of(component, outage.member)
+        if component is None or (state != DOWN and now - outage.since < PATIENCE):
+            untold.append(outage.pk)
+        elif state == UP:
             over.append(outage.pk)
+    ComponentOutage.objects.filter(pk__in=untold).delete()
     ComponentOutage.objects.filter(pk__in=over, ended_at=None).update(ended_at=now)
     ComponentOutage.objects.filter(ended_at__lt=now - KEPT).delete()
 
 
-def _is_up(component: Component, outage: ComponentOutage) -> bool:
-    if outage.member and component.state == DOWN:
-        return outage.member not in component.absent
-    return component.state == UP
+def _state_of(component: Component, member: str) -> str:
+    if member and component.state == DOWN and member not in component.absent:
+        return UP
+    return component.state
 
 
 def _begin(down: list[Component], opened: list[ComponentOutage], now: dt.datetime) -> None:

@@ -159,6 +159,7 @@ def test_a_component_that_comes_and_goes_sends_nothing(receiver: HttpReceiver) -
 @pytest.mark.usefixtures("root")
 def test_what_the_dashboard_observes_is_not_blamed_for_it(receiver: HttpReceiver) -> None:
     at = live(START, 2)
+    at = live(at, 1, "IPU Operator", lost=("ag3",))  # a moment before: nobody saw how it went on
     at = live(at, 10, *OBSERVED, "Dashboard")
     assert [subject.split(" is ")[0] for subject in subjects(receiver)] == ["Dashboard"]
 

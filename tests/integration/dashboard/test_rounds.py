@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dashboard import observing
@@ -126,6 +128,27 @@ def test_a_controller_that_is_off_the_list_is_forgotten(
     make_round(clock.now())
     names = {name for name in recorded(clock.now()) if "8090" in name}
     assert names == {"V-IPU controller v2:8090", "V-IPU agents of v2:8090"}
+
+
+@pytest.mark.django_db
+def test_more_controllers_cost_a_round_no_more_queries(
+    cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    counted = []
+    for listed in ("v1", "v1,v2,v3"):
+        for name in listed.split(","):
+            proxy.world.add_vipu(f"{name}:8090")
+        each = [f"{name}:8090:vipu-ctrl=v1" for name in listed.split(",")]
+        proxy.world.listed = ",".join(each)
+        proxy.reload()
+        clock.later(30)
+        make_round(clock.now())
+        clock.later(30)
+        with CaptureQueriesContext(connection) as queries:
+            make_round(clock.now())
+        counted.append(len(queries))
+        assert len([name for name in recorded(clock.now()) if "controller" in name]) == len(each)
+    assert counted[0] == counted[1] <= 25
 
 
 @pytest.mark.django_db
