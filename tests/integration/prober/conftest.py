@@ -13,6 +13,7 @@ import pytest
 from django.conf import settings
 from psycopg.rows import dict_row
 
+from devcluster.server import DevCluster
 from ipuhub.backoff import Backoff
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.credentials import ClusterConfig
@@ -26,6 +27,7 @@ from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 QUICK = RecordingOptions(
     batch_seconds=0.02,
@@ -38,6 +40,15 @@ QUICK = RecordingOptions(
 def tables(transactional_db: None) -> dict[str, Any]:
     """How to reach the tests' database, whose tables are empty."""
     return connection_arguments(settings.DATABASES["default"])
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
+    """An embedded cluster of this test alone."""
+    cluster = DevCluster(tmp_path / "cluster")
+    await cluster.start()
+    yield cluster
+    await cluster.stop()
 
 
 @dataclass

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import pytest
 from psycopg.rows import scalar_row
 
-from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import LEASES, NAMESPACES, PODS
@@ -20,18 +18,11 @@ from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from multiprocessing.context import ForkServerProcess
 
+    from devcluster.server import DevCluster
+
 USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
-    cluster = DevCluster(tmp_path / "cluster")
-    await cluster.start()
-    yield cluster
-    await cluster.stop()
 
 
 async def start(

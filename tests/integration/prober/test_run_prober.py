@@ -15,7 +15,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from psycopg.rows import dict_row
 
-from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
@@ -31,22 +30,15 @@ from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from pytest_django.fixtures import SettingsWrapper
 
+    from devcluster.server import DevCluster
+
 FAULTS = ("usage-annotation", "quantity")
 TOKEN = {"Authorization": "Bearer for-the-test"}
 USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
-    cluster = DevCluster(tmp_path / "cluster")
-    await cluster.start()
-    yield cluster
-    await cluster.stop()
 
 
 async def make_pod(cluster: DevCluster, name: str, usage: str = USAGE) -> None:

@@ -10,6 +10,7 @@ from django.contrib.auth import get_user_model
 from dashboard.overview.page import forget_polls
 from tests.builders.roles import grant
 from tests.fakes.oidcprovider import oidc_provider
+from tests.integration.web.livepages import live_server
 from tests.integration.web.oidcsignin import use_provider
 
 if TYPE_CHECKING:
@@ -51,4 +52,11 @@ def provider(settings: SettingsWrapper) -> Iterator[OidcProvider]:
     """An OIDC provider on a real socket, and the settings of a site that uses it."""
     with oidc_provider() as found:
         use_provider(settings, found)
+        yield found
+
+
+@pytest.fixture
+def address(transactional_db: None, plain_http: None) -> Iterator[str]:
+    """A server of this test alone, whose middleware knows that it speaks plain HTTP."""
+    with live_server() as found:
         yield found

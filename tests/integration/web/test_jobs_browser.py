@@ -16,10 +16,10 @@ from ipuhub.models import WatchCheckpoint
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -33,13 +33,6 @@ def cookie(transactional_db: None, django_user_model: type) -> str:
     jobhistory.pod(job)
     jobhistory.partition(job)
     return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
-
-
-@pytest.fixture
-def address(transactional_db: None, plain_http: None) -> Iterator[str]:
-    """A server of this test alone, whose middleware knows that it speaks plain HTTP."""
-    with live_server() as found:
-        yield found
 
 
 @pytest.mark.parametrize("width", [1280, 390])

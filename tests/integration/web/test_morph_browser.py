@@ -13,12 +13,10 @@ from ipuhub.models import WatchCheckpoint
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.livepages import page_of
 from tests.integration.web.test_jobs_browser import change, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Page
 
 SELECT = """(link) => {
@@ -38,13 +36,6 @@ def cookie(transactional_db: None, django_user_model: type) -> str:
     for name in ("first", "second", "third"):
         jobhistory.job(name, uid=name, created_at=timezone.now())
     return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
-
-
-@pytest.fixture
-def address(transactional_db: None, plain_http: None) -> Iterator[str]:
-    """A server of this test alone."""
-    with live_server() as found:
-        yield found
 
 
 def names(page: Page) -> list[str]:

@@ -13,11 +13,9 @@ from ipuhub.models import RecordFault
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.oddnames import ODD_NAMES
-from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Page
 
     from usage.models import PodLifetime
@@ -54,13 +52,6 @@ def cookie(transactional_db: None, django_user_model: type, monkeypatch: pytest.
             last_at=NOW,
         )
     return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
-
-
-@pytest.fixture
-def address(transactional_db: None, plain_http: None) -> Iterator[str]:
-    """A server of this test alone."""
-    with live_server() as found:
-        yield found
 
 
 def has_run(page: Page) -> bool:

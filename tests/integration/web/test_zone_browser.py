@@ -13,12 +13,10 @@ from playwright.sync_api import expect
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.livepages import page_of
 from tests.integration.web.test_jobs_browser import change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Locator, Page
 
 CREATED = dt.datetime(2026, 1, 31, 20, 15, 30, tzinfo=dt.UTC)
@@ -41,13 +39,6 @@ def cookie(transactional_db: None, django_user_model: type) -> str:
     jobhistory.transition(job, "Pending", 0, "NoCapacity")
     jobhistory.job("gone", created_at=CREATED, deleted_at=CREATED, uid="gone")
     return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
-
-
-@pytest.fixture
-def address(transactional_db: None, plain_http: None) -> Iterator[str]:
-    """A server of this test alone."""
-    with live_server() as found:
-        yield found
 
 
 def created(page: Page) -> Locator:
