@@ -48,6 +48,16 @@ class Reason(StrEnum):
 _SETTLED = frozenset({Phase.ACTIVE, Phase.ERROR, Phase.RELEASED})
 
 
+@dataclass(frozen=True, slots=True)
+class TrackerPlace:
+    """Where the tracker is, by its first ConfigMap, and how often to poll the proxy for
+    capacity."""
+
+    namespace: str
+    name: str
+    capacity_seconds: float = 10.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """The partition of one instance of a job.

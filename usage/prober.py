@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 from ipuhub import composition
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.namespaces import ChosenNamespaces, NamespaceGroups
+from ipuhub.partition import TrackerPlace
 from ipuhub.process.health import Health
 from ipuhub.process.leadership import Leadership
 from ipuhub.process.runtime import until_stopped
@@ -49,15 +50,6 @@ log = structlog.get_logger(__name__)
 _JOBS = """
 SELECT uid, namespace, "group", "user", user_verified FROM jobs_owners WHERE uid = ANY(%s)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class TrackerPlace:
-    """Where the tracker is, and how often to poll the proxy for capacity."""
-
-    namespace: str
-    name: str
-    capacity_seconds: float = 10.0
 
 
 def recorded_jobs(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, JobOwner]:

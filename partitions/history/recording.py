@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -23,31 +23,13 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ipuhub.kube.client import KubeClient
+    from ipuhub.partition import TrackerPlace
     from partitions.client import ProxyClient
     from partitions.history.capacity import Changes
 
     T = TypeVar("T")
 
 _SILENCE_SECONDS = 60.0
-
-
-class TrackerPlace(Protocol):
-    """Where the tracker is, and how often to poll the proxy for capacity."""
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name of its first ConfigMap."""
-        ...
-
-    @property
-    def capacity_seconds(self) -> float:
-        """Between two questions about capacity."""
-        ...
 
 
 class PartitionHistory:

@@ -19,6 +19,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.token import TokenSource
+from ipuhub.partition import TrackerPlace
 from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
@@ -27,7 +28,7 @@ from partitions.client import ProxyClient
 from tests.fakes.proxylab import SYSTEM
 from tests.integration.jobs.conftest import install_crd
 from tests.integration.proxy.conftest import lab  # noqa: F401  # a fixture
-from usage.prober import JobsAndPartitions, TrackerPlace
+from usage.prober import JobsAndPartitions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
