@@ -19,6 +19,7 @@ from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.leaderelection import LeaseTiming
 from ipuhub.kube.token import FixedToken, TokenSource
 from ipuhub.process import logs
+from ipuhub.process.leaderlabel import identity_of
 from ipuhub.process.leadership import LeadershipOptions
 from ipuhub.process.metricspage import Guard
 from ipuhub.process.process import ClusterProcess
@@ -100,7 +101,9 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
         renew_deadline_seconds=settings.LEASE_RENEW_SECONDS,
         retry_seconds=settings.LEASE_RETRY_SECONDS,
     )
-    identity = settings.IDENTITY or f"{socket.gethostname()}_{secrets.token_hex(4)}"
+    # A pod's host name is its name cut at 63 characters.
+    pod = settings.POD_NAME or socket.gethostname()
+    identity = settings.IDENTITY or identity_of(pod, secrets.token_hex(4))
     name = f"{settings.LEASE_PREFIX}{lease}"
     return LeadershipOptions(
         namespace=settings.NAMESPACE, lease=name, identity=identity, timing=timing

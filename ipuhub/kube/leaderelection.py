@@ -111,7 +111,8 @@ class _Seen:
 class LeaderElection:
     """One replica's part in the election for the Lease `namespace`/`name`.
 
-    `identity` must differ between replicas.
+    `identity` must differ between replicas. `predecessor` is the replica that this one took the
+    Lease from because it no longer renewed; empty: the Lease was free.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class LeaderElection:
     ) -> None:
         self.identity = identity
         self.holder = ""
+        self.predecessor = ""
         self.problem = ""
         self._client = client
         self._namespace = namespace
@@ -279,13 +281,15 @@ class LeaderElection:
             meta = {"name": self._name, "namespace": self._namespace}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
             await self._create(body | {"spec": self._spec({})})
-            self.holder = self.identity
+            self.holder, self.predecessor = self.identity, ""
             return True
         spec = lease.get("spec") or {}
         self.holder = str(spec.get("holderIdentity") or "")
         if not self._may_take(spec):
             return False
         await self._write(lease, self._spec(spec))
+        if self.holder != self.identity:
+            self.predecessor = self.holder
         self.holder = self.identity
         return True
 

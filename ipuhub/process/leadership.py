@@ -67,6 +67,11 @@ class Leadership:
         return self._election.holder if self._election else ""
 
     @property
+    def predecessor(self) -> str:
+        """The replica that stopped renewing before this one took over; empty: it left in order."""
+        return self._election.predecessor if self._election else ""
+
+    @property
     def problem(self) -> str:
         """Why it is not known who leads; empty: it is, also where somebody else does."""
         if self._election is None:

@@ -52,8 +52,8 @@ LEASE_PREFIX = ENV.text(
 IDENTITY = ENV.text(
     "IPUHUB_IDENTITY",
     "",
-    doc="Name of this replica in the Lease; empty: the host name with a random suffix. A process"
-    " that restarts under a fixed name takes its own Lease back at once. Names must be "
+    doc="Name of this replica in the Lease; empty: the pod's or host's name with a random suffix. "
+    "A process that restarts under a fixed name takes its own Lease back at once. Names must be "
     "unique.",
 )
 LEASE_DURATION_SECONDS = ENV.integer(

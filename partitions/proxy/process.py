@@ -116,7 +116,7 @@ class ProxyProcess(ClusterProcess):
         self.label: LeaderLabel | None = None
         if options.pod and options.election:
             place = (options.election.namespace, options.pod)
-            self.label = LeaderLabel(self.client, *place, lambda: self.leadership.is_leading)
+            self.label = LeaderLabel(self.client, *place, self.leadership)
         self.follow(lambda: {"nodes": self.nodes.informer})
         self.metrics.at_scrape(self._fill_metrics)
         self.health.ask("leader election", self._leadership_problem)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECONDS = 240
 _STARTS = 5
@@ -72,6 +77,21 @@ class RealCluster:
                 return
             self._run("restart", str(self.folder), process, DOWN="1")
 
+    @contextmanager
+    def without_node(self, number: int) -> Iterator[None]:
+        """Kill all that runs on a node and cut its link, as when its power goes; then start it."""
+        link = ("ip", "link", "set", f"ihub-v{number}")
+        parts = [f"{part}-{number}" for part in ("containerd", "kube-proxy", "kubelet")]
+        subprocess.run([*link, "down"], check=True)
+        self._run("down", str(self.folder), *parts, KUBE_SIGNAL="KILL")
+        wait_until(lambda: not _kill_all(f"ihub-node-{number}"), "the node's processes gone")
+        try:
+            yield
+        finally:
+            subprocess.run([*link, "up"], check=True)
+            for part in parts:
+                self._run("restart", str(self.folder), part)
+
     def _is_ready(self) -> bool:
         return self.try_kubectl("get", "--raw", "/readyz").returncode == 0
 
@@ -95,3 +115,14 @@ class RealCluster:
                 check=False,
             )
         assert done.returncode == 0, f"{command} {arguments} failed: see {log.name}"
+
+
+def _kill_all(group: str) -> bool:
+    """Kill the processes of a control group and those below; whether there were any."""
+    found = False
+    for file in Path("/sys/fs/cgroup/pids", group).glob("**/cgroup.procs"):
+        for number in file.read_text().split():
+            found = True
+            with suppress(ProcessLookupError):
+                os.kill(int(number), signal.SIGKILL)
+    return found

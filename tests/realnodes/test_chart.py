@@ -55,6 +55,23 @@ def uids_of_workers(cluster: RealCluster) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods["items"]}
 
 
+def in_database(cluster: RealCluster, query: str) -> list[str]:
+    """The rows of a query in the release's database."""
+    ask = f'PGPASSWORD=$(cat /run/ipuhub/password) psql -h 127.0.0.1 -U ipuhub -Atc "{query}"'
+    where = ("exec", f"{NAME}-database-0", "-n", NAMESPACE, "--")
+    return cluster.kubectl(*where, "sh", "-c", ask).splitlines()
+
+
+def counted(cluster: RealCluster) -> list[str]:
+    """What is recorded of the trial job's pods: since when, with how many IPUs, to what end."""
+    job = cluster.get("ipujob", "trial", "-n", "default")["metadata"]["uid"]
+    columns = "uid, scheduled_at, micro_ipus, coalesce(finished_at::text, 'going')"
+    return in_database(
+        cluster,
+        f"select {columns} from usage_podlifetime where job_uid = '{job}' order by uid",
+    )
+
+
 def authority(cluster: RealCluster) -> str:
     found = cluster.get("mutatingwebhookconfiguration", NAME)
     return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
@@ -135,6 +152,9 @@ def test_an_upgrade_leaves_certificate_secrets_and_running_jobs(
     password = cluster.get("secret", f"{NAME}-database", "-n", NAMESPACE)["data"]
     partitions = job_status(cluster).get("instances")
     workers = uids_of_workers(cluster)
+    wait_until(lambda: len(counted(cluster)) == 3, "the job's pods are recorded")
+    usage = counted(cluster)
+    assert all(row.endswith("|going") for row in usage)
     replicas = ("--set", "controller.replicas=2", "--set", "admissionWebhooks.replicas=2")
     helm.run("upgrade", "ipuhub", CHART, *TRIAL, *replicas, "--wait", "--timeout", "120s")
     assert authority(cluster) == before
@@ -142,6 +162,7 @@ def test_an_upgrade_leaves_certificate_secrets_and_running_jobs(
     assert cluster.get("secret", f"{NAME}-database", "-n", NAMESPACE)["data"] == password
     assert job_status(cluster).get("instances") == partitions
     assert workers == uids_of_workers(cluster)
+    assert counted(cluster) == usage
     assert cluster.get("pdb", f"{NAME}-webhook", "-n", NAMESPACE)["spec"]["minAvailable"] == 1
 
 
@@ -149,6 +170,7 @@ def test_a_rollback_leaves_them_as_well(cluster: RealCluster, helm: Helm) -> Non
     before = authority(cluster)
     secret = cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"]
     partitions, workers = job_status(cluster).get("instances"), uids_of_workers(cluster)
+    usage = counted(cluster)
     operator = ("deployment", f"{NAME}-controller-manager", "-n", NAMESPACE)
     assert cluster.get(*operator)["spec"]["replicas"] == 2
     helm.run("rollback", "ipuhub", "1", "--wait", "--timeout", "120s")
@@ -158,6 +180,22 @@ def test_a_rollback_leaves_them_as_well(cluster: RealCluster, helm: Helm) -> Non
     assert job_status(cluster).get("launcherStatus") == "Running"
     assert job_status(cluster).get("instances") == partitions
     assert uids_of_workers(cluster) == workers
+    assert counted(cluster) == usage
+
+
+def test_a_certificate_that_is_lost_is_made_again_below_the_same_authority(
+    cluster: RealCluster, helm: Helm
+) -> None:
+    secret = (f"{NAME}-webhook", "-n", NAMESPACE)
+    before, old = authority(cluster), cluster.get("secret", *secret)["data"]
+    gone = '{"data": {"tls.crt": null, "tls.key": null}}'
+    cluster.kubectl("patch", "secret", *secret, "--type=merge", "-p", gone)
+    webhooks = (f"deployment/{NAME}-webhook", "-n", NAMESPACE)
+    cluster.kubectl("rollout", "restart", *webhooks)
+    cluster.kubectl("rollout", "status", *webhooks, "--timeout=90s")
+    assert cluster.get("secret", *secret)["data"]["tls.crt"] not in {"", old["tls.crt"]}
+    assert authority(cluster) == before
+    test_a_wrong_job_is_refused(cluster, helm)
 
 
 def test_nothing_was_denied(cluster: RealCluster, helm: Helm) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import yaml
 from devcluster.demo.cluster import ACCESS_FILE
 from tests.realnodes.rendering import (
     CERTIFICATE,
+    CHART,
     VIPU,
     container,
     environment,
@@ -106,6 +110,14 @@ def test_wrong_values_stop_with_the_keys_name(values: tuple[str, ...], said: str
     done = template(*given)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_helm_lint_has_nothing_to_say() -> None:
+    helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+    command = [helm, "lint", "--strict", str(CHART), "-f", str(CHART / "trial-values.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "0 chart(s) failed" in done.stdout
 
 
 def test_without_a_controller_nothing_is_installed() -> None:

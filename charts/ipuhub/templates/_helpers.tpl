@@ -344,6 +344,10 @@ spec:
         - maxSkew: 1
           topologyKey: kubernetes.io/hostname
           whenUnsatisfiable: ScheduleAnyway
+          {{- if semverCompare ">=1.27-0" $root.Capabilities.KubeVersion.Version }}
+          {{- /* Else pods that an upgrade is about to end are counted, and both new ones may share a node. */}}
+          matchLabelKeys: [pod-template-hash]
+          {{- end }}
           labelSelector:
             matchLabels:
               {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 14 }}

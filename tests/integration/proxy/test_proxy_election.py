@@ -11,7 +11,7 @@ import pytest
 
 from ipuhub.kube.leaderelection import LeaseHeld, LeaseTiming
 from ipuhub.kube.resources import LEASES, PODS
-from ipuhub.process.leaderlabel import LEADER_LABEL
+from ipuhub.process.leaderlabel import LEADER_LABEL, identity_of
 from ipuhub.process.leadership import LeadershipOptions
 from partitions.errors import NotLeading
 from partitions.proxy.process import running, sweep_once
@@ -152,6 +152,24 @@ async def test_a_container_that_restarts_takes_the_label_of_its_last_run_away(la
         async with running(replace(as_replica(lab, "a"), pod="again")) as standby:
             await eventually(lambda: labelled(lab), lambda found: found == ["other"])
             await eventually(lambda: ready(standby))
+
+
+@pytest.mark.parametrize("dead", ["one", "gone"])
+async def test_who_takes_over_from_a_dead_leader_takes_its_label_too(lab: Lab, dead: str) -> None:
+    await make_pods(lab, "one", "two")
+    if dead == "one":
+        label = {"metadata": {"labels": {LEADER_LABEL: "true"}}}
+        await lab.client.patch(PODS, dead, label, SYSTEM)
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": lab.tracker, "namespace": SYSTEM},
+        "spec": {"holderIdentity": identity_of(dead, "5eed"), "leaseDurationSeconds": 1},
+    }
+    await lab.client.create(LEASES, lease)
+    async with running(replace(as_replica(lab, "b"), pod="two")) as heir:
+        await eventually(lambda: labelled(lab), lambda found: found == ["two"])
+        await eventually(lambda: ready(heir))
 
 
 async def test_a_leader_that_cannot_label_its_pod_is_not_ready_and_says_why(lab: Lab) -> None:

@@ -1,0 +1,119 @@
+"""A release named as in Graphcore's pages, and what a cluster says of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.realnodes.kit import RealCluster
+
+NAMESPACE = "published"
+NAME = "gc-ipu-operator"
+PROXY = f"{NAME}-vipu-proxy"
+LEASES = {
+    "controller-manager": "ipu-operator",
+    "vipu-proxy": "ipuhub-proxy",
+    "prober": "ipuhub-prober",
+}
+# Of each leader two; what has one replica is on the node that stays.
+STAYS, GOES = "node-1", "node-2"
+_ALONE = ("vipuServer", "database", "admissionWebhooks", "monitor", "worker", "beat", "web")
+_REPLICATED = {
+    "controller.replicas": 2,
+    "vipuProxy.replicas": 2,
+    "prober.replicas": 2,
+    "vipuServerAddr": "",
+    "vipuServer.enabled": True,
+    "database.enabled": True,
+    **{f"{part}.nodeSelector": {"kubernetes.io/hostname": STAYS} for part in _ALONE},
+}
+REPLICATED = tuple(
+    word
+    for key, value in _REPLICATED.items()
+    for word in ("--set-json", f"{key}={json.dumps(value)}")
+)
+
+
+def ready_pods(cluster: RealCluster, component: str = "vipu-proxy") -> dict[str, str]:
+    """The ready pods of a component, and their nodes."""
+    label = f"app.kubernetes.io/component={component}"
+    found = cluster.get("pods", "-n", NAMESPACE, "-l", label)["items"]
+    return {
+        pod["metadata"]["name"]: pod["spec"]["nodeName"]
+        for pod in found
+        if "deletionTimestamp" not in pod["metadata"]
+        and all(each["ready"] for each in pod["status"].get("containerStatuses") or [{"ready": 0}])
+    }
+
+
+def leader(cluster: RealCluster, component: str) -> str:
+    """The pod that holds the Lease."""
+    lease = cluster.get("lease", f"{NAME}-{LEASES[component]}", "-n", NAMESPACE)
+    return str(lease["spec"].get("holderIdentity") or "").partition("_")[0]
+
+
+def lead_on(cluster: RealCluster, node: str) -> None:
+    """Return once each component has a pod on both nodes, and leads on this one."""
+    for component in LEASES:
+        wait_until(lambda one=component: len(ready_pods(cluster, one)) == 2, f"two of {component}")
+        there = ready_pods(cluster, component)
+        assert set(there.values()) == {STAYS, GOES}, there
+        first = leader(cluster, component)
+        if there[first] != node:
+            cluster.kubectl("delete", "pod", first, "-n", NAMESPACE, "--wait=false")
+    for component in LEASES:
+        wait_until(lambda one=component: len(ready_pods(cluster, one)) == 2, f"two of {component}")
+        assert ready_pods(cluster, component)[leader(cluster, component)] == node
+
+
+def job(cluster: RealCluster, name: str) -> dict[str, Any]:
+    return dict(cluster.get("ipujob", name, "-n", NAMESPACE))
+
+
+def until(cluster: RealCluster, name: str, status: str) -> dict[str, Any]:
+    """The job, once it has this status."""
+
+    def reached() -> dict[str, Any] | None:
+        found = job(cluster, name)
+        said = (found.get("status") or {}).get("launcherStatus")
+        return found if said == status else None
+
+    return dict(wait_until(reached, f"{name} {status}"))
+
+
+def python_in(cluster: RealCluster, pod: str, script: str) -> str:
+    """What a Python program prints in a pod."""
+    return cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", "python3", "-c", script)
+
+
+def partition_phases(cluster: RealCluster, uid: str) -> set[str]:
+    tracker = cluster.get("configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
+    entries = (tracker.get("data") or {}).items()
+    return {json.loads(entry)["phase"] for key, entry in entries if key.startswith(f"{uid}.")}
+
+
+def recorded(cluster: RealCluster, uid: str) -> str:
+    """The job's status in the database, which the prober writes."""
+    query = f"select status from jobs_jobrecord where uid = '{uid}'"
+    ask = f'PGPASSWORD=$(cat /run/ipuhub/password) psql -h 127.0.0.1 -U ipuhub -Atc "{query}"'
+    where = ("exec", f"{NAME}-database-0", "-n", NAMESPACE, "--")
+    return cluster.kubectl(*where, "sh", "-c", ask).strip()
+
+
+def serving(cluster: RealCluster) -> list[str]:
+    """The pods behind the Service."""
+    slices = cluster.get(
+        "endpointslices", "-n", NAMESPACE, "-l", f"kubernetes.io/service-name={PROXY}"
+    )["items"]
+    ends = [end for each in slices for end in each.get("endpoints") or []]
+    return [end["targetRef"]["name"] for end in ends if end["conditions"]["ready"]]
+
+
+def stats(cluster: RealCluster) -> dict[str, Any]:
+    """/stats by the Service, through the API server; empty while nobody serves."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/services/{PROXY}:http/proxy/stats"
+    done = cluster.try_kubectl("get", "--raw", path)
+    return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
