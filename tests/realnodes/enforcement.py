@@ -34,7 +34,7 @@ def reaches(target):
     try:
         socket.create_connection(tuple(target), timeout=3).close()
     except OSError:
-        return False
+        return False  # refused by the engine, or dropped
     return True
 with ThreadPoolExecutor(64) as pool:
     print(json.dumps(list(pool.map(reaches, json.load(sys.stdin)))))
@@ -125,7 +125,7 @@ def networks() -> dict[str, str]:
 
 def reached(network: str, targets: Sequence[Target]) -> dict[Target, bool]:
     """Which of these are reached from a pod's network; "": from this machine."""
-    command = [*(_inside(network) if network else ()), sys.executable, "-c", _CONNECT]
+    command = [*(_inside(network) if network else ()), sys.executable, "-ISc", _CONNECT]
     said = subprocess.check_output(command, input=json.dumps(targets), text=True, timeout=60)
     return dict(zip(targets, json.loads(said), strict=True))
 
@@ -136,7 +136,7 @@ def listening(pods: Mapping[str, str], port: int, here: Sequence[int]) -> Iterat
     machine."""
     with ExitStack() as stack:
         for network in pods.values():
-            command = [*_inside(network), sys.executable, "-c", _LISTEN, str(port)]
+            command = [*_inside(network), sys.executable, "-ISc", _LISTEN, str(port)]
             stack.enter_context(_running(command))
         for number in here:
             with suppress(OSError):  # somebody listens there already, which does as well

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +95,16 @@ class Pairs:
 
     def tried(self) -> dict[Pair, bool]:
         """Which of them a connection was opened for."""
-        for source, network in (self._networks | {"outside": ""}).items():
-            wanted = {key: each for key, each in self._targets.items() if key[0] != source}
-            said = enforcement.reached(network, list(wanted.values()))
-            self.seen |= {(source, *key): said[each] for key, each in wanted.items()}
+        networks = self._networks | {"outside": ""}
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(lambda each: self._tried_from(*each), networks.items()):
+                self.seen |= found
         return self.seen
+
+    def _tried_from(self, source: str, network: str) -> dict[Pair, bool]:
+        wanted = {key: each for key, each in self._targets.items() if key[0] != source}
+        said = enforcement.reached(network, list(wanted.values()))
+        return {(source, *key): said[each] for key, each in wanted.items()}
 
 
 def _name(pod: dict[str, Any]) -> str:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 # No pod has these addresses: an API server, databases, mail, whatever is on the internet.
 OUTSIDE = {"dns": 53, "api": 6443, "web": 443, "postgresql": 5432, "v-ipu": 8090, "other": 9999}
 OTHER_PORT = 9999
-# What each component was seen to connect to while jobs ran, were counted and looked at on pages
-# (/proc/net/nf_conntrack of the nodes). Closing one of these stops something.
+# What components were seen to connect to while jobs ran and were counted (/proc/net/nf_conntrack
+# of the nodes); scheduler, `helm test` and agents have tests of their own. Closing one stops
+# something.
 NEEDED = {
     ("controller-manager", "vipu-proxy", 8090),
     ("prober", "vipu-proxy", 8090),

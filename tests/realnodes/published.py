@@ -20,7 +20,9 @@ LEASES = {
 }
 # Of each leader two; what has one replica is on the node that stays.
 STAYS, GOES = "node-1", "node-2"
-_ALONE = ("vipuServer", "database", "admissionWebhooks", "monitor", "worker", "beat", "web")
+_ALONE = ("vipuServer", "admissionWebhooks", "monitor", "worker", "beat", "web")
+_SPARE = {"key": "ipuhub.io/spare", "operator": "Exists"}
+TAINT = ("taint", "nodes", GOES, "--overwrite", f"{_SPARE['key']}=yes:NoSchedule")
 _REPLICATED = {
     "controller.replicas": 2,
     "vipuProxy.replicas": 2,
@@ -28,6 +30,8 @@ _REPLICATED = {
     "vipuServerAddr": "",
     "vipuServer.enabled": True,
     "database.enabled": True,
+    "database.persistent": False,
+    **{f"{part}tolerations": [_SPARE] for part in ("", "controller.", "prober.")},
     **{f"{part}.nodeSelector": {"kubernetes.io/hostname": STAYS} for part in _ALONE},
 }
 REPLICATED = tuple(

@@ -30,6 +30,7 @@ from tests.realnodes.published import (
     PROXY,
     REPLICATED,
     STAYS,
+    TAINT,
     job,
     lead_on,
     leader,
@@ -102,9 +103,10 @@ def helm(cluster: RealCluster, controller: int, engine: str) -> Iterator[Helm]:
     command += ["--set", f"vipuProxy.image.repository={image}"]
     helm.run(*command, "--create-namespace", "--take-ownership", *WAIT)
     yield helm
+    cluster.kubectl(*TAINT[:3], f"{TAINT[-1]}-", check=False)
     helm.run("uninstall", "gc", "--no-hooks", check=False)
     end_jobs(cluster)
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 def trial(command: str) -> str:
@@ -198,6 +200,7 @@ def test_mpirun_reaches_two_workers_by_the_launcher_image(server: RealCluster) -
 def test_an_upgrade_makes_two_of_each_and_the_service_has_one(
     server: RealCluster, helm: Helm
 ) -> None:
+    server.kubectl(*TAINT)  # the database cannot be told another way where to run
     helm.run("upgrade", "gc", CHART, "--reuse-values", *REPLICATED, *WAIT)
     assert len(ready_pods(server)) == 2
     (first,) = wait_until(lambda: serving(server), "a proxy serves")

@@ -323,6 +323,14 @@ def test_the_service_of_several_proxies_selects_the_leader_and_all_may_be_ready(
         assert fields.get("IPUHUB_POD_NAME") == (pod if want_selected else None)
 
 
+def test_replicas_are_spread_without_counting_the_pods_that_an_upgrade_ends() -> None:
+    """Else both new ones may come to the same node."""
+    proxy = named(render(VIPU, "vipuProxy.replicas=2"), "Deployment")["gc-ipu-operator-vipu-proxy"]
+    (spread,) = proxy["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["matchLabelKeys"] == ["pod-template-hash"]
+
+
 def test_dashboard_and_worker_have_the_same_settings_of_notifications() -> None:
     documents = render(
         VIPU,
