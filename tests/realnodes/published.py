@@ -53,6 +53,12 @@ def ready_pods(cluster: RealCluster, component: str = "vipu-proxy") -> dict[str,
     }
 
 
+def is_called_ready(cluster: RealCluster, pod: str) -> bool:
+    """Whether Kubernetes takes a pod for ready, which it does until its node is NotReady."""
+    conditions = cluster.get("pod", pod, "-n", NAMESPACE)["status"]["conditions"]
+    return ("Ready", "True") in {(each["type"], each["status"]) for each in conditions}
+
+
 def leader(cluster: RealCluster, component: str) -> str:
     """The pod that holds the Lease."""
     lease = cluster.get("lease", f"{NAME}-{LEASES[component]}", "-n", NAMESPACE)
