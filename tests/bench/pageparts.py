@@ -65,6 +65,8 @@ PARTS = (
             "/utilization/",
             "/utilization/?month={last}",
             "/utilization/chart.json?month={last}",
+            "/utilization/?window=year",
+            "/utilization/chart.json?window=year",
             "/usage/pods/",
             "/usage/faults/",
             "/usage/gaps/",

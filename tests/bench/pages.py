@@ -74,15 +74,15 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
     from django.db import connection
     from django.utils import timezone
 
-    from tests.bench.pagesdata import fill
+    from tests.bench.pagesdata import fill, fill_year
     from usage.sums.rollups import refresh
     from usage.time.months import usage_zone
     from usage.utilization import rollups as utilization
 
     call_command("migrate", verbosity=0)
-    began = time.perf_counter()
+    began, is_new = time.perf_counter(), not filled.exists()
     with connection.cursor() as cursor:
-        if not filled.exists():
+        if is_new:
             fill(cursor, pods=options.lifetimes, jobs=options.jobs, now=timezone.now())
             print(f"{options.lifetimes:,} lifetimes in {time.perf_counter() - began:.1f} s")
             filled.touch()
@@ -94,6 +94,8 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
         print(
             f"{quarters} quarters of an hour of utilization in {time.perf_counter() - began:.1f} s"
         )
+        if is_new:
+            fill_year(cursor)
         cursor.execute("VACUUM ANALYZE")
 
 

@@ -4,7 +4,7 @@
 one in 5,000 never ends, and who would end later than now still runs; ten pods a job, and where
 there are ten times as many pods as jobs a quarter of the partitions has its pods. Two pods in three
 have accelerators, half of those by one name and half by another. Four V-IPU controllers tell their
-IPUs every minute.
+IPUs every minute. Utilization is that of a year: the sums of the 60 days, six times.
 Written by one INSERT ... SELECT each, so that a million rows take seconds.
 """
 
@@ -81,6 +81,14 @@ INSERT INTO ipuhub_watchcheckpoint (name, cluster_uid, resource_version, selecti
   position_at) VALUES ('capacity', '', '', '', 1, %(now)s)
 """
 
+_EARLIER = """
+INSERT INTO usage_utilization{0} (controller, begin, capacity, reserved, by_others, held_idle, idle,
+  down, unknown, pod_micro)
+SELECT controller, begin - n * interval '60 days', capacity, reserved, by_others, held_idle, idle,
+  down, unknown, pod_micro
+FROM usage_utilization{0}, generate_series(1, 5) AS n ON CONFLICT DO NOTHING
+"""
+
 
 def fill(cursor: Any, *, pods: int, jobs: int, now: datetime) -> None:
     """Write `pods` lifetimes and `jobs` partition holdings that end at or before `now`."""
@@ -90,3 +98,13 @@ def fill(cursor: Any, *, pods: int, jobs: int, now: datetime) -> None:
     cursor.execute(_PARTITIONS, {"rows": jobs, "now": now})
     cursor.execute(_JOBS, {"rows": jobs, "now": now})
     cursor.execute("ANALYZE usage_podlifetime, partitions_partitionlifetime, jobs_jobrecord")
+
+
+def fill_year(cursor: Any) -> None:
+    """Repeat the sums of utilization back to a year ago."""
+    for grain in ("quarter", "hour"):
+        cursor.execute(_EARLIER.format(grain))
+    cursor.execute(
+        "UPDATE usage_utilizationstate SET begin = (SELECT min(begin) FROM"
+        " usage_utilizationquarter)"
+    )
