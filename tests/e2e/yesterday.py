@@ -6,6 +6,7 @@ It is gone from the cluster: what is left of its log are the lines that the oper
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -17,8 +18,6 @@ from ipuhub.management.demofolder import demo_url, use_database
 from ipuhub.recording.store import connection_arguments
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.e2e.running_demo import RunningDemo
 
 TEAM = TEAMS[0]
@@ -31,13 +30,13 @@ def fail_yesterday(demo: RunningDemo, name: str) -> str:
     return TEAM.users[0]
 
 
-def write_failed_job(directory: str | Path, name: str) -> None:
+def write_failed_job(directory: str, name: str) -> None:
     """Write it; this runs in a process of its own, with the demo's database."""
     end = longest_ended(datetime.now(UTC))
     ended = end - timedelta(hours=23)
     job = SampleJob(TEAM, name, TEAM.users[0], 1, 1, 600.0, Outcome.FAILS, 1, 2)
     started = ended - timedelta(minutes=10)
     past = PastJob(job, sample_uid(name), started - timedelta(seconds=4), started, ended)
-    database = use_database(demo_url(directory))
+    database = use_database(demo_url(Path(directory)))
     with psycopg.connect(**connection_arguments(database), autocommit=True) as connection:
         HistoryWriter(connection, sample_recorders(), past.created, end).write_jobs([past])
