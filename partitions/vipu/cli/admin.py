@@ -13,7 +13,7 @@ from partitions.vipu.cli import diagnosticcommands as diagnostics
 from partitions.vipu.cli import fleetcommands as fleet
 from partitions.vipu.cli import partitionoptions
 from partitions.vipu.cli import usercommands as users
-from partitions.vipu.cli.partitionoptions import number
+from partitions.vipu.cli.partitionoptions import index, number
 from partitions.vipu.cli.program import add_examples, add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
 from partitions.vipu.client import AdminClient
@@ -224,7 +224,7 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     ):
         parser = _named(entities(actions, action, about), "fault", command, about, shared)
         parser.add_argument(
-            "--ipu", type=int, metavar="N", help="only this IPU (default: the whole machine)"
+            "--ipu", type=index, metavar="N", help="only this IPU (default: the whole machine)"
         )
 
 

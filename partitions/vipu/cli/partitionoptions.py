@@ -19,6 +19,14 @@ def number(text: str) -> int:
     return value
 
 
+def index(text: str) -> int:
+    """A number of at least 0, as GCDs and IPUs are counted."""
+    value = int(text)
+    if not 0 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
+    return value
+
+
 def create(parser: argparse.ArgumentParser) -> None:
     """Of `create partition`."""
     parser.add_argument("--size", type=number, required=True, metavar="N", help="number of IPUs")
@@ -52,7 +60,7 @@ def moving(parser: argparse.ArgumentParser) -> None:
 def get(parser: argparse.ArgumentParser) -> None:
     """Of `get partition`."""
     parser.add_argument(
-        "--gcd", type=int, metavar="N", help="only of this domain, with --ipu-configs"
+        "--gcd", type=index, metavar="N", help="only of this domain, with --ipu-configs"
     )
     parser.add_argument(
         "--ipu-configs",

@@ -38,6 +38,7 @@ def run(
     """Run a command line and return its exit code; `connect` takes an address and `tls`."""
     options = parser.parse_args(arguments)
     try:
+        _require_text(options)
         return _answer(parser, options, connect, port)
     except BadSetting as error:
         code, said = WRONG, f"{parser.prog}: {error}"
@@ -54,6 +55,17 @@ def run(
     if said:
         _say(plain(said), sys.stderr)
     return code
+
+
+def _require_text(options: argparse.Namespace) -> None:
+    """Raise BadSetting for an argument that no message can carry."""
+    for name, value in vars(options).items():
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, str) and not each.isascii():
+                try:
+                    each.encode()
+                except UnicodeEncodeError:
+                    raise BadSetting(f"{name.replace('_', '-')} is not UTF-8 text") from None
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:

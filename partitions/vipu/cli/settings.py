@@ -84,7 +84,7 @@ def find_controller(
             "no V-IPU controller is named. Give --api-host, set VIPU_CLI_API_HOST, or write "
             f'api-host="..." into {SYSTEM_FILE}'
         )
-    if "/" in host or host.count(":") == 1:
+    if "/" in host or host.count(":") == 1 or not host.isprintable():
         raise BadSetting(
             f"api-host {host!r}: write the name or address alone, and the port as --api-port"
         )
@@ -94,6 +94,9 @@ def find_controller(
     user_id, key = (find(name)[0] for name in ("api-user-id", "api-access-key"))
     if bool(user_id) != bool(key):
         raise BadSetting("--api-user-id and --api-access-key belong together; give both or none")
+    for name, value in (("user id", user_id), ("access key", key)):
+        if value and not (value.isascii() and value.isprintable()):
+            raise BadSetting(f"the {name} has characters that none has: copy it again")
     return Controller(host, number, tls, Credentials(user_id, key) if key else None)
 
 

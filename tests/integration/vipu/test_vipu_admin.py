@@ -209,6 +209,7 @@ WRONG = [
     (("provoke", "fault", "ag0", "--ipu", "4"), 1, "ag0 has the IPUs 0 to 3, not 4"),
     (("remove", "partition", "p9"), 1, "there is no partition 'p9'"),
     (("list", "agents", "--api-port", "x"), 2, "'x' is not a port"),
+    (("create", "cluster", "c", "--agents", "a,\udcff"), 2, "agents is not UTF-8 text"),
 ]
 
 

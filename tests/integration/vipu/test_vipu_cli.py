@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Start = Callable[..., tuple[VipuServer, int]]
     Said = pytest.CaptureFixture[str]
 
+KEYED = ("--api-user-id", "a", "--api-access-key")
 LIST = """\
  Partition | Cluster | ILDs | GW Routing | ILD Routing | Size | GCDs | State
 ------------------------------------------------------------------------------
@@ -220,6 +221,39 @@ def test_what_newcomers_write_wrong_is_told_with_what_to_write(
     (tmp_path / "x.hcl").write_text(line)
     with pytest.raises(BadSetting, match=re.escape(want)):
         find_controller({"config": str(tmp_path / "x.hcl")}, {}, tmp_path, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (("get", "partition", "p", "--ipu-configs", "--gcd", "-1"), "-1 is not a number of at le"),
+        (("get", "partition", "p", "--ipu-configs", "--gcd", "99999999999"), "is not a number of"),
+        (("get", "partition", "\udcff"), "vipu: name is not UTF-8 text"),
+        (
+            ("create", "partition", "p", "--size", "1", "--cluster", "\udcff"),
+            "cluster is not UTF-8",
+        ),
+        (("list", "ipu-attrs", "--agent", "\udcff"), "agent is not UTF-8 text"),
+        (("list", "partitions", "-H", "a\n"), "write the name or address alone"),
+        (
+            ("list", "partitions", *KEYED, "caf\u00e9"),
+            "the access key has characters that none has",
+        ),
+        (("list", "partitions", *KEYED, "k\n"), "the access key has characters that none has"),
+    ],
+)
+def test_what_no_message_can_carry_is_refused_before_it_is_sent(
+    port: int, capsys: Said, arguments: tuple[str, ...], want: str
+) -> None:
+    try:
+        code = main(arguments)
+    except SystemExit as error:  # of argparse
+        code = int(str(error.code))
+    err = capsys.readouterr().err
+    assert code == 2
+    assert want in err
+    assert "Traceback" not in err
+    assert "caf" not in err
 
 
 def test_a_file_may_have_a_byte_order_mark_other_keys_and_windows_lines(tmp_path: Path) -> None:
