@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -35,6 +36,10 @@ class Machine:
         for what in ("configure", "reset"):
             command += [f"--{what}-latency-seconds", str(self.latency)]
         self.process = subprocess.Popen([*command, *self.options], stderr=subprocess.DEVNULL)
+
+    def listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None

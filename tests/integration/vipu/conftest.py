@@ -10,6 +10,7 @@ import pytest
 from partitions.vipu.client import VipuClient
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
+from tests.fakes.waiting import wait_until
 from tests.integration.vipu.agentmachines import Machine
 
 if TYPE_CHECKING:
@@ -77,12 +78,15 @@ async def client(server: tuple[VipuServer, int]) -> AsyncIterator[VipuClient]:
 
 @pytest.fixture
 def machines() -> Iterator[Callable[..., list[Machine]]]:
-    """machines(count) -> that many running agents, killed at the end."""
+    """machines(count) -> that many agents that listen, killed at the end."""
     running: list[Machine] = []
 
     def start(count: int, *options: str, latency: float = 0.05) -> list[Machine]:
-        running.extend(Machine(latency, *options) for _ in range(count))
-        return running[-count:]
+        begun = [Machine(latency, *options) for _ in range(count)]
+        running.extend(begun)
+        for each in begun:  # a server with a short patience would take a late one for lost
+            wait_until(each.listens, f"agent {each.address} listens")
+        return begun
 
     yield start
     for machine in running:
