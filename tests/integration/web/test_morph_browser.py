@@ -78,7 +78,7 @@ def test_the_focused_link_stays_where_its_row_goes(address: str, cookie: str) ->
 
 
 def test_a_scrolled_table_of_a_phone_stays_scrolled(address: str, cookie: str) -> None:
-    with page_of(address, cookie, 800) as page:
+    with page_of(address, cookie, 600) as page:
         page.goto("/jobs/")
         table = page.locator("#rows .table-responsive")
         table.evaluate("(each) => { each.scrollLeft = 60; each.dataset.at = each.scrollLeft; }")
