@@ -207,6 +207,24 @@ def test_a_user_is_told_of_the_jobs_that_kubernetes_lets_him_list(
     assert json.loads(body)["subject"] == "Job team-a/over ended: Failed"
 
 
+def test_a_silent_kubernetes_is_asked_once_a_round_and_administrators_are_told(
+    lab: ActionsLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def away(_: KubernetesAuthority, user: User) -> frozenset[str]:
+        asked.append(user.username)
+        raise ClusterAway
+
+    monkeypatch.setattr(KubernetesAuthority, "namespaces_of", away)
+    for name, is_staff in (("bob", False), ("eve", False), ("root", True)):
+        subscribe(get_user_model().objects.create_user(name, is_staff=is_staff))
+    ended("over", "team-a")
+    collect(timezone.now())
+    assert len(asked) == 1
+    assert Notification.objects.get().subscription.owner.get_username() == "root"
+
+
 def test_the_worker_decides_about_no_job(lab: ActionsLab, settings: SettingsWrapper) -> None:
     """It may have other settings than the dashboard, which asks Kubernetes."""
     settings.ACCESS = "roles"
