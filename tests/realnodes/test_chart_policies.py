@@ -20,7 +20,7 @@ REACHES: dict[str, set[tuple[str, int]]] = {
     "worker": POSTGRES | {("", 443)},
     "beat": POSTGRES,
     "database": set(),
-    "vipu-server": {("vipu-agent", 8080)},
+    "vipu-server": {("vipu-agent", port) for port in (8080, *range(12000, 12004))},
     "vipu-agent": set(),
     "scheduler": API | {("vipu-proxy", 8080)},
 }

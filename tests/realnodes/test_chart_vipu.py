@@ -67,9 +67,11 @@ def test_each_machine_has_an_agent_at_an_address_that_the_controller_knows() -> 
         # vipu-server counts the same way: metrics and `vipu-admin` have one name for a machine.
         assert (options.agent, options.machines) == (f"ag{number}", 1)
         ports = {each["name"]: each["containerPort"] for each in container(agent)["ports"]}
-        assert ports == {"grpc": options.port, "exporter": options.exporter_port}
+        ipuof = {f"ipuof-{ipu}": options.ipuof_port + ipu for ipu in range(options.ipus)}
+        assert ports == {"grpc": options.port, "exporter": options.exporter_port, **ipuof}
         assert [(each["port"], each["targetPort"]) for each in service["ports"]] == [
-            (int(port), "grpc")
+            (int(port), "grpc"),
+            *((number, name) for name, number in ipuof.items()),
         ]
         assert agent["spec"]["selector"]["matchLabels"].items() >= service["selector"].items()
         assert agent["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
@@ -88,9 +90,10 @@ def test_agents_answer_the_controller_alone_and_metrics_where_they_are_scraped()
             for rule in policy["spec"]["ingress"]
         }
 
-    assert ingress() == {8080: ["vipu-server"]}
+    ipuof = {port: ["vipu-server"] for port in range(12000, 12004)}
+    assert ingress() == {8080: ["vipu-server"], **ipuof}
     scraped = ("monitoring.podMonitor.enabled=true", "monitoring.podMonitor.tokenSecret=t")
-    assert ingress(*scraped) == {8080: ["vipu-server"], 2112: []}
+    assert ingress(*scraped) == {8080: ["vipu-server"], 2112: [], **ipuof}
     (monitor,) = named(render(*AGENTS, *scraped), "PodMonitor").values()
     endpoints = {each["port"]: each for each in monitor["spec"]["podMetricsEndpoints"]}
     # An agent checks no token: it is told none.

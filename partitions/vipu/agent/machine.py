@@ -24,7 +24,8 @@ class PartitionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IpuInventory:
-    """One IPU of a machine; `index` is its device number."""
+    """One IPU of a machine; `index` is its device number, `server_port` that of IPUoF, 0 where it
+    is not known."""
 
     index: int
     serial: str
@@ -32,6 +33,7 @@ class IpuInventory:
     architecture: str
     tiles: int
     clock_hertz: int
+    server_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class FaultKind(StrEnum):
     LINK_DOWN = "link-down"
     HANG = "hang"
     SLOW_RESET = "slow-reset"
+    IPUOF_CLOSED = "ipuof-closed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ipuhub.process import logs
 from ipuhub.times import utc_now
 from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.exporter import Exporter
+from partitions.vipu.agent.ipuof import IpuofPorts
 from partitions.vipu.agent.service import AgentService
 from partitions.vipu.agent.simulated import MachineLatencies, SimulatedMachine
 from partitions.vipu.certificates import Role
@@ -75,6 +76,7 @@ class AgentOptions:
     host: str = "127.0.0.1"
     port: int = 8080
     exporter_port: int = 2112
+    ipuof_port: int = 0
     machines: int = 1
     ipus: int = 4
     configure_latency_seconds: float = 0.5
@@ -138,11 +140,18 @@ def _parser() -> OptionParser:
         help="port of /metrics (2112); 0: any",
     )
     add(
+        "--ipuof-port",
+        type=port_number,
+        default=0,
+        help="first of the IPUoF ports, one for each IPU, open while a partition has it; 0: any "
+        "(0)",
+    )
+    add(
         "--machines",
         type=int,
         default=1,
         help="number of simulated machines in this process (1); their names and ports count up "
-        "from --agent, --port and --exporter-port",
+        "from --agent, --port, --exporter-port and --ipuof-port",
     )
     add(
         "--announce-interfaces",
@@ -224,8 +233,13 @@ class VipuAgent:
 
     async def _start(self, running: AsyncExitStack, agent: str, number: int) -> Ports:
         options = self._options
-        machine = SimulatedMachine(agent, self._clock(), options.ipus, _latencies(options))
-        service = AgentService(agent, machine, self._clock, machine)
+        last = _counted(options.ipuof_port, (number + 1) * options.ipus - 1)
+        first = last - options.ipus + 1 if last else 0
+        ipuof = IpuofPorts.reserve(options.host, first, options.ipus)
+        running.callback(ipuof.close)
+        latencies = _latencies(options)
+        machine = SimulatedMachine(agent, self._clock(), options.ipus, latencies, ipuof.ports)
+        service = AgentService(agent, machine, self._clock, machine, ipuof)
         # Two agents on one port would share its connections, each with a machine of its own.
         callers = [AioRoleCheck({Role.SERVER, Role.ADMIN})] if options.secure else []
         server = aio.server(interceptors=callers, options=(("grpc.so_reuseport", 0),))

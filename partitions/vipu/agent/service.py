@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from grpc.aio import ServicerContext
 
+    from partitions.vipu.agent.ipuof import IpuofPorts
     from partitions.vipu.agent.machine import Machine
     from partitions.vipu.agent.simulated import SimulatedMachine
 
@@ -40,7 +41,8 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     """What a controller may ask of one machine.
 
     `agent` is its name in the log. `simulated` is the same machine where it can fail on command,
-    None for a real one. `exporter_port` is of its metrics, 0 until somebody sets it.
+    None for a real one; `ipuof` are its ports, which follow its partitions. `exporter_port` is of
+    its metrics, 0 until somebody sets it.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         machine: Machine,
         clock: Callable[[], datetime],
         simulated: SimulatedMachine | None = None,
+        ipuof: IpuofPorts | None = None,
     ) -> None:
         self._log = log.bind(agent=agent)
         self._machine = machine
         self._clock = clock
         self._simulated = simulated
         self.exporter_port = 0
+        self._ipuof = ipuof
 
     async def GetInventory(
         self, request: pb.GetInventoryRequest, context: _Context
@@ -173,8 +177,12 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         return await self._answer_now(call, context)
 
     async def _answer_now(self, call: Callable[[datetime], _Answer], context: _Context) -> _Answer:
+        now = self._clock()
         try:
-            return call(self._clock())
+            answer = call(now)
+            if self._ipuof is not None and self._simulated is not None:
+                self._ipuof.follow(self._simulated.open_devices(now))
+            return answer
         except VipuError as error:
             await context.abort(code_of(error), details_of(error))
         # The outermost frame of a call: gRPC would answer with the bare words of the exception.

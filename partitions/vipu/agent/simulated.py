@@ -26,6 +26,7 @@ from partitions.vipu.agent.machine import (
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from partitions.vipu.agent.machine import Configuration, Fault
@@ -93,6 +94,7 @@ class SimulatedMachine:
     started_at: datetime
     num_ipus: int = 4
     latencies: MachineLatencies = field(default_factory=MachineLatencies)
+    ipuof_ports: Mapping[int, int] = field(default_factory=dict)
     _ipus: dict[int, _Ipu] = field(default_factory=dict)
     _parts: dict[str, _Part] = field(default_factory=dict)
     _faults: list[Fault] = field(default_factory=list)
@@ -103,7 +105,7 @@ class SimulatedMachine:
     @property
     def inventory(self) -> Inventory:
         """What the machine is made of; the same for the same seed."""
-        return simulated_inventory(self.seed, self.num_ipus)
+        return simulated_inventory(self.seed, self.num_ipus, self.ipuof_ports)
 
     def configure(self, configuration: Configuration, now: datetime) -> None:
         """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
@@ -182,7 +184,7 @@ class SimulatedMachine:
                 if tested & {device.index for device in part.configuration.devices}:
                     raise NotReady(f"partition {name} uses it; remove that first")
         shown = {
-            MachineTest.CONNECTIVITY: {FaultKind.LINK_DOWN},
+            MachineTest.CONNECTIVITY: {FaultKind.LINK_DOWN, FaultKind.IPUOF_CLOSED},
             MachineTest.IPU_SELF_TEST: {FaultKind.IPU_ERROR},
             MachineTest.SYNC: {FaultKind.LINK_DOWN, FaultKind.IPU_ERROR},
         }[kind]
@@ -190,6 +192,17 @@ class SimulatedMachine:
             fault for fault in self._present(now) if fault.kind in shown and fault.ipu in tested
         ]
         return "; ".join(sorted(map(_sentence, found)))
+
+    def open_devices(self, now: datetime) -> frozenset[int]:
+        """The devices whose IPUoF port answers: those of READY partitions, without such a fault."""
+        closed = {fault.ipu for fault in self._present(now) if fault.kind is FaultKind.IPUOF_CLOSED}
+        return frozenset(
+            device.index
+            for part in self._parts.values()
+            if part.free_at is None and part.ready_at <= now
+            for device in part.configuration.devices
+            if device.index not in closed
+        )
 
     def is_hung(self, now: datetime) -> bool:
         """Whether the agent of this machine answers nothing."""
@@ -214,7 +227,7 @@ class SimulatedMachine:
 
     def repair(self, ipu: int | None = None) -> None:
         """End all faults, or those of one IPU."""
-        of_ipu = {FaultKind.IPU_ERROR, FaultKind.LINK_DOWN}
+        of_ipu = {FaultKind.IPU_ERROR, FaultKind.LINK_DOWN, FaultKind.IPUOF_CLOSED}
         self._faults = [
             fault
             for fault in self._faults
@@ -292,8 +305,9 @@ class SimulatedMachine:
         )
 
 
-def simulated_inventory(seed: str, ipus: int) -> Inventory:
-    """What a simulated machine is made of."""
+def simulated_inventory(seed: str, ipus: int, ports: Mapping[int, int] | None = None) -> Inventory:
+    """What a simulated machine is made of; `ports` of IPUoF by device number."""
+    ports = ports or {}
     return Inventory(
         platform="ipum-p2",
         board_type="M2000",
@@ -303,7 +317,9 @@ def simulated_inventory(seed: str, ipus: int) -> Inventory:
         software_version="2.6.0",
         ipuof_version="1.10.0",
         ipus=tuple(
-            IpuInventory(index, serial(seed, index), "2.6.0", "Mk2", TILES, CLOCK_HERTZ)
+            IpuInventory(
+                index, serial(seed, index), "2.6.0", "Mk2", TILES, CLOCK_HERTZ, ports.get(index, 0)
+            )
             for index in range(ipus)
         ),
     )
@@ -339,6 +355,8 @@ def _partition_reading(part: _Part, now: datetime) -> PartitionReading:
 def _sentence(fault: Fault) -> str:
     if fault.kind is FaultKind.IPU_ERROR:
         return f"IPU {fault.ipu} has a memory error"
+    if fault.kind is FaultKind.IPUOF_CLOSED:
+        return f"the IPUoF port of IPU {fault.ipu} is closed"
     return f"IPU-Link {fault.link} of IPU {fault.ipu} is down"
 
 

@@ -38,6 +38,7 @@ _KINDS = {
     pb.FAULT_KIND_LINK_DOWN: FaultKind.LINK_DOWN,
     pb.FAULT_KIND_HANG: FaultKind.HANG,
     pb.FAULT_KIND_SLOW_RESET: FaultKind.SLOW_RESET,
+    pb.FAULT_KIND_IPUOF_CLOSED: FaultKind.IPUOF_CLOSED,
 }
 _KIND_NUMBERS = {kind: number for number, kind in _KINDS.items()}
 _TESTS = {
@@ -59,7 +60,13 @@ def inventory_from_message(message: pb.GetInventoryReply) -> Inventory:
     """The inverse of `inventory_to_message`."""
     ipus = tuple(
         IpuInventory(
-            ipu.index, ipu.serial, ipu.firmware, ipu.architecture, ipu.tiles, ipu.clock_hertz
+            ipu.index,
+            ipu.serial,
+            ipu.firmware,
+            ipu.architecture,
+            ipu.tiles,
+            ipu.clock_hertz,
+            ipu.server_port,
         )
         for ipu in message.ipus
     )

@@ -226,6 +226,10 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--ipu", type=index, metavar="N", help="only this IPU (default: the whole machine)"
         )
+        if action == "provoke":
+            parser.add_argument(
+                "--ipuof-port", action="store_true", help="only close the IPUoF port of the IPU"
+            )
 
 
 def _named(

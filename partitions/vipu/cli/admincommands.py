@@ -165,7 +165,9 @@ async def _is_being_removed(client: VipuClient, name: str) -> bool:
 
 async def provoke_fault(client: VipuClient, options: argparse.Namespace) -> None:
     """Let a simulated machine fail. Raise VipuError."""
-    question = pb.ProvokeFaultRequest(agent_id=options.name, ipu=options.ipu)
+    question = pb.ProvokeFaultRequest(
+        agent_id=options.name, ipu=options.ipu, ipuof_port=options.ipuof_port
+    )
     await client.ask("ProvokeFault", question)
 
 

@@ -184,12 +184,15 @@ class AgentIpu(_message.Message):
     ARCHITECTURE_FIELD_NUMBER: _builtins.int
     TILES_FIELD_NUMBER: _builtins.int
     CLOCK_HERTZ_FIELD_NUMBER: _builtins.int
+    SERVER_PORT_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     serial: _builtins.str
     firmware: _builtins.str
     architecture: _builtins.str
     tiles: _builtins.int
     clock_hertz: _builtins.int
+    server_port: _builtins.int
+    """Of IPUoF; 0: unknown."""
     def __init__(
         self,
         *,
@@ -199,10 +202,11 @@ class AgentIpu(_message.Message):
         architecture: _builtins.str = ...,
         tiles: _builtins.int = ...,
         clock_hertz: _builtins.int = ...,
+        server_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "firmware", b"firmware", "index", b"index", "serial", b"serial", "tiles", b"tiles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "firmware", b"firmware", "index", b"index", "serial", b"serial", "server_port", b"server_port", "tiles", b"tiles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -661,18 +665,22 @@ class ProvokeFaultRequest(_message.Message):
 
     AGENT_ID_FIELD_NUMBER: _builtins.int
     IPU_FIELD_NUMBER: _builtins.int
+    IPUOF_PORT_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     ipu: _builtins.int
     """Unset: the agent answers nothing."""
+    ipuof_port: _builtins.bool
+    """Only the IPUoF port of the IPU is closed."""
     def __init__(
         self,
         *,
         agent_id: _builtins.str = ...,
         ipu: _builtins.int | None = ...,
+        ipuof_port: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_ipu", b"_ipu", "ipu", b"ipu"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ipu", b"_ipu", "agent_id", b"agent_id", "ipu", b"ipu"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ipu", b"_ipu", "agent_id", b"agent_id", "ipu", b"ipu", "ipuof_port", b"ipuof_port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ipu: _TypeAlias = _typing.Literal["ipu"]  # noqa: Y015
     _WhichOneofArgType__ipu: _TypeAlias = _typing.Literal["_ipu", b"_ipu"]  # noqa: Y015

@@ -60,6 +60,8 @@ class _FaultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FaultKind.V
     FAULT_KIND_HANG: _FaultKind.ValueType  # 3
     """The agent answers nothing but InjectFault and RepairFaults."""
     FAULT_KIND_SLOW_RESET: _FaultKind.ValueType  # 4
+    FAULT_KIND_IPUOF_CLOSED: _FaultKind.ValueType  # 5
+    """The IPUoF port of an IPU does not answer."""
 
 class FaultKind(_FaultKind, metaclass=_FaultKindEnumTypeWrapper): ...
 
@@ -69,6 +71,8 @@ FAULT_KIND_LINK_DOWN: FaultKind.ValueType  # 2
 FAULT_KIND_HANG: FaultKind.ValueType  # 3
 """The agent answers nothing but InjectFault and RepairFaults."""
 FAULT_KIND_SLOW_RESET: FaultKind.ValueType  # 4
+FAULT_KIND_IPUOF_CLOSED: FaultKind.ValueType  # 5
+"""The IPUoF port of an IPU does not answer."""
 Global___FaultKind: _TypeAlias = FaultKind  # noqa: Y015
 
 @_typing.final
@@ -81,12 +85,15 @@ class Ipu(_message.Message):
     ARCHITECTURE_FIELD_NUMBER: _builtins.int
     TILES_FIELD_NUMBER: _builtins.int
     CLOCK_HERTZ_FIELD_NUMBER: _builtins.int
+    SERVER_PORT_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     serial: _builtins.str
     firmware: _builtins.str
     architecture: _builtins.str
     tiles: _builtins.int
     clock_hertz: _builtins.int
+    server_port: _builtins.int
+    """Of IPUoF on the agent's host, open while a partition with the IPU is READY; 0: unknown."""
     def __init__(
         self,
         *,
@@ -96,10 +103,11 @@ class Ipu(_message.Message):
         architecture: _builtins.str = ...,
         tiles: _builtins.int = ...,
         clock_hertz: _builtins.int = ...,
+        server_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "firmware", b"firmware", "index", b"index", "serial", b"serial", "tiles", b"tiles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "firmware", b"firmware", "index", b"index", "serial", b"serial", "server_port", b"server_port", "tiles", b"tiles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

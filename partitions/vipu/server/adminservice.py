@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from partitions.vipu.agent.machine import Fault, FaultKind
-from partitions.vipu.errors import NotFound, quoted
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, quoted
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
 from partitions.vipu.server.machines import inventory_of
@@ -151,8 +151,16 @@ class AdminService(AdminServiceServicer):
         agent = request.agent_id
         ipu = request.ipu if request.HasField("ipu") else None
         index = self._index(agent, ipu)
+        if request.ipuof_port and ipu is None:
+            raise InvalidRequest("ipu: name the IPU whose IPUoF port is to be closed")
+        if request.ipuof_port and self._facts.links is None:
+            raise NotReady(
+                f"{agent} is simulated without an agent and has no IPUoF ports: start vipu-server "
+                "with --agents"
+            )
         if self._facts.links is not None:
             kind = FaultKind.HANG if ipu is None else FaultKind.IPU_ERROR
+            kind = FaultKind.IPUOF_CLOSED if request.ipuof_port else kind
             self._facts.links.fail(agent, Fault(kind, ipu=index))
         elif ipu is None:
             self._controller.lose_agent(agent, f"{agent} {_PROVOKED}")

@@ -22,11 +22,12 @@ from partitions.vipu.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from partitions.vipu.agent.machine import Health
     from partitions.vipu.server.records import PartitionRecord
-    from partitions.vipu.server.state import State
+    from partitions.vipu.server.state import Draft, State
 
 
 class Machines(Protocol):
@@ -60,6 +61,15 @@ class Machines(Protocol):
 
     def agent_back(self, agent: str) -> None:
         """A lost agent answers again."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        """The time as aware UTC."""
+        ...
+
+    def change(self, change: Callable[[Draft], None], what: str, **facts: str) -> None:
+        """Make another change; `what` and `facts` are its event."""
         ...
 
 
@@ -195,6 +205,21 @@ def ready(health: Health) -> frozenset[tuple[str, str]]:
         for each in health.partitions
         if each.state is PartitionState.READY
     )
+
+
+def begun_parts(
+    keys: Iterable[tuple[str, str]],
+    known: Mapping[str, tuple[PartitionRecord, frozenset[str]]],
+) -> dict[tuple[str, str], PartitionRecord]:
+    """Those of the partitions, by id and generation, that are about to be ACTIVE."""
+    found = {}
+    for partition, generation in keys:
+        record = known[partition][0] if partition in known else None
+        if record is None or not record.is_unconfirmed or record.is_removing:
+            continue
+        if record.started_at.isoformat() == generation:
+            found[partition, generation] = record
+    return found
 
 
 def agents_of(addresses: Iterable[str]) -> dict[str, str]:

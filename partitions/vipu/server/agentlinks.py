@@ -18,10 +18,12 @@ import structlog
 
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.errors import NotFound, VipuError
+from partitions.vipu.ipuofprobe import IpuofProbes
 from partitions.vipu.server.agentfleet import (
     Configure,
     Outage,
     Release,
+    begun_parts,
     configurations,
     differences,
     key_of,
@@ -65,6 +67,7 @@ class _Link:
     outage: Outage | None = None  # None: not known yet
     faults: dict[int, str] = field(default_factory=dict)
     wanted: dict[str, Configuration] = field(default_factory=dict)
+    probes: IpuofProbes = field(default_factory=IpuofProbes)
     leaving: set[str] = field(default_factory=set)
     gone: frozenset[str] = frozenset()
     ready: frozenset[tuple[str, str]] = frozenset()
@@ -295,12 +298,13 @@ class AgentLinks:
         begun = [each for each in actions if not isinstance(each, Release)]
         for few in (releases, begun):
             await asyncio.gather(*(self._do(link, action) for action in few))
-        link.ready = ready(health)
+        up = ready(health)
+        fresh = begun_parts(up - link.ready, self._known)
+        link.ready = up - await link.probes.closed(link.agent, fresh, self._watched, self.hardware)
         link.gone = leaving - {each.configuration.partition for each in health.partitions}
         await self._confirm(link)
-        is_freeing = not link.leaving <= link.gone
         is_busy = any(key_of(each) not in link.ready for each in link.wanted.values())
-        return bool(actions) or is_freeing or is_busy
+        return is_busy or bool(actions) or not link.leaving <= link.gone
 
     async def _greet(self, link: _Link, health: Health) -> None:
         """Take note of a machine that has started since, or is new."""
@@ -383,10 +387,9 @@ class AgentLinks:
 
 
 def _has_done(link: _Link, record: PartitionRecord) -> bool:
-    """Whether a machine of a partition has done its part of the operation.
+    """Whether a machine of a partition has done its part.
 
-    Nobody waits for a lost machine to free IPUs: they get no new partition, and when it is back it
-    frees them before it does anything else.
+    Nobody waits for a lost one to free IPUs: they get no new partition, and it frees them first.
     """
     if record.is_removing:
         return record.id in link.gone or link.outage in {Outage.SILENT, Outage.UNFIT}

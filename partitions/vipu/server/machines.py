@@ -44,6 +44,16 @@ class Hardware:
     hosts: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class DevicePort:
+    """Where an IPU of a machine is reached, as the IPUoF configuration says."""
+
+    agent: str
+    index: int
+    host: str
+    port: int
+
+
 _SIMULATED = Hardware()
 
 
@@ -98,6 +108,29 @@ def ipuof_config(
     )
 
 
+def device_ports(
+    record: PartitionRecord, agent: str, topology: Topology, hardware: Hardware
+) -> list[DevicePort]:
+    """Where the IPUoF configuration says that a partition's devices on a machine are reached.
+
+    Only those whose agent says which port is theirs: others need not answer.
+    """
+    inventory = hardware.inventories.get(agent)
+    ipus = [topology.by_id[place] for place in record.ipus]
+    return [
+        DevicePort(agent, ipu.index, *_address(ipu, hardware))
+        for ipu in ipus
+        if ipu.agent == agent and inventory and _of(ipu, inventory).server_port
+    ]
+
+
+def _address(ipu: Ipu, hardware: Hardware) -> tuple[str, int]:
+    inventory = hardware.inventories.get(ipu.agent)
+    told = _of(ipu, inventory).server_port if inventory else 0
+    host = hardware.hosts.get(ipu.agent) or _machine_address(ipu)
+    return host, told or _SERVER_PORT + ipu.index
+
+
 def _gcd(record: PartitionRecord, topology: Topology, gcd: int, hardware: Hardware) -> Gcd:
     share = len(record.ipus) // record.num_gcds
     numbers = range(gcd * share, (gcd + 1) * share)
@@ -118,9 +151,10 @@ def _gcd_attributes(record: PartitionRecord, gcd: int) -> Mapping[str, str]:
 
 def _device(ipu: Ipu, routing_id: int, hardware: Hardware) -> IpuofDevice:
     inventory = hardware.inventories.get(ipu.agent)
+    host, port = _address(ipu, hardware)
     return IpuofDevice(
-        ip=hardware.hosts.get(ipu.agent) or _machine_address(ipu),
-        server_port=_SERVER_PORT + ipu.index,
+        ip=host,
+        server_port=port,
         rdma_port=_RDMA_PORT + ipu.index,
         device_id=ipu.index,
         ipulink_segment_id=0,

@@ -10,7 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, quoted
-from partitions.vipu.server.records import MAX_AUTO_RESETS, MachineRecord, reset_record
+from partitions.vipu.server.records import (
+    MAX_AUTO_RESETS,
+    UNCONFIRMED,
+    MachineRecord,
+    reset_record,
+)
 from partitions.vipu.server.requirements import choose_ipus
 from partitions.vipu.types import CreateRequest, OperationState
 
@@ -79,6 +84,21 @@ def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> N
         _recover(draft, agent, now, latency)
 
 
+def fail_start(draft: Draft, begun: PartitionRecord, sentence: str, now: datetime) -> None:
+    """Take that devices do not answer although their machines have set the partition up.
+
+    It is in ERROR, or is reset once more where it may do so by itself. One with which something
+    else began since stays as it is.
+    """
+    record = draft.partitions.get(begun.id)
+    if record is None or record.is_removing or not record.is_unconfirmed:
+        return
+    if (record.operation, record.started_at) != (begun.operation, begun.started_at):
+        return
+    failed = replace(record, errors=(*record.errors, sentence), ready_at=now)
+    draft.put(_reset_again(failed, now, UNCONFIRMED) if _may_reset(failed) else failed)
+
+
 def require_usable(draft: Draft, record: PartitionRecord) -> None:
     """Raise NotReady when the partition is being removed, an IPU of it has a fault or its agent is
     lost."""
@@ -142,11 +162,19 @@ def _recover(draft: Draft, agent: str, now: datetime, latency: timedelta) -> Non
     topology = draft.occupancy.topology
     here = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if ipu.agent == agent}
     for record in [record for record in draft.partitions.values() if record.id in here]:
-        may = record.auto_reset and record.auto_resets < MAX_AUTO_RESETS
-        if may and record.errors and not any(_problems(draft, record)):
-            count = record.auto_resets + 1
-            again = reset_record(record, now, latency)
-            draft.put(replace(again, auto_resets=count, auto_reset_at=now))
+        if _may_reset(record) and record.errors and not any(_problems(draft, record)):
+            draft.put(_reset_again(record, now, latency))
+
+
+def _may_reset(record: PartitionRecord) -> bool:
+    """Whether the partition may reset itself once more."""
+    return record.auto_reset and record.auto_resets < MAX_AUTO_RESETS
+
+
+def _reset_again(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:
+    """The partition after it began to reset itself, counted."""
+    again = reset_record(record, now, latency)
+    return replace(again, auto_resets=record.auto_resets + 1, auto_reset_at=now)
 
 
 def _problems(draft: Draft, record: PartitionRecord) -> Iterator[str]:

@@ -249,3 +249,24 @@ def test_a_slow_reset_keeps_the_ipus_of_a_released_partition_until_it_is_over(
         machine.reset("p", "2", at(69))
     assert machine.health(at(70)).partitions == ()
     machine.configure(configuration("q", 1), at(70))
+
+
+def test_the_ports_of_ready_devices_are_open_unless_a_fault_closes_them(
+    machine: SimulatedMachine,
+) -> None:
+    machine.configure(configuration("p", 0, 1), at(0))
+    assert machine.open_devices(at(0.4)) == set()
+    assert machine.open_devices(at(0.5)) == {0, 1}
+    machine.inject(Fault(FaultKind.IPUOF_CLOSED, ipu=1), at(1))
+    assert machine.open_devices(at(1)) == {0}
+    assert machine.health(at(1)).faults == {}  # only who asks the port finds out
+    assert machine.test(MachineTest.CONNECTIVITY, None, at(1)) == (
+        "the IPUoF port of IPU 1 is closed"
+    )
+    machine.repair(1)
+    assert machine.open_devices(at(1)) == {0, 1}
+    machine.reset("p", "2", at(2))
+    assert machine.open_devices(at(2)) == set()
+    machine.inject(Fault(FaultKind.SLOW_RESET, seconds=9), at(3))
+    machine.release("p", at(3))
+    assert machine.open_devices(at(4)) == set()

@@ -1,0 +1,100 @@
+"""io: the IPUoF ports of a simulated machine: one for each IPU, open while programs may use it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+import structlog
+
+from partitions.vipu.serving import ListenError, address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_BACKLOG: Final = 16
+
+log = structlog.get_logger(__name__)
+
+
+class IpuofPorts:
+    """Listens for some of a machine's devices; the ports of all of them stay the machine's.
+
+    A connection is accepted and closed: no IPU is behind it.
+    """
+
+    def __init__(self, host: str, ports: list[int]) -> None:
+        self._host = host
+        self._bound: dict[int, socket.socket] = {}
+        self._open: set[int] = set()
+        self.ports: dict[int, int] = {}
+        for index, port in enumerate(ports):
+            self._bound[index] = _bind(host, port)
+            self.ports[index] = self._bound[index].getsockname()[1]
+
+    @classmethod
+    def reserve(cls, host: str, first: int, count: int) -> Self:
+        """Take ports for `count` devices, counted from `first`; 0: any. Raise ListenError."""
+        try:
+            return cls(host, [first + index if first else 0 for index in range(count)])
+        except OSError as error:
+            raise ListenError(
+                f"cannot take {count} ports for IPUoF from {address_of(host, first)} on: "
+                f"{error.strerror}; choose another --ipuof-port or --host, or stop what uses them"
+            ) from error
+
+    def follow(self, devices: Collection[int]) -> None:
+        """Listen for these devices and no others."""
+        for index in self._open - set(devices):
+            self._close(index)
+        for index in set(devices) - self._open:
+            self._listen(index)
+
+    def close(self) -> None:
+        """Give all ports back."""
+        self.follow(())
+        for held in self._bound.values():
+            held.close()
+        self._bound.clear()
+
+    def _listen(self, index: int) -> None:
+        try:
+            if index not in self._bound:
+                self._bound[index] = _bind(self._host, self.ports[index])
+            self._bound[index].listen(_BACKLOG)
+        except OSError as error:  # whoever asks this port is told that it does not answer
+            port = self.ports[index]
+            log.warning("IPUoF port not open", port=port, ipu=index, problem=error.strerror)
+            return
+        held = self._bound[index]
+        asyncio.get_running_loop().add_reader(held, _accept, held)
+        self._open.add(index)
+
+    def _close(self, index: int) -> None:
+        self._open.discard(index)
+        held = self._bound.pop(index)
+        asyncio.get_running_loop().remove_reader(held)
+        held.close()
+        with suppress(OSError):  # taken again when it is opened
+            self._bound[index] = _bind(self._host, self.ports[index])
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket that has the port and refuses connections; raises OSError."""
+    held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        held.setblocking(False)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((host, port))
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+def _accept(held: socket.socket) -> None:
+    with suppress(OSError):
+        connection, _ = held.accept()
+        connection.close()

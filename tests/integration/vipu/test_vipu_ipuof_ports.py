@@ -1,0 +1,131 @@
+"""The IPUoF ports of simulated machines: open while a partition has them, asked before ACTIVE."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.ipuof import IpuofPorts
+from partitions.vipu.agent.machine import Fault, FaultKind
+from partitions.vipu.cli.admin import main as vipu_admin
+from partitions.vipu.client import CreateRequest, OperationState, ReadyState
+from partitions.vipu.serving import ListenError
+from tests.fakes.waiting import eventually
+from tests.integration.vipu.agentmachines import state_of
+from tests.integration.vipu.test_vipu_removals import active, client, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from partitions.vipu.client import VipuClient
+    from partitions.vipu.server.main import VipuServer
+    from tests.integration.vipu.agentmachines import Machine
+
+__all__ = ["start"]
+
+
+async def is_open(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def devices(vipu: VipuClient, name: str) -> list[tuple[str, int]]:
+    config = await vipu.ipuof_config(name)
+    return [(device.ip, device.server_port) for gcd in config.gcds for device in gcd.devices]
+
+
+async def test_each_device_of_an_active_partition_answers_where_its_configuration_says(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    both = machines(2)
+    async with client(start(both)) as vipu:
+        await active(vipu, "p", 8)
+        found = await devices(vipu, "p")
+        assert len(set(found)) == 8  # two machines on one address
+        assert [await is_open(*each) for each in found] == [True] * 8
+        await vipu.remove_partition("p")
+        await eventually(vipu.list_partitions, lambda listed: listed == [])
+        assert [await is_open(*each) for each in found] == [False] * 8
+
+
+async def test_a_port_that_does_not_answer_keeps_a_partition_from_active_and_is_named(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    both = machines(2)
+    server = start(both)
+    async with client(server) as vipu:
+        await active(vipu, "before", 8)
+        where = dict(zip(range(8), await devices(vipu, "before"), strict=True))
+        await vipu.remove_partition("before")
+        await eventually(vipu.list_partitions, lambda listed: listed == [])
+        words = ["provoke", "fault", "ag1", "--ipu", "2", "--ipuof-port"]
+        words += ["-H", "127.0.0.1", "--api-port", str(server.admin_port)]
+        assert await asyncio.to_thread(vipu_admin, words) == 0
+
+        await vipu.create_partition(CreateRequest("p", 8))
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ERROR)
+        status = await vipu.partition_status("p")
+        host, port = where[6]
+        assert status.operation_state is OperationState.FAILED
+        assert status.errors == (
+            f"ag1: the IPUoF port {host}:{port} of IPU 2 does not answer: Connection refused",
+        )
+        events = [one for one in server.controller.events.last()[0] if "IPUoF" in one.what]
+        assert [one.facts["problem"] for one in events] == list(status.errors)
+        # Only that IPU: a partition without it is as good as ever.
+        await vipu.remove_partition("p")
+        await eventually(vipu.list_partitions, lambda listed: listed == [])
+        await active(vipu, "other", 4)
+
+        await vipu.create_partition(CreateRequest("q", 4))
+        await eventually(lambda: state_of(vipu, "q"), lambda state: state is ReadyState.ERROR)
+        async with AgentClient(both[1].address, deadline_seconds=60) as agent:
+            await agent.repair()
+        await vipu.reset_partition("q")
+        await eventually(lambda: state_of(vipu, "q"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def test_a_partition_with_auto_reset_is_tried_again_three_times_and_no_more(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    async with client(start([machine])) as vipu:
+        async with AgentClient(machine.address, deadline_seconds=60) as agent:
+            await agent.inject(Fault(FaultKind.IPUOF_CLOSED, ipu=3))
+        await vipu.create_partition(CreateRequest("p", 4, auto_reset=True))
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ERROR)
+        assert (await vipu.partition_status("p")).auto_resets == 3
+
+
+async def test_a_controller_that_simulates_its_machines_itself_has_no_ports_to_close(
+    start: Callable[..., VipuServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start([], agents="")
+    where = ["-H", "127.0.0.1", "--api-port", str(server.admin_port)]
+    words = ["provoke", "fault", "ag0", *where, "--ipuof-port"]
+    assert await asyncio.to_thread(vipu_admin, words) == 1
+    assert "name the IPU whose IPUoF port is to be closed" in capsys.readouterr().err
+    assert await asyncio.to_thread(vipu_admin, [*words, "--ipu", "1"]) == 1
+    assert "ag0 is simulated without an agent and has no IPUoF ports" in capsys.readouterr().err
+
+
+async def test_a_port_is_the_machines_own_and_opens_again() -> None:
+    first = IpuofPorts.reserve("127.0.0.1", 0, 2)
+    port = first.ports[0]
+    for devices in ((0, 1), (1,), (0,)):
+        first.follow(devices)
+        assert await is_open("127.0.0.1", port) is (0 in devices)
+    with pytest.raises(ListenError, match=f"from 127.0.0.1:{port} on: .*--ipuof-port"):
+        IpuofPorts.reserve("127.0.0.1", port, 1)
+    first.close()
+    assert not await is_open("127.0.0.1", port)
+    counted = IpuofPorts.reserve("127.0.0.1", port, 1)
+    assert counted.ports == {0: port}
+    counted.close()
