@@ -1,7 +1,8 @@
 """A cluster with real nodes, and the product beside it.
 
 IPUHUB_TEST_NODES names the folder of a running cluster, IPUHUB_TEST_NODES_KIT the kit that started
-it. Without them nothing here is collected: `make test` needs no cluster.
+it. Without them nothing here is collected: `make test` needs no cluster. IPUHUB_TEST_AUDIT names
+the API server's audit log: with it the rights that all of these tests used are judged, at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GIVEN = os.environ.get("IPUHUB_TEST_NODES", "")
+AUDITING = "test_chart_rights_used.py"
 collect_ignore_glob = [] if GIVEN else ["test_*.py"]
+collect_ignore = [] if os.environ.get("IPUHUB_TEST_AUDIT") else [AUDITING]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Judge last what all have done."""
+    items.sort(key=lambda item: item.path.name == AUDITING)
 
 
 @pytest.fixture(scope="session")

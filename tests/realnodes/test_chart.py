@@ -6,6 +6,8 @@ IPUHUB_TEST_IMAGES (default dist/images).
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +27,8 @@ COMPONENTS = {
     "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
     "vipu-server", "database",
 }  # fmt: skip
+# Those that work with the API server, by an account of their own.
+WITH_RIGHTS = {"controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "web"}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +76,26 @@ def counted(cluster: RealCluster) -> list[str]:
     )
 
 
+def fetch(pod: dict[str, Any], path: str, token: str) -> tuple[int, str]:
+    """Ask a pod itself, at the port with its pages: `health`, or else `http`."""
+    (container,) = pod["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    port = ports.get("health", ports.get("http"))
+    request = urllib.request.Request(
+        f"http://{pod['status']['podIP']}:{port}{path}",
+        headers={"Authorization": f"Bearer {token}", "Host": "localhost"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def component_of(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"]["app.kubernetes.io/component"])
+
+
 def authority(cluster: RealCluster) -> str:
     found = cluster.get("mutatingwebhookconfiguration", NAME)
     return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
@@ -79,7 +103,7 @@ def authority(cluster: RealCluster) -> str:
 
 def test_all_of_it_is_ready_and_hardened(cluster: RealCluster, helm: Helm) -> None:
     pods = own_pods(cluster)
-    assert {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods} == COMPONENTS
+    assert {component_of(pod) for pod in pods} == COMPONENTS
     for pod in pods:
         statuses = pod["status"]["containerStatuses"]
         assert all(status["ready"] for status in statuses), pod["metadata"]["name"]
@@ -128,6 +152,27 @@ def test_the_trial_job_runs_and_is_counted(cluster: RealCluster, helm: Helm) -> 
     told = cluster.kubectl("exec", "-n", "default", launcher, "--", "python3", "-c", script)
     assert '"used":2' in told
     cluster.kubectl("get", "configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
+
+
+def test_only_whom_the_api_server_allows_reads_metrics(cluster: RealCluster, helm: Helm) -> None:
+    token = cluster.kubectl("create", "token", "default", "-n", "default").strip()
+    found = {component_of(pod): pod for pod in own_pods(cluster)}
+    asked = {name: found[name] for name in WITH_RIGHTS}
+    answers = {name: fetch(pod, "/metrics", token)[0] for name, pod in asked.items()}
+    assert answers == dict.fromkeys(WITH_RIGHTS, 403)
+
+
+def test_the_dashboard_shows_the_job_its_logs_and_who_works(
+    cluster: RealCluster, helm: Helm
+) -> None:
+    (pod,) = (pod for pod in own_pods(cluster) if component_of(pod) == "web")
+    command = ("ipuhub", "make_api_token", "admin")
+    where = ("-n", NAMESPACE, pod["metadata"]["name"])
+    token = cluster.kubectl("exec", *where, "--", *command).split()[0]
+    uid = cluster.get("ipujob", "trial", "-n", "default")["metadata"]["uid"]
+    for path in ("components", "fleet", "partitions", f"jobs/{uid}/logs"):
+        status, said = fetch(pod, f"/api/v1/{path}", token)
+        assert status == 200, (path, said)
 
 
 def test_helm_test_passes(cluster: RealCluster, helm: Helm) -> None:

@@ -1,0 +1,161 @@
+"""Rights that the chart grants, and those that its accounts used by the API server's audit log.
+
+A right is `account verb resource`, with the name where the rule has one. Accounts and names are
+without the release's own: `RELEASE` stands for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tests.devcluster.unit.demo.test_access_rules import granted
+from tests.realnodes.rendering import render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FULL_NAME = "gc-ipu-operator"  # of the release that rendering.py renders
+_ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):((?:[a-z0-9-]+-)?ipu-operator)-([a-z-]+)$")
+_IN_THE_DEMO = {
+    "ipuhub-operator": "controller",
+    "ipuhub-proxy": "vipu-proxy",
+    "ipuhub-webhooks": "webhook",
+    "ipuhub-web": "web",
+    "ipuhub-prober": "prober",
+    "ipuhub-monitor": "monitor",
+}
+_HOOKS = re.compile(
+    r"-(test|uninstall|hide-ipus)$"
+)  # Helm deletes theirs while the release goes on
+_LAST_REQUESTS = timedelta(seconds=60)  # of pods that end, after their rights
+_BINDINGS = {"rolebindings", "clusterrolebindings"}
+
+
+def rights_of_the_chart_alone(*values: str) -> set[str]:
+    """Each right that the chart grants with these values, and the demo does not.
+
+    Those of the demo are held against their use in e2e/test_rights_used.
+    """
+    of_demo = {
+        " ".join((_IN_THE_DEMO[account], verb, _named(resource, group)))
+        for account, _, rule in granted()
+        if account in _IN_THE_DEMO
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
+        for verb in rule["verbs"]
+    }
+    # Names differ: the demo's objects are no release's.
+    return {each for each in rights_granted(*values) if " ".join(each.split()[:3]) not in of_demo}
+
+
+def rights_granted(*values: str) -> set[str]:
+    """Each right of each account of the chart with these values."""
+    documents = render(*values)
+    rules = {
+        (each["kind"], each["metadata"]["name"]): each["rules"]
+        for each in documents
+        if each["kind"] in {"Role", "ClusterRole"}
+    }
+    found: set[str] = set()
+    for each in documents:
+        if each["kind"] in {"RoleBinding", "ClusterRoleBinding"}:
+            (subject,) = each["subjects"]
+            account = subject["name"].removeprefix(f"{FULL_NAME}-")
+            # A role of the cluster itself is not the chart's.
+            for rule in rules.get((each["roleRef"]["kind"], each["roleRef"]["name"]), ()):
+                found |= {f"{account} {right}" for right in _rights_of(rule)}
+    return found
+
+
+def _rights_of(rule: dict[str, Any]) -> Iterator[str]:
+    for group in rule["apiGroups"]:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames", [""]):
+                    yield _right(verb, resource, group, name, FULL_NAME)
+
+
+def _right(verb: str, resource: str, group: str, name: str, full_name: str) -> str:
+    return f"{verb} {_named(resource, group)} {name.replace(full_name, 'RELEASE')}".rstrip()
+
+
+def _named(resource: str, group: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+@dataclass(frozen=True)
+class Denial:
+    """A request that was refused for want of a right."""
+
+    at: datetime
+    user: str
+    right: str
+
+
+class Audit:
+    """The API server's audit log so far."""
+
+    def __init__(self, log: Path) -> None:
+        self.used: set[str] = set()
+        self.denials: list[Denial] = []
+        self._ended: dict[str, list[datetime]] = defaultdict(list)
+        with log.open(encoding="utf-8") as lines:
+            for line in lines:
+                self._read(json.loads(line))
+
+    def denials_with_rights(self) -> list[Denial]:
+        """The denials while the bindings of the account's release, or namespace, were there."""
+        return [each for each in self.denials if not self._is_last(each)]
+
+    def _is_last(self, denial: Denial) -> bool:
+        ends = [end for name, found in self._ended.items() if name in denial.user for end in found]
+        return any(end <= denial.at <= end + _LAST_REQUESTS for end in ends)
+
+    def _read(self, event: dict[str, Any]) -> None:
+        asked = event.get("objectRef") or {}
+        at = datetime.fromisoformat(event["requestReceivedTimestamp"])
+        if asked.get("resource") in _BINDINGS and event["verb"].startswith("delete"):
+            self._end(asked, at)
+        if "impersonatedUser" in event or not asked:
+            return
+        user, resource = event["user"]["username"], asked["resource"]
+        if asked.get("subresource"):
+            resource += f"/{asked['subresource']}"
+        request = (event["verb"], resource, asked.get("apiGroup", ""), asked.get("name", ""))
+        if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
+            if _ACCOUNT.match(user):
+                self.denials.append(Denial(at, user, _right(*request, full_name=" ")))
+        else:
+            self._use(user, *request)
+        answer = event.get("responseObject") or {}
+        if answer.get("kind") == "SubjectAccessReview" and answer["status"].get("allowed"):
+            self._use_by_review(answer["spec"])
+
+    def _use_by_review(self, spec: dict[str, Any]) -> None:
+        asked = spec.get("resourceAttributes")
+        if asked:
+            resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+            request = (asked["verb"], resource, asked.get("group", ""), asked.get("name", ""))
+            self._use(spec["user"], *request)
+
+    def _use(self, user: str, verb: str, resource: str, group: str, name: str) -> None:
+        found = _ACCOUNT.match(user)
+        if found:
+            _, full_name, account = found.groups()
+            for known in {"", name}:
+                self.used.add(f"{account} {_right(verb, resource, group, known, full_name)}")
+
+    def _end(self, binding: dict[str, Any], at: datetime) -> None:
+        """Note when accounts began to lose rights: those of a release, or of a namespace."""
+        if _HOOKS.search(binding.get("name", "")):
+            return
+        found = re.search(r"(?:[a-z0-9-]+-)?ipu-operator(?=-)", binding.get("name", ""))
+        namespace = binding.get("namespace", "")
+        name = f":{found[0].removeprefix(f'{namespace}-')}-" if found else f":{namespace}:"
+        self._ended[name].append(at)
