@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity, quoted
 from partitions.vipu.topology import (
@@ -16,13 +16,61 @@ from partitions.vipu.topology import (
 from partitions.vipu.types import GatewayRouting, IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from partitions.vipu.server.occupancy import Occupancy
     from partitions.vipu.topology import Ipu, IpuId, Topology
     from partitions.vipu.types import CreateRequest
 
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+_GS2: Final = {SyncType.UNDEFINED, SyncType.GS2_DEFAULT}
+_RING: Final = IpuLinkRouting.RINGSWNC
+# What no partition can have, and why; the first that applies is said. What the published interface
+# only names is refused: to carry it out would be a guess at how the IPUs are joined. Loop links,
+# which depend on the cluster, are for `choose_ipus`.
+_RULES: Final[tuple[tuple[Callable[[CreateRequest], bool], str], ...]] = (
+    (
+        lambda asked: asked.routing is IpuLinkRouting.BTNC,
+        (
+            "ipulink_routing_type BTNC is not supported: no rule is published for its IPUs; use "
+            "DNC or SWNC, or leave it out"
+        ),
+    ),
+    (
+        lambda asked: asked.routing is _RING and asked.size < MAX_PARTITION_SIZE,
+        (
+            "ipulink_routing_type RINGSWNC needs the loop links of a whole IPU-Link domain, "
+            f"{MAX_PARTITION_SIZE} IPUs, not {{0.size}}; use SWNC, or leave it out"
+        ),
+    ),
+    (
+        lambda asked: asked.gateway_routing is not GatewayRouting.UNDEFINED,
+        (
+            "gw_routing_type {0.gateway_routing}: a partition in one IPU-Link domain has no "
+            "gateway links; leave it out"
+        ),
+    ),
+    (
+        lambda asked: asked.sync_type is SyncType.GS2_INDEPENDENT_RAILS,
+        "sync_type {0.sync_type} is not supported; use GS2_DEFAULT, or leave it out",
+    ),
+    (
+        lambda asked: asked.reconfigurable and asked.sync_type not in _GS2,
+        (
+            "sync_type {0.sync_type}: a reconfigurable partition has GS2_DEFAULT; leave one of "
+            "the two out"
+        ),
+    ),
+    (
+        lambda asked: asked.sync_type not in _GS2,
+        (
+            "sync_type {0.sync_type} is not supported: no rule is published for its sync groups; "
+            "use GS2_DEFAULT, or leave it out"
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +96,10 @@ def settle(request: CreateRequest) -> Settled:
             f"partition {request.id}: num_ipulink_segments {request.num_ipulink_segments}: "
             f"a partition lies in one IPU-Link domain, at most {MAX_PARTITION_SIZE} IPUs"
         )
-    _check_routing(request)
-    return Settled(*_shares(request), _sync(request))
+    for breaks, sentence in _RULES:
+        if breaks(request):
+            raise InvalidRequest(f"partition {request.id}: {sentence.format(request)}")
+    return Settled(*_shares(request), SyncType.GS2_DEFAULT)
 
 
 def routing_of(request: CreateRequest, *, has_loops: bool) -> IpuLinkRouting:
@@ -97,21 +147,6 @@ def _shares(request: CreateRequest) -> tuple[int, int]:
     return gcds, replicas
 
 
-def _check_routing(request: CreateRequest) -> None:
-    ring = request.routing is IpuLinkRouting.RINGSWNC
-    if ring and request.size < MAX_PARTITION_SIZE:
-        raise InvalidRequest(
-            f"partition {request.id}: ipulink_routing_type RINGSWNC needs the loop links of a "
-            f"whole IPU-Link domain, {MAX_PARTITION_SIZE} IPUs, not {request.size}; use SWNC, or "
-            "leave it out"
-        )
-    if request.gateway_routing is not GatewayRouting.UNDEFINED:
-        raise InvalidRequest(
-            f"partition {request.id}: gw_routing_type {request.gateway_routing}: a partition in "
-            "one IPU-Link domain has no gateway links; leave it out"
-        )
-
-
 def _unfit_clusters(
     request: CreateRequest, topology: Topology, meshes: Collection[str]
 ) -> Collection[str]:
@@ -127,21 +162,6 @@ def _unfit_clusters(
             "; use SWNC, or a cluster with topology torus"
         )
     return meshes
-
-
-def _sync(request: CreateRequest) -> SyncType:
-    if request.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
-        raise InvalidRequest(
-            f"partition {request.id}: sync_type {request.sync_type} is not supported; use "
-            f"{SyncType.GS2_DEFAULT}, or leave it out"
-        )
-    default = (SyncType.UNDEFINED, SyncType.GS2_DEFAULT)
-    if request.reconfigurable and request.sync_type not in default:
-        raise InvalidRequest(
-            f"partition {request.id}: sync_type {request.sync_type}: a reconfigurable partition "
-            f"has {SyncType.GS2_DEFAULT}; leave one of the two out"
-        )
-    return SyncType.GS2_DEFAULT if request.sync_type in default else request.sync_type
 
 
 def _check_place(request: CreateRequest, topology: Topology) -> None:

@@ -320,7 +320,7 @@ def test_bash_completes_commands_and_options(capsys: Said, typed: str, want: str
     ("options", "want"),
     [
         ("--sync-type c2-compatible", "GS2_DEFAULT"),
-        ("--sync-type pod-native-default", "POD_NATIVE_DEFAULT"),
+        ("--sync-type gs2-default", "GS2_DEFAULT"),
         ("--reconfigurable --sync-type c2-compatible", "GS2_DEFAULT"),
         ("--reconfigurable --index --sync-type pod-native-default", "GS2_DEFAULT"),
         ("--reconfigurable --sync-type pod-native-default", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -98,7 +99,7 @@ def test_explicit_ipus_across_two_allocations_are_refused() -> None:
     [
         (4, IpuLinkRouting.UNDEFINED, IpuLinkRouting.DNC),
         (64, IpuLinkRouting.UNDEFINED, IpuLinkRouting.RINGSWNC),
-        (4, IpuLinkRouting.BTNC, IpuLinkRouting.BTNC),
+        (4, IpuLinkRouting.SWNC, IpuLinkRouting.SWNC),
     ],
 )
 def test_the_routing_is_chosen_where_none_is_asked_for(
@@ -132,9 +133,69 @@ def test_a_partition_has_one_gcd_and_a_replica_each_unless_said_otherwise() -> N
     settled = settle(CreateRequest("p", 8))
     assert (settled.num_gcds, settled.num_replicas) == (1, 1)
     assert settled.sync_type is SyncType.GS2_DEFAULT
-    settled = settle(CreateRequest("p", 8, num_gcds=4, sync_type=SyncType.POD_NATIVE_DEFAULT))
+    settled = settle(CreateRequest("p", 8, num_gcds=4, sync_type=SyncType.GS2_DEFAULT))
     assert (settled.num_gcds, settled.num_replicas) == (4, 4)
-    assert settled.sync_type is SyncType.POD_NATIVE_DEFAULT
+
+
+# The first that applies, by what was asked for: what the answer must name, and the remedy.
+WANT_ROUTING = {
+    ("BTNC", "any"): ("ipulink_routing_type BTNC", "use DNC or SWNC"),
+    ("RINGSWNC", "part"): ("ipulink_routing_type RINGSWNC", "use SWNC"),
+    ("RINGSWNC", "mesh"): ("ipulink_routing_type RINGSWNC", "use SWNC"),
+}
+WANT_SYNC = {
+    ("GS2_INDEPENDENT_RAILS", False): ("sync_type GS2_INDEPENDENT_RAILS", "use GS2_DEFAULT"),
+    ("GS2_INDEPENDENT_RAILS", True): ("sync_type GS2_INDEPENDENT_RAILS", "use GS2_DEFAULT"),
+    ("POD_NATIVE_DEFAULT", False): ("sync_type POD_NATIVE_DEFAULT", "use GS2_DEFAULT"),
+    ("POD_NATIVE_DEFAULT", True): ("sync_type POD_NATIVE_DEFAULT", "leave one of the two out"),
+    ("POD_NATIVE_REPLICATED_PIPELINE", False): ("REPLICATED_PIPELINE", "use GS2_DEFAULT"),
+    ("POD_NATIVE_REPLICATED_PIPELINE", True): ("PIPELINE", "leave one of the two out"),
+}
+WANT_DEFAULT = {"part": "DNC", "whole": "RINGSWNC", "mesh": "SWNC"}
+
+
+def wanted(request: CreateRequest, cluster: str) -> tuple[str, str] | str:
+    """What has to become of a request: its routing, or what the refusal names."""
+    routing, sync = request.routing.value, request.sync_type.value
+    where = "part" if request.size < 64 else "mesh" if cluster == "x" else "whole"
+    early = WANT_ROUTING.get((routing, "any")) or (
+        WANT_ROUTING.get((routing, where)) if where == "part" else None
+    )
+    refusal = early or WANT_SYNC.get((sync, request.reconfigurable))
+    if refusal is None and request.size % (request.num_gcds or 1):
+        refusal = (f"num_gcds {request.num_gcds}", f"at most {request.size}")
+    refusal = refusal or WANT_ROUTING.get((routing, where))
+    return refusal or (WANT_DEFAULT[where] if routing == "UNDEFINED" else routing)
+
+
+def test_each_combination_is_carried_out_or_refused_with_field_and_remedy() -> None:
+    occupancy, count = Occupancy.of(WHOLE), 0
+    for routing, sync, gcds, size, cluster, single in product(
+        IpuLinkRouting, SyncType, (0, 1, 2, 3, 8, 64), PARTITION_SIZES, "xy", (False, True)
+    ):
+        request = CreateRequest(
+            "p",
+            size,
+            cluster_id=cluster,
+            num_gcds=gcds,
+            routing=routing,
+            sync_type=sync,
+            reconfigurable=single,
+        )
+        want, count = wanted(request, cluster), count + 1
+        refusal = ""
+        try:
+            settled, ipus = settle(request), choose_ipus(request, occupancy, {"x"})
+        except InvalidRequest as error:
+            refusal = str(error)
+        if refusal:
+            assert isinstance(want, tuple), (request, refusal)
+            assert all(words in refusal for words in want), (request, refusal)
+            continue
+        assert routing_of(request, has_loops=cluster == "y") == want, request
+        assert (len(ipus), settled.num_gcds) == (size, gcds or 1)
+        assert settled.sync_type is SyncType.GS2_DEFAULT
+    assert count == 5 * 5 * 6 * len(PARTITION_SIZES) * 2 * 2
 
 
 @pytest.mark.parametrize("name", ["p", "p" * 63, "p-a.b_c-0", "0"])
