@@ -70,7 +70,7 @@ class Watched:
         self.elapsed = timedelta(minutes=1)
 
     def _around(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*given: Any) -> Any:
+        def watched(*given: Any, **options: Any) -> Any:
             if name in {"create", "reset", "remove"}:
                 self.calls.append(name)
             if name == self.held:
@@ -78,7 +78,7 @@ class Watched:
                 if self.passed < 0:
                     self.entered.set()
                     self.gate.wait(60)
-            return act(*given)
+            return act(*given, **options)
 
         return watched
 
