@@ -119,12 +119,12 @@ def _freshness(_request: HttpRequest) -> dict[str, Any]:
 
 
 COLUMNS = (
-    Column("state", "Status", state_of, kind="badge"),
-    Column("name", "Job", lambda job: job.name, link=_address, sort="name"),
+    Column("state", "Status", state_of, kind="badge", phone="1.1"),
+    Column("name", "Job", lambda job: job.name, link=_address, sort="name", phone="1.2"),
     Column("namespace", "Namespace", lambda job: job.namespace),
     Column("group", "Group", lambda job: job.group),
-    Column("user", "User", lambda job: job.user, sort="user"),
-    Column("ipus", "IPUs", lambda job: job.ipus, kind="number", sort="ipus"),
+    Column("user", "User", lambda job: job.user, sort="user", phone="2.3"),
+    Column("ipus", "IPUs", lambda job: job.ipus, kind="number", sort="ipus", phone="1.3"),
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
     Column(
         "restart_count",
@@ -134,7 +134,9 @@ COLUMNS = (
         shown=lambda job: job.restart_count or None,
         sparse=True,
     ),
-    Column("created_at", "Created", lambda job: job.created_at, kind="age", sort="created"),
+    Column(
+        "created_at", "Created", lambda job: job.created_at, kind="age", sort="created", phone="2.1"
+    ),
     Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended"),
     Column(
         "duration_seconds",
@@ -144,7 +146,7 @@ COLUMNS = (
         shown=_duration_so_far,
         sort="duration",
     ),
-    Column("message", "Message", _message, kind="brief", shown=_brief_message),
+    Column("message", "Message", _message, kind="brief", shown=_brief_message, phone="2.2"),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),
     Column("user_verified", "", lambda job: job.user_verified, kind="export"),

@@ -107,13 +107,13 @@ def _job_page(partition: PartitionLifetime) -> str:
 WATCH = "tracker"
 """The checkpoint of the partitions' recorder."""
 COLUMNS = (
-    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
-    Column("partition", "Partition", lambda row: row.partition, kind="code"),
-    Column("namespace", "Namespace", lambda row: row.namespace),
-    Column("job", "Job", lambda row: row.job_name, link=_job_page),
-    Column("size", "IPUs", lambda row: row.size, kind="number"),
+    Column("phase", "Phase", lambda row: row.phase, kind="badge", phone="1.1"),
+    Column("partition", "Partition", lambda row: row.partition, kind="code", phone="2.2"),
+    Column("namespace", "Namespace", lambda row: row.namespace, phone="2.3"),
+    Column("job", "Job", lambda row: row.job_name, link=_job_page, phone="1.2"),
+    Column("size", "IPUs", lambda row: row.size, kind="number", phone="1.3"),
     Column("controller", "Controller", lambda row: row.controller),
-    Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="age"),
+    Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="age", phone="2.1"),
     Column("released_at", "Released", lambda row: row.released_at, kind="age"),
     Column("message", "Message", lambda row: row.message, kind="brief", sparse=True),
     Column("reason", "", lambda row: row.reason, kind="export"),

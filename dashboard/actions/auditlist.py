@@ -63,15 +63,15 @@ def _address(entry: AuditEntry) -> str:
 
 
 COLUMNS = (
-    Column("outcome", "Outcome", lambda entry: entry.outcome, kind="badge"),
-    Column("action", "Action", lambda entry: entry.action),
-    Column("name", "Job", lambda entry: entry.name, link=_address),
+    Column("outcome", "Outcome", lambda entry: entry.outcome, kind="badge", phone="1.1"),
+    Column("action", "Action", lambda entry: entry.action, phone="1.3"),
+    Column("name", "Job", lambda entry: entry.name, link=_address, phone="1.2"),
     Column("namespace", "Namespace", lambda entry: entry.namespace),
-    Column("user", "User", lambda entry: entry.user_name),
+    Column("user", "User", lambda entry: entry.user_name, phone="2.3"),
     Column("kubernetes_user", "Kubernetes user", lambda entry: entry.kubernetes_user),
     Column("via", "By", lambda entry: entry.via),
-    Column("at", "Age", lambda entry: entry.at, kind="age"),
-    Column("message", "Message", lambda entry: entry.message, kind="brief"),
+    Column("at", "Age", lambda entry: entry.at, kind="age", phone="2.1"),
+    Column("message", "Message", lambda entry: entry.message, kind="brief", phone="2.2"),
     Column("uid", "", lambda entry: entry.uid, kind="export"),
     Column("answered_at", "", lambda entry: entry.answered_at, kind="export"),
     Column("status", "", lambda entry: entry.status, kind="export"),

@@ -110,7 +110,8 @@ class Column:
     """A column: `key` in CSV and JSON, `label` on the page, `value` from a row.
 
     `shown`: shown on the page instead of the value. `sparse`: hidden on pages where it would show
-    nothing in any row. `sort`: the name of the order by this column.
+    nothing in any row. `sort`: the name of the order by this column. `phone`: its line and place on
+    a phone, `1.1` to `2.3`; a list with such columns shows no others there.
     """
 
     key: str
@@ -121,6 +122,7 @@ class Column:
     shown: Callable[[Any], object] | None = None
     sparse: bool = False
     sort: str = ""
+    phone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ class Cell:
     label: str
     href: str = ""
     colour: str = ""
+    phone: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -169,6 +172,11 @@ class Cell:
     @property
     def look(self) -> str:
         """CSS classes of the cell."""
+        place = f"at-{self.phone.replace('.', '-')}" if self.phone else ""
+        return f"{self._kind_look} {place}".strip()
+
+    @property
+    def _kind_look(self) -> str:
         if self.is_empty:
             return "is-empty text-sm-end" if self.kind == "number" else "is-empty"
         if self.kind == "text":
@@ -272,6 +280,7 @@ class ListPage:
             "choices": choices(columns_of(self.columns, content.page.rows), columns),
             "kept": [pair for pair in _pairs(request) if pair[0] != COLUMNS],
             "columns": [text for name, text in _pairs(request) if name == COLUMNS],
+            "two_lines": any(column.phone for column in self.columns),
             "count": min(content.count, COUNTED_TO),
             "uncounted": content.count > COUNTED_TO,
             "newer": _with(request, cursor=content.page.previous_cursor),
@@ -356,7 +365,7 @@ def _cell(column: Column, row: Any) -> Cell:
     value = (column.shown or column.value)(row)
     href = column.link(row) if column.link else ""
     colour = colour_of(str(value)) if column.kind == "badge" else ""
-    return Cell(value, column.kind, column.label, href, colour)
+    return Cell(value, column.kind, column.label, href, colour, column.phone)
 
 
 def _pairs(request: HttpRequest) -> list[tuple[str, str]]:

@@ -104,6 +104,7 @@ def test_a_stranger_reaches_nothing_that_is_meant_for_components() -> None:
     table = Table(*WITH_METRICS)
     names = {each.name for each in table.strangers}
     closed = {("vipu-proxy", 8090), ("vipu-server", 8090), ("vipu-agent", 8080), ("database", 5432)}
+    closed |= {("vipu-agent", 12000 + ipu) for ipu in range(4)}  # IPUoF, which the controller asks
     for name, (_, ports) in table.pods.items():
         assert table.callers(name, OTHER_PORT) == [], name
         for port in ports:

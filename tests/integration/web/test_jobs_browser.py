@@ -150,32 +150,45 @@ def test_no_entry_of_a_navigation_moves_between_pages(
 
 
 PHONE = 844  # pixels of a screen
+SHOWN = "(row) => [...row.cells].filter((cell) => cell.offsetHeight).map((c) => c.dataset.label)"
 
 
-def test_a_page_of_jobs_takes_at_most_four_screens_of_a_phone(address: str, cookie: str) -> None:
-    """Two lines a job: state, name and IPUs, then age, message and user."""
-    shown = (
-        "(row) => [...row.cells].filter((cell) => cell.offsetHeight).map((c) => c.dataset.label)"
-    )
+TWO_LINES = {
+    "/jobs/": {"Status", "Job", "IPUs", "Created", "Message"},
+    "/partitions/": {"Phase", "Job", "IPUs", "Reserved", "Partition", "Namespace"},
+    "/usage/pods/": {"End", "Pod", "IPUs", "Type", "Scheduled", "User"},
+}
+
+
+@pytest.mark.parametrize("path", TWO_LINES)
+def test_a_page_of_a_list_takes_at_most_four_screens_of_a_phone(
+    address: str, cookie: str, path: str
+) -> None:
+    """Two lines a row."""
+    for job in JobRecord.objects.all():
+        jobhistory.pod(job, pod_name=f"{job.name}-worker-1", instance_type="ipu-4", user="ada")
+        jobhistory.partition(job, attempt=1)
     with page_of(address, cookie, 390) as page:
-        page.goto("/jobs/")
+        page.goto(path)
         rows = page.locator("#rows tbody tr")
         assert rows.count() == 50
-        assert page.evaluate("document.documentElement.scrollHeight") <= 4 * PHONE
+        assert page.locator("#rows").evaluate("(list) => list.offsetHeight") <= 4 * PHONE
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        labels = set(rows.first.evaluate(shown))
-        assert labels == {"Status", "Job", "IPUs", "Created", "Message"}
-        # All of the line is the link.
-        row = rows.nth(3)
+        assert set(rows.first.evaluate(SHOWN)) == TWO_LINES[path]
+
+
+def test_a_line_of_a_phone_is_a_link_and_chosen_columns_are_cards(
+    address: str, cookie: str
+) -> None:
+    with page_of(address, cookie, 390) as page:
+        page.goto("/jobs/")
+        row = page.locator("#rows tbody tr").nth(3)
         name = row.locator("a").inner_text()
         row.click(position={"x": 340, "y": 45})
         page.get_by_role("heading", name=name).wait_for()
         page.goto("/jobs/?columns=name&columns=workers&columns=ipus")
-        assert set(page.locator("#rows tbody tr").first.evaluate(shown)) == {
-            "Job",
-            "Workers",
-            "IPUs",
-        }
+        shown = page.locator("#rows tbody tr").first.evaluate(SHOWN)
+        assert set(shown) == {"Job", "Workers", "IPUs"}
 
 
 @pytest.mark.parametrize("width", [1440, 1200])
