@@ -215,7 +215,7 @@ def begun_parts(
     found = {}
     for partition, generation in keys:
         record = known[partition][0] if partition in known else None
-        if record is None or not record.is_unconfirmed or record.is_removing:
+        if record is None or not record.is_unconfirmed or record.is_removing or record.errors:
             continue
         if record.started_at.isoformat() == generation:
             found[partition, generation] = record

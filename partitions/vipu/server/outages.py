@@ -87,8 +87,9 @@ def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> N
 def fail_start(draft: Draft, begun: PartitionRecord, sentence: str, now: datetime) -> None:
     """Take that devices do not answer although their machines have set the partition up.
 
-    It is in ERROR, or is reset once more where it may do so by itself. One with which something
-    else began since stays as it is.
+    It is in ERROR, or is reset once more where it may do so by itself: not while an agent of it is
+    lost, nor while an IPU of it has a fault. One with which something else began since stays as it
+    is.
     """
     record = draft.partitions.get(begun.id)
     if record is None or record.is_removing or not record.is_unconfirmed:
@@ -96,7 +97,7 @@ def fail_start(draft: Draft, begun: PartitionRecord, sentence: str, now: datetim
     if (record.operation, record.started_at) != (begun.operation, begun.started_at):
         return
     failed = replace(record, errors=(*record.errors, sentence), ready_at=now)
-    draft.put(_reset_again(failed, now, UNCONFIRMED) if _may_reset(failed) else failed)
+    draft.put(_reset_again(failed, now, UNCONFIRMED) if _may_reset(draft, failed) else failed)
 
 
 def require_usable(draft: Draft, record: PartitionRecord) -> None:
@@ -162,13 +163,14 @@ def _recover(draft: Draft, agent: str, now: datetime, latency: timedelta) -> Non
     topology = draft.occupancy.topology
     here = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if ipu.agent == agent}
     for record in [record for record in draft.partitions.values() if record.id in here]:
-        if _may_reset(record) and record.errors and not any(_problems(draft, record)):
+        if record.errors and _may_reset(draft, record):
             draft.put(_reset_again(record, now, latency))
 
 
-def _may_reset(record: PartitionRecord) -> bool:
-    """Whether the partition may reset itself once more."""
-    return record.auto_reset and record.auto_resets < MAX_AUTO_RESETS
+def _may_reset(draft: Draft, record: PartitionRecord) -> bool:
+    """Whether the partition may reset itself once more, on IPUs that can all be used."""
+    has_resets = record.auto_reset and record.auto_resets < MAX_AUTO_RESETS
+    return has_resets and not any(_problems(draft, record))
 
 
 def _reset_again(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:

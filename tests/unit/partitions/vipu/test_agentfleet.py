@@ -22,6 +22,7 @@ from partitions.vipu.server.agentfleet import (
     Release,
     Reset,
     agents_of,
+    begun_parts,
     configurations,
     differences,
     fleet_of_agents,
@@ -127,6 +128,19 @@ def test_only_what_the_machine_has_set_up_in_this_generation_is_ready() -> None:
     assert ready(machine.health(NOON)) == frozenset()
     assert machine.health(NOON + MINUTE).partitions[0].state is PartitionState.READY
     assert ready(machine.health(NOON + MINUTE)) == {("p", "1")}
+
+
+def test_only_the_ports_of_a_partition_that_may_become_active_are_asked() -> None:
+    begun = record(0)
+    key = ("p", NOON.isoformat())
+    for known, want in (
+        (begun, {key: begun}),
+        (replace(begun, errors=("ag1 has not answered for 5 s",)), {}),
+        (replace(begun, ready_at=NOON), {}),
+        (replace(begun, operation=OperationState.REMOVING), {}),
+        (replace(begun, started_at=NOON + MINUTE, ready_at=NOON + MINUTE + UNCONFIRMED), {}),
+    ):
+        assert begun_parts([key], {"p": (known, frozenset({"ag0"}))}) == want
 
 
 def test_machines_stand_in_their_order_at_multiples_of_their_size() -> None:

@@ -1,0 +1,83 @@
+"""Devices that do not answer at the start: when a partition may reset itself, and when it waits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from partitions.vipu.server import outages
+from partitions.vipu.server.occupancy import Occupancy
+from partitions.vipu.server.records import MAX_AUTO_RESETS, UNCONFIRMED, PartitionRecord
+from partitions.vipu.server.state import Draft, State
+from partitions.vipu.topology import fleet_of_parts
+from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, SyncType
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+CLOSED = "ag1: the IPUoF port 10.1.0.4:12002 of IPU 2 does not answer: Connection refused"
+LOST = "ag0 has not answered for 5 s"
+
+
+def starting() -> Draft:
+    """A partition with auto-reset on ag0 and ag1, whose machines are setting it up."""
+    topology = fleet_of_parts(2, 4, [("c1", "a1")])
+    draft = Draft(State({}, {}, Occupancy.of(topology)))
+    first = topology.ipus[0]
+    draft.put(
+        PartitionRecord(
+            id="p",
+            ipus=tuple(ipu.id for ipu in topology.ipus),
+            cluster=first.cluster,
+            allocation=first.allocation,
+            num_gcds=1,
+            num_replicas=1,
+            reconfigurable=False,
+            routing=IpuLinkRouting.DNC,
+            sync_type=SyncType.POD_NATIVE_DEFAULT,
+            auto_reset=True,
+            relocatable=False,
+            operation=OperationState.CREATING,
+            started_at=NOON,
+            ready_at=NOON + UNCONFIRMED,
+        )
+    )
+    return draft
+
+
+def fail_start(draft: Draft, now: datetime) -> PartitionRecord:
+    outages.fail_start(draft, draft.partitions["p"], CLOSED, now)
+    return draft.partitions["p"]
+
+
+def test_a_start_that_fails_is_tried_again_on_machines_that_are_well() -> None:
+    draft = starting()
+    for number in range(1, MAX_AUTO_RESETS + 1):
+        record = fail_start(draft, NOON + number * SECOND)
+        assert (record.auto_resets, record.errors, record.is_unconfirmed) == (number, (), True)
+    record = fail_start(draft, NOON + 10 * SECOND)
+    assert (record.auto_resets, record.errors) == (MAX_AUTO_RESETS, (CLOSED,))
+
+
+@pytest.mark.parametrize("outage", ["agent", "ipu"])
+def test_a_start_that_fails_beside_an_outage_waits_for_its_end_with_all_its_resets(
+    outage: str,
+) -> None:
+    draft = starting()
+    if outage == "agent":
+        outages.lose_agent(draft, "ag0", LOST, NOON + SECOND, UNCONFIRMED)
+    else:
+        outages.fail_ipu(draft, "ag0", 1, "IPU 1 is hot", NOON + SECOND, UNCONFIRMED)
+    (before,) = draft.partitions["p"].errors
+    now = NOON + 4 * SECOND
+    record = fail_start(draft, now)
+    assert record.ready_state(now) is ReadyState.ERROR
+    assert (record.errors, record.auto_resets) == ((before, CLOSED), 0)
+
+    if outage == "agent":
+        outages.agent_back(draft, "ag0", now + SECOND, UNCONFIRMED)
+    else:
+        outages.heal_ipu(draft, "ag0", 1, now + SECOND, UNCONFIRMED)
+    again = draft.partitions["p"]
+    assert (again.operation, again.errors) == (OperationState.RESETTING, ())
+    assert (again.auto_resets, again.ready_state(now + SECOND)) == (1, ReadyState.PENDING)
