@@ -1,18 +1,10 @@
-"""Sums of utilization by the hour, of the quarters that are there."""
+"""Sums of utilization by the hour; the next refresh makes them, of the quarters that are there."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from django.db import migrations, models
-
-_FILL = """
-INSERT INTO usage_utilizationhour (controller, begin, capacity, reserved, by_others, held_idle,
-  idle, down, unknown, pod_micro)
-SELECT controller, date_trunc('hour', begin, 'UTC'), sum(capacity), sum(reserved), sum(by_others),
-  sum(held_idle), sum(idle), sum(down), sum(unknown), sum(pod_micro)
-FROM usage_utilizationquarter GROUP BY 1, 2
-"""
 
 
 class Migration(migrations.Migration):
@@ -48,5 +40,9 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunSQL(_FILL, migrations.RunSQL.noop),
+        migrations.AddField(
+            model_name="utilizationstate",
+            name="with_hours",
+            field=models.BooleanField(db_default=False, default=False),
+        ),
     ]

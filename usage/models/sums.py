@@ -284,11 +284,14 @@ class UtilizationState(models.Model):
     """Which quarter hours are summed: those in [begin, until). At most one row.
 
     `known_until`: until when the controllers had been asked at that time (empty: never).
+    `with_hours`: whether their hours are summed too. False: an older release, which knows no hours,
+    summed last; it leaves out the column.
     """
 
     begin = models.DateTimeField()
     until = models.DateTimeField()
     known_until = models.DateTimeField(null=True)
+    with_hours = models.BooleanField(default=False, db_default=False)
 
     def __str__(self) -> str:
         return f"{self.begin} to {self.until}"

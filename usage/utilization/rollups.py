@@ -42,7 +42,7 @@ class Standing:
     last: all up to now).
 
     `known_then` and `known_now`: until when controllers had been asked when it was summed, and
-    are now; None: nobody ever asked.
+    are now; None: nobody ever asked. `with_hours`: whether hours are summed where quarters are.
     """
 
     begin: datetime = EVER
@@ -51,6 +51,7 @@ class Standing:
     known_then: datetime | None = None
     known_now: datetime | None = None
     frozen: datetime | None = None
+    with_hours: bool = False
 
     def summed(self, begin: datetime, until: datetime) -> list[Range]:
         """Return the ranges of whole quarters in [begin, until), in order, whose sums are right."""
@@ -156,7 +157,7 @@ _ROLLUP: Final = Rollup(
 _CHUNK: Final = timedelta(days=7)
 """What is summed at once: its holdings are in memory."""
 _STATE: Final = f"""
-SELECT s.begin, s.until, s.known_until, {KNOWN}, p.purged_before, p.zone
+SELECT s.begin, s.until, s.known_until, s.with_hours, {KNOWN}, p.purged_before, p.zone
 FROM (SELECT 1) AS one LEFT JOIN usage_utilizationstate AS s ON true{PURGED}"""  # noqa: S608
 _STANDING: Final = _STATE.replace("p.zone", "p.zone, d.first_hour, d.last_hour").replace(
     "FROM (SELECT 1) AS one",
@@ -221,18 +222,18 @@ def missing(until: datetime) -> list[Range]:
 
 
 def read_quarters(
-    parts: Sequence[tuple[datetime, datetime, int]],
+    parts: Sequence[tuple[datetime, datetime, int]], standing: Standing
 ) -> list[tuple[str, int, Utilization]]:
     """Return controller, number and sum of each of `parts`: begin, end and its number."""
     if not parts:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_READ, _by_grain([Cut(*each) for each in parts]))
+        cursor.execute(_READ, _by_grain([Cut(*each) for each in parts], standing))
         return [(row[0], row[1], Utilization(*map(int, row[2:]))) for row in cursor.fetchall()]
 
 
 def read_week(
-    parts: Sequence[tuple[datetime, datetime, int]], week: Week
+    parts: Sequence[tuple[datetime, datetime, int]], standing: Standing, week: Week
 ) -> tuple[list[tuple[str, int, Utilization]], dict[int, Utilization]]:
     """Return what `read_quarters` does, and the sums by hour of the week."""
     cuts = [Cut(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)]
@@ -240,7 +241,7 @@ def read_week(
         return [], {}
     only = list(week.controllers)
     with connection.cursor() as cursor:
-        cursor.execute(_READ_WEEK, [only, only, *_by_grain(cuts)])
+        cursor.execute(_READ_WEEK, [only, only, *_by_grain(cuts, standing)])
         rows = [(*row[:3], Utilization(*map(int, row[3:]))) for row in cursor.fetchall()]
     return (
         [(name, step, amounts) for name, step, _, amounts in rows if name is not None],
@@ -257,7 +258,7 @@ class Cut(NamedTuple):
     shift: int = 0
 
 
-def _by_grain(cuts: Iterable[Cut]) -> list[list[Any]]:
+def _by_grain(cuts: Iterable[Cut], standing: Standing) -> list[list[Any]]:
     """Return the parameters of _CUT: what is of whole hours, and the quarters beside it.
 
     Where the clocks are ahead by a part of an hour, an hour of UTC lies in two of theirs.
@@ -266,7 +267,8 @@ def _by_grain(cuts: Iterable[Cut]) -> list[list[Any]]:
     quarters: list[Cut] = []
     for cut in cuts:
         first, last = ceil(cut.begin, HOUR), floor(cut.until, HOUR)
-        if cut.shift % HOUR.total_seconds() or first >= last:
+        is_split = cut.shift % HOUR.total_seconds() != 0
+        if is_split or first >= last or not standing.with_hours:
             quarters.append(cut)
             continue
         hours.append(cut._replace(begin=first, until=last))
@@ -292,7 +294,9 @@ def _forget(cursor: Any) -> None:
     if standing.frozen is None or standing.frozen <= standing.begin:
         cursor.execute("DELETE FROM usage_utilizationstate")
     else:
-        cursor.execute("UPDATE usage_utilizationstate SET until = %s", [standing.frozen])
+        cursor.execute(
+            "UPDATE usage_utilizationstate SET until = %s, with_hours = false", [standing.frozen]
+        )
 
 
 def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
@@ -305,13 +309,18 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
     def fill(chunk: Range) -> None:
         _delete(cursor, chunk)
         _fill(cursor, chunk, gaps)
-        _fill_hours(cursor, chunk)
+        if standing.with_hours:
+            _fill_hours(cursor, chunk)
 
     def finish() -> None:
+        until = max(begin, floor(now))
+        if not standing.with_hours:
+            _fill_hours(cursor, (begin, until))
         cursor.execute("DELETE FROM usage_utilizationstate")
         cursor.execute(
-            "INSERT INTO usage_utilizationstate (begin, until, known_until) VALUES (%s, %s, %s)",
-            [begin, max(begin, floor(now)), standing.known_now],
+            "INSERT INTO usage_utilizationstate (begin, until, known_until, with_hours)"
+            " VALUES (%s, %s, %s, true)",
+            [begin, until, standing.known_now],
         )
 
     chunks = _chunks(standing.missing(begin, now))
@@ -324,11 +333,11 @@ def _known(cursor: Any, dirt: Dirt) -> Standing:
 
 
 def _standing(row: Sequence[Any], dirt: Dirt) -> Standing:
-    begin, until, known_then, known_now, purged, zone = row[:6]
+    begin, until, known_then, with_hours, known_now, purged, zone = row[:7]
     frozen = None if purged is None else day_begin(purged, ZoneInfo(zone))
     if begin is None:
         return Standing(known_now=known_now, frozen=frozen)
-    return Standing(begin, until, dirt, known_then, known_now, frozen)
+    return Standing(begin, until, dirt, known_then, known_now, frozen, with_hours)
 
 
 def _begin(cursor: Any, standing: Standing) -> datetime | None:

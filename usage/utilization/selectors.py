@@ -60,7 +60,11 @@ def read_capacity(
     parts = plan(edges, standing)
     _refuse_purged(parts, standing)
     steps: dict[str, list[Utilization]] = {}
-    quarters, slots = read_week(parts.sums, week) if week else (read_quarters(parts.sums), {})
+    slots: dict[int, Utilization] = {}
+    if week:
+        quarters, slots = read_week(parts.sums, standing, week)
+    else:
+        quarters = read_quarters(parts.sums, standing)
 
     def add(name: str, step: int, amounts: Utilization) -> None:
         own = steps.setdefault(name, [Utilization()] * (len(edges) - 1))

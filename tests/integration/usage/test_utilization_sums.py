@@ -7,7 +7,6 @@ refreshes and rebuilds in between, in any order.
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 from zoneinfo import ZoneInfo
@@ -242,17 +241,45 @@ def test_hours_follow_their_quarters_one_by_one() -> None:
         assert list(hours) == [16 * 900 * each for each in quarters if each > 0]
 
 
-def test_hours_where_there_are_only_quarters_are_summed_by_the_migration() -> None:
+_OLDER_RELEASE = """
+DELETE FROM usage_utilizationdirt;
+DELETE FROM usage_utilizationquarter WHERE begin >= %(begin)s AND begin < %(until)s;
+INSERT INTO usage_utilizationquarter (controller, begin, capacity, reserved, by_others, held_idle,
+  idle, down, unknown, pod_micro)
+SELECT 'v1', begin, 8, 0, 0, 0, 8, 0, 0, 0 FROM generate_series(%(begin)s,
+  %(until)s - interval '15 minutes', interval '15 minutes') AS begin;
+DELETE FROM usage_utilizationstate;
+INSERT INTO usage_utilizationstate (begin, until, known_until)
+VALUES (%(first)s, %(until)s, %(until)s)
+"""
+"""A refresh of a release without sums of hours, which finds 8 IPU-seconds in each quarter."""
+
+
+@pytest.mark.parametrize("is_week", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "idle"), [(FIRST, 50 * 32), (NOW, 48 * 57_600 + 2 * 32)], ids=["stale", "missing"]
+)
+def test_hours_are_not_read_after_an_older_release_summed_until_all_are_summed_again(
+    begin: datetime, idle: int, is_week: bool
+) -> None:
+    until = NOW + timedelta(hours=2)
     CapacityChange.objects.create(controller="v1", at=FIRST, total=16, free=16)
-    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+    known = WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
     refresh(NOW)
-    before = list(UtilizationHour.objects.order_by("begin").values_list("begin", *NAMES))
-    UtilizationHour.objects.all().delete()
-    migration = import_module("usage.migrations.0002_utilization_hours").Migration
+    WatchCheckpoint.objects.filter(pk=known.pk).update(position_at=until)
     with connection.cursor() as cursor:
-        cursor.execute(migration.operations[-1].sql)
-    found = list(UtilizationHour.objects.order_by("begin").values_list("begin", *NAMES))
-    assert (len(found), found) == (48, before)
+        cursor.execute(_OLDER_RELEASE, {"first": FIRST, "begin": begin, "until": until})
+
+    def read() -> tuple[int, int]:
+        record = read_capacity([FIRST], until, week_of(FIRST, until, ZONES[0]) if is_week else None)
+        week = sum(each.idle for each in record.week.values())
+        return record.steps["v1"][0].idle, week
+
+    want = (idle, idle if is_week else 0)
+    assert read() == want
+    assert refresh(until) == 0
+    UtilizationQuarter.objects.update(idle=0)  # so nothing comes from quarters
+    assert read() == want
 
 
 def test_clocks_beside_whole_hours_read_quarters_for_the_hours_of_the_week() -> None:
