@@ -85,6 +85,8 @@ async def why_closed(device: DevicePort) -> str:
     try:
         async with asyncio.timeout(ASK_SECONDS):
             await _connect(device.host, device.port)
+    except ConnectionResetError:
+        return ""  # accepted, then reset: a closed port refuses
     except TimeoutError:
         why = f"no answer within {ASK_SECONDS:g} s"
     except OSError as error:

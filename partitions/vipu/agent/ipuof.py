@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _BACKLOG: Final = 16
+# On, 0 s: close() ends a connection with a reset, and no TIME_WAIT keeps the port from us.
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +25,7 @@ log = structlog.get_logger(__name__)
 class IpuofPorts:
     """Listens for some of a machine's devices; the ports of all of them stay the machine's.
 
-    A connection is accepted and closed: no IPU is behind it.
+    A connection is accepted and reset: no IPU is behind it.
     """
 
     def __init__(self, host: str, ports: list[int]) -> None:
@@ -82,11 +85,13 @@ class IpuofPorts:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A socket that has the port and refuses connections; raises OSError."""
+    """A socket that has the port for itself and refuses connections; raises OSError.
+
+    Without SO_REUSEADDR: two sockets with it may have one port while neither listens.
+    """
     held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         held.setblocking(False)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((host, port))
     except OSError:
         held.close()
@@ -97,4 +102,5 @@ def _bind(host: str, port: int) -> socket.socket:
 def _accept(held: socket.socket) -> None:
     with suppress(OSError):
         connection, _ = held.accept()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         connection.close()

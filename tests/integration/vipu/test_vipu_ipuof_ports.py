@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,8 @@ __all__ = ["start"]
 async def is_open(host: str, port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection(host, port)
+    except ConnectionResetError:
+        return True  # accepted, and already over
     except OSError:
         return False
     writer.close()
@@ -124,8 +127,28 @@ async def test_a_port_is_the_machines_own_and_opens_again() -> None:
         assert await is_open("127.0.0.1", port) is (0 in devices)
     with pytest.raises(ListenError, match=f"from 127.0.0.1:{port} on: .*--ipuof-port"):
         IpuofPorts.reserve("127.0.0.1", port, 1)
+    first.follow(())
+    with pytest.raises(ListenError):  # while nobody listens there, too
+        IpuofPorts.reserve("127.0.0.1", port, 1)
     first.close()
     assert not await is_open("127.0.0.1", port)
     counted = IpuofPorts.reserve("127.0.0.1", port, 1)
     assert counted.ports == {0: port}
     counted.close()
+
+
+async def test_a_port_stays_the_machines_own_after_a_connection_that_it_ended() -> None:
+    ports = IpuofPorts.reserve("127.0.0.1", 0, 1)
+    ports.follow((0,))
+    with socket.create_connection(("127.0.0.1", ports.ports[0])) as connection:
+        connection.setblocking(False)
+        with pytest.raises(ConnectionResetError):
+            await asyncio.get_running_loop().sock_recv(connection, 1)
+    ports.follow(())
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="Address already in use"):
+            other.bind(("127.0.0.1", ports.ports[0]))
+    ports.follow((0,))
+    assert await is_open("127.0.0.1", ports.ports[0])
+    ports.close()
