@@ -248,14 +248,15 @@ class VipuAgent:
         add_standard_services(server, (_SERVICE, _DIAGNOSTICS))
         tls = options.tls
         credentials = tls.credentials() if tls else None
-        port = listen(server, options.host, _counted(options.port, number), credentials)
-        await server.start()
-        running.push_async_callback(server.stop, _STOP_SECONDS)
         exporter = Exporter(agent, machine, self._clock, service.wait_while_hung)
         shown = await exporter.start(options.host, _counted(options.exporter_port, number))
         running.push_async_callback(exporter.stop)
-        self.machines.append(machine)
+        # Before the first answer: a server keeps the inventory until the machine starts again.
         service.exporter_port = shown
+        port = listen(server, options.host, _counted(options.port, number), credentials)
+        await server.start()
+        running.push_async_callback(server.stop, _STOP_SECONDS)
+        self.machines.append(machine)
         return Ports(port, shown)
 
 

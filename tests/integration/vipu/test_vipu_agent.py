@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import grpc
 import pytest
+from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -276,6 +277,21 @@ async def test_a_taken_port_is_refused_and_leaves_no_other_open(
     await start(**{other: port})
 
 
+async def test_the_first_answer_already_names_the_port_of_the_metrics(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, shown, begin = free_port(), list[int](), aio._server.Server.start
+
+    async def start_and_ask(server: aio.Server) -> None:
+        await begin(server)
+        async with AgentClient(f"127.0.0.1:{port}", deadline_seconds=20) as client:
+            shown.append((await client.inventory()).exporter_port)
+
+    monkeypatch.setattr("grpc.aio._server.Server.start", start_and_ask)
+    (ports,) = await start(port=port)
+    assert shown == [ports.exporter]
+
+
 async def test_two_agents_never_share_a_port(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +351,8 @@ def test_a_signal_stops_it_with_exit_code_0_and_a_taken_port_with_1(
         try:
             with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
                 grpc.channel_ready_future(channel).result(timeout=90)
-            other = subprocess.run(command, capture_output=True, text=True, check=False)
+            again = [*command, "--exporter-port", "0"]
+            other = subprocess.run(again, capture_output=True, text=True, check=False)
             assert other.returncode == 1
             assert "Address already in use; choose another --port" in other.stderr
             process.send_signal(number)
