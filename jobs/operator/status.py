@@ -174,8 +174,8 @@ def _written_among(steps: tuple[Step, ...], patch: PatchStatus) -> tuple[Step, .
 def is_first_word(observed: Observed, status: Manifest) -> bool:
     """Whether a job of which nothing has been said is on its way, and nothing else is to be said.
 
-    A pass that makes pods relies on such a status only where it has to prove that statuses are
-    kept: whether the copy of the job is late, the API server is asked otherwise.
+    A pass that makes pods needs this write only to prove that statuses are kept. Whether the copy
+    of the job is late, it asks the API server.
     """
     reason = (current_condition(status) or {}).get("reason")
     return observed.is_status_kept and not observed.status() and reason == Reason.PENDING

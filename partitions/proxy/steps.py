@@ -118,13 +118,16 @@ class Steps:
         """Reset the partition if it exists and is ours, else create one."""
         try:
             listed = {} if memory.is_first_ask else await self._fleet.listed(entry.controller)
+            found = listed.get(entry.id)
+            is_there = found is not None and found.ready_state is not ReadyState.REMOVED
+            api = self._fleet.api(entry.controller)
+            is_ending = is_there and await is_under_removal(api, entry.id)
         except VipuError as error:
             return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
-        found = listed.get(entry.id)
-        memory.is_reset = found is not None and found.ready_state is not ReadyState.REMOVED
-        if found is not None and memory.is_reset and (why := strangeness(entry, found)):
+        memory.is_reset = is_there
+        if found is not None and is_there and (why := strangeness(entry, found)):
             return await self._take_other_id(entry, memory, listed, why)
-        if memory.is_reset and await is_under_removal(self._fleet.api(entry.controller), entry.id):
+        if is_ending:
             return Next.POLL  # neither ours to reset nor room for a new one yet
         spec = self._fleet.spec_of(entry.controller)
         if spec and not memory.is_reset and entry.asked != asked_of(spec.settings):
@@ -345,11 +348,9 @@ class Steps:
     async def _still_there(self, entry: TrackerEntry, status: VipuStatus, memory: Memory) -> Next:
         """The removal is under way, or may begin late; else it is asked for again."""
         memory.looks += 1
-        if status.is_removing:
-            if memory.looks == LOOKS_UNTIL_TOLD:
-                await self._replace(entry, lifecycle.hang(entry, Reason.REMOVING, _removing(entry)))
-            return Next.POLL
-        if not status.is_faulty and memory.looks < LOOKS_UNTIL_ASKED_AGAIN:
+        if status.is_removing and memory.looks >= LOOKS_UNTIL_TOLD:
+            await self._hang(entry, Reason.REMOVING, _removing(entry))
+        if status.is_removing or (not status.is_faulty and memory.looks < LOOKS_UNTIL_ASKED_AGAIN):
             return Next.POLL
         memory.is_removed, memory.looks = False, 0
         problem = "; ".join(status.errors) or (

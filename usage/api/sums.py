@@ -87,6 +87,13 @@ RANGE: Final = (
     OpenApiParameter("to", str, description="The last day, or an instant; default: now."),
 )
 CURSOR: Final = OpenApiParameter("cursor", str, description="Cursor of the page, from `next`.")
+
+
+def _none_of(name: str) -> str:
+    """Every pod has a namespace."""
+    return "" if name == "namespace" else "; `(none)`: to what has none"
+
+
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
 _ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
 PARAMETERS = [
@@ -101,8 +108,8 @@ PARAMETERS = [
             name,
             str,
             many=True,
-            description=f"Restricts the result to this {each.label.lower()}; `(none)`: to what "
-            "has none. Repeat it to select several.",
+            description=f"Restricts the result to this {each.label.lower()}{_none_of(name)}. "
+            "Repeat it to select several.",
         )
         for name, each in DIMENSIONS.items()
     ),

@@ -18,6 +18,7 @@ from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPar
 from partitions.proxy.original import Known, findings
 from partitions.proxy.process import beside
 from partitions.proxy.repair import IPUJOBS, Repair, strangers
+from partitions.vipu.errors import VipuError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -84,7 +85,7 @@ class Command(BaseCommand):
             return True
         try:
             await Repair(proxy.store, proxy.fleet, utc_now).adopt(stranger, stranger.claim)
-        except UnknownPartition as error:
+        except (UnknownPartition, VipuError) as error:
             self.stdout.write(f"  Not done: {error}.")
             return False
         self.stdout.write("  Taken over.")

@@ -10,6 +10,7 @@ from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
 from partitions.proxy.drift import Claim, Stranger
 from partitions.proxy.repair import Repair
+from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import OperationState, ReadyState
 from tests.builders.trackerentries import entry
 from tests.fakes.waiting import eventually
@@ -183,3 +184,35 @@ async def test_a_late_partition_that_is_being_removed_is_not_removed_again(world
     world.vipu.partitions[ID].operation = OperationState.IDLE
     await proxy.sweep.once()
     assert world.vipu.removes == 1
+
+
+async def test_a_controller_that_does_not_say_whether_it_removes_is_named(world: World) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await is_active(world)
+    status = world.vipu.partition_status
+
+    async def silent(_: str) -> VipuStatus:
+        raise Unavailable("no answer in 5 s")
+
+    world.vipu.partition_status = silent  # type: ignore[method-assign]
+    await proxy.service.ensure(request(attempt=1))
+    await eventually(lambda: world.entry().reason == "ControllerUnavailable")
+    world.vipu.partition_status = status  # type: ignore[method-assign]
+    await is_active(world)
+
+
+async def test_a_removal_is_told_again_once_a_silent_controller_answers(world: World) -> None:
+    world.vipu.removes_slowly = True
+    await release(world)
+    await eventually(lambda: world.entry().reason == "PartitionRemoving")
+    status = world.vipu.partition_status
+
+    async def silent(_: str) -> VipuStatus:
+        raise Unavailable("no answer in 5 s")
+
+    world.vipu.partition_status = silent  # type: ignore[method-assign]
+    await eventually(lambda: world.entry().reason == "ControllerUnavailable")
+    world.vipu.partition_status = status  # type: ignore[method-assign]
+    await eventually(lambda: world.entry().reason == "PartitionRemoving")
