@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.postgres.indexes import GistIndex
 from django.db import models
 from django.db.models import F, Func, Q, Value
-from django.db.models.functions import Greatest
+from django.db.models.functions import Greatest, Now
 from django.db.models.lookups import GreaterThan
 
 from ipuhub.api.scopes import DEFAULT
@@ -361,7 +361,7 @@ class ComponentOutage(models.Model):
 
     name = models.TextField()
     member = models.TextField(default="", db_default="")
-    episode = models.DateTimeField()
+    episode = models.DateTimeField(db_default=Now())
     since = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     detail = models.TextField()

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db import migrations, models
 from django.db.models import F
+from django.db.models.functions import Now
 
 
 def _begin_episodes(apps: Any, _schema: Any) -> None:
@@ -27,9 +28,9 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "componentoutage", "member", models.TextField(db_default="", default="")
         ),
-        migrations.AddField("componentoutage", "episode", models.DateTimeField(null=True)),
+        # Workers of the former version insert rows without it during an upgrade.
+        migrations.AddField("componentoutage", "episode", models.DateTimeField(db_default=Now())),
         migrations.RunPython(_begin_episodes, migrations.RunPython.noop),
-        migrations.AlterField("componentoutage", "episode", models.DateTimeField()),
         migrations.AddConstraint(
             "componentoutage",
             models.UniqueConstraint(

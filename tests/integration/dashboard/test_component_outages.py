@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.utils import timezone
 
 from dashboard.components import Component
@@ -186,6 +187,20 @@ def test_it_is_for_administrators_and_from_their_subscription_on(
     live(at, 5)
     assert len(subjects(receiver)) == 2  # its end, to who knew of it
     assert not late.notifications.exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_worker_of_the_former_version_still_records_outages(receiver: HttpReceiver) -> None:
+    """It does not know the columns `member` and `episode`."""
+    at = live(START, 2)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO ipuhub_componentoutage (name, since, ended_at, detail)"
+            " VALUES (%s, %s, NULL, 'is down') ON CONFLICT DO NOTHING",
+            [CONTROLLER, at],
+        )
+    live(at, 10, CONTROLLER)
+    assert subjects(receiver) == [f"{CONTROLLER} is down: is down"]
 
 
 @pytest.mark.usefixtures("root")
