@@ -52,6 +52,8 @@ LOOK_BACK: Final = dt.timedelta(days=1)
 """Facts that are recorded this much later than they happened are still told."""
 KEPT: Final = dt.timedelta(days=60)
 """The log goes back this far: longer than any fact is looked for, else it would be told again."""
+# The reviews of one user can fail alone. To a silent server each question takes seconds.
+_MOST_AWAY: Final = 3
 _OLDEST_WAITING: Final = dt.timedelta(days=30)
 _MOST: Final = 500  # of one subscription and round
 _PENDING: Final = "Pending"
@@ -73,18 +75,21 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
     """Queue what is new for all subscriptions to these events; return how many notifications there
     are more."""
     Notification.objects.filter(at__lt=now - KEPT).delete()
-    made, is_away = 0, False
+    made = 0
+    away: set[int] = set()  # owners of whom Kubernetes does not say what they may see
     active = Subscription.objects.filter(
         is_paused=False, owner__is_active=True, event__in=[*events]
     )
     for subscription in active.select_related("owner"):
-        if is_away and not is_admin(subscription.owner):
-            continue  # each question to a silent server takes seconds
+        if subscription.owner_id in away:
+            continue
+        if len(away) >= _MOST_AWAY and not is_admin(subscription.owner):
+            continue
         try:
             facts = list(_facts(subscription, now))
         except ClusterAway:
-            is_away = True
-            continue  # who may see what is not known now; the facts stay
+            away.add(subscription.owner_id)
+            continue  # the facts stay until it is known
         except DatabaseError:
             raise
         except Exception:  # noqa: BLE001  # one odd subscription must not hold back the others

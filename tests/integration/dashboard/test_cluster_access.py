@@ -207,9 +207,11 @@ def test_a_user_is_told_of_the_jobs_that_kubernetes_lets_him_list(
     assert json.loads(body)["subject"] == "Job team-a/over ended: Failed"
 
 
-def test_a_silent_kubernetes_is_asked_once_a_round_and_administrators_are_told(
-    lab: ActionsLab, monkeypatch: pytest.MonkeyPatch
+def test_a_silent_kubernetes_is_asked_thrice_a_round_and_administrators_are_told(
+    lab: ActionsLab, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    people = [f"user{number}" for number in range(5)]
+    settings.ACTIONS_USERS = {name: f"{name}@lab" for name in people}
     asked = []
 
     def away(_: KubernetesAuthority, user: User) -> frozenset[str]:
@@ -217,12 +219,32 @@ def test_a_silent_kubernetes_is_asked_once_a_round_and_administrators_are_told(
         raise ClusterAway
 
     monkeypatch.setattr(KubernetesAuthority, "namespaces_of", away)
-    for name, is_staff in (("bob", False), ("eve", False), ("root", True)):
-        subscribe(get_user_model().objects.create_user(name, is_staff=is_staff))
+    for name in (*people, "root"):
+        user = get_user_model().objects.create_user(name, is_staff=name == "root")
+        for event in ("job-ended", "job-waiting"):
+            subscribe(user, event)
     ended("over", "team-a")
     collect(timezone.now())
-    assert len(asked) == 1
+    assert len(asked) == len(set(asked)) == 3
     assert Notification.objects.get().subscription.owner.get_username() == "root"
+
+
+def test_a_user_whose_reviews_fail_silences_nobody_else(
+    lab: ActionsLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = KubernetesAuthority.namespaces_of
+
+    def fails_for_eve(self: KubernetesAuthority, user: User) -> frozenset[str] | None:
+        if user.username == "eve@lab":
+            raise ClusterAway
+        return real(self, user)
+
+    monkeypatch.setattr(KubernetesAuthority, "namespaces_of", fails_for_eve)
+    for name in ("eve", "bob"):
+        subscribe(get_user_model().objects.create_user(name))
+    ended("over", "team-a")
+    collect(timezone.now())
+    assert Notification.objects.get().subscription.owner.get_username() == "bob"
 
 
 def test_the_worker_decides_about_no_job(lab: ActionsLab, settings: SettingsWrapper) -> None:
