@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Whoever comes may show a token; while the API server is silent each one holds a thread of ours.
 _MOST_REVIEWS: Final = 4
 _REVIEWS: Final = threading.BoundedSemaphore(_MOST_REVIEWS)
-# Digests of API tokens that could read metrics, and when.
+# Digests of API tokens that could read metrics, and until when that counts, in monotonic time.
 _GOOD: Final[dict[bytes, float]] = {}
 _MOST_GOOD: Final = 256
 _GOOD_SECONDS: Final = 600.0
@@ -60,12 +60,13 @@ def _check(authorization: str) -> None:
 
 def _check_api_token(text: str) -> None:
     """Judge an API token. While PostgreSQL does not answer, one that could read metrics in the last
-    minutes still can: that is when metrics are needed."""
+    minutes and has not expired still can: that is when metrics are needed."""
     ask_briefly(lambda: _judge_api_token(text), lambda: _require_known(text))
 
 
 def _judge_api_token(text: str) -> None:
-    token = find_token(text, timezone.now())
+    now = timezone.now()
+    token = find_token(text, now)
     _GOOD.pop(_digest(text), None)
     if token is None:
         raise not_valid()
@@ -75,12 +76,12 @@ def _judge_api_token(text: str) -> None:
         raise may_not(f"a token without the scope {READ}")
     if len(_GOOD) >= _MOST_GOOD:
         _GOOD.clear()
-    _GOOD[_digest(text)] = time.monotonic()
+    lives = (token.expires_at - now).total_seconds() if token.expires_at else _GOOD_SECONDS
+    _GOOD[_digest(text)] = time.monotonic() + min(lives, _GOOD_SECONDS)
 
 
 def _require_known(text: str) -> None:
-    judged_at = _GOOD.get(_digest(text))
-    if judged_at is None or time.monotonic() - judged_at > _GOOD_SECONDS:
+    if time.monotonic() >= _GOOD.get(_digest(text), float("-inf")):
         sentence = "PostgreSQL does not answer, so this token cannot be checked. Try again later."
         raise Refused(503, sentence, {"Retry-After": "5"})
 

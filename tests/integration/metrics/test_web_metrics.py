@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import math
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from dashboard import metrics
+from ipuhub.api.auth import make_token
+from ipuhub.web import readings
 from partitions.connections import opened, sources
 from tests.fakes.waiting import eventually
 
@@ -25,6 +31,16 @@ if TYPE_CHECKING:
     from tests.integration.metrics.conftest import Accounts
 
 pytestmark = [pytest.mark.embedded_only, pytest.mark.django_db(transaction=True)]
+
+
+class FakeClock:
+    """What `dashboard.metrics` takes for the module `time`."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +100,25 @@ async def test_without_a_cluster_the_metrics_token_counts(
     settings.KUBECONFIG = str(tmp_path / "nowhere")
     assert (await scraped("for-the-test")).status_code == 200
     assert (await scraped("other")).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("lives", "seconds", "want"),
+    [(None, 599, 200), (None, 601, 503), (60, 30, 200), (60, 61, 503), (3600, 601, 503)],
+)
+def test_while_postgres_is_silent_a_good_token_counts_until_it_expires(
+    monkeypatch: pytest.MonkeyPatch, lives: int | None, seconds: int, want: int
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(metrics, "time", clock)
+    user, now = get_user_model().objects.create_user("root", is_staff=True), timezone.now()
+    expires_at = now + dt.timedelta(seconds=lives) if lives else None
+    _, text = make_token(user, "scraper", now, expires_at)
+    headers = {"Authorization": f"Bearer {text}"}
+    assert Client().get("/metrics", headers=headers).status_code == 200
+    monkeypatch.setattr(readings._SILENCE, "until", math.inf)
+    clock.seconds += seconds
+    assert Client().get("/metrics", headers=headers).status_code == want
 
 
 @contextmanager
