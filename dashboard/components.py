@@ -48,7 +48,7 @@ class Component:
 class Signs:
     """What was read of one component's Lease; `problem`: why it could not be read.
 
-    `is_silent`: the API server itself did not answer.
+    `is_silent`: the API server itself did not answer, or could not be asked.
     """
 
     lease: Mapping[str, Any] | None = None

@@ -18,7 +18,7 @@ from django.db import transaction
 
 from dashboard import components
 from dashboard.components import Component, Signs
-from ipuhub.kube.errors import ApiError, ConfigError, NotFound
+from ipuhub.kube.errors import ApiError, ConfigError, NoCredentials, NotFound
 from ipuhub.kube.resources import LEASES
 from ipuhub.models import Heartbeat
 from ipuhub.web.readings import NO_CONFIG, PATIENCE_SECONDS, Latest, Reading, attempt
@@ -37,6 +37,7 @@ PROXY: Final = "ipuhub-proxy"
 PROBER: Final = "ipuhub-prober"
 WEBHOOKS: Final = "ipuhub-webhooks"
 _LEASES: Final = (OPERATOR, PROXY, PROBER, WEBHOOKS)
+_NO_CREDENTIALS: Final = "The web process has no credentials for the Kubernetes API"
 _FRESH_SECONDS: Final = 2.0
 _FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent")
 
@@ -179,6 +180,8 @@ async def _ask(client: KubeClient, name: str) -> Signs:
         return Signs(await asyncio.wait_for(asked, PATIENCE_SECONDS))
     except NotFound:
         return Signs()
+    except NoCredentials as error:  # the server was not asked: it is no more known than if silent
+        return Signs(problem=f"{_NO_CREDENTIALS}: {error}", is_silent=True)
     except (ApiError, TimeoutError) as error:
         is_silent = not getattr(error, "status", 0)
         return Signs(problem=str(error) or _silence(), is_silent=is_silent)

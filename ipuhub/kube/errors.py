@@ -67,6 +67,13 @@ class Unauthorized(ApiError):
     retryable = True
 
 
+class NoCredentials(Unauthorized):
+    """Nothing was sent: a token file, certificate or exec plug-in yields no credentials."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(401, "NoCredentials", message)
+
+
 class Forbidden(ApiError):
     """403: known, but not allowed; also quotas and terminating namespaces."""
 

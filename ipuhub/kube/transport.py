@@ -19,6 +19,7 @@ from yarl import URL
 
 from ipuhub.kube.errors import (
     ConfigError,
+    NoCredentials,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -201,10 +202,10 @@ class Transport:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self.config.headers()
         except ConfigError as error:
-            raise Unauthorized(401, "NoCredentials", str(error)) from error
+            raise NoCredentials(str(error)) from error
         except TimeoutError as error:
             sentence = f"No credentials in {self._timeout_seconds:g} s: the exec plug-in is slow."
-            raise Unauthorized(401, "NoCredentials", sentence) from error
+            raise NoCredentials(sentence) from error
 
     async def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -219,7 +220,7 @@ class Transport:
         try:
             context = await asyncio.to_thread(self.config.ssl_context)
         except ConfigError as error:
-            raise Unauthorized(401, "NoCredentials", str(error)) from error
+            raise NoCredentials(str(error)) from error
         connector = aiohttp.TCPConnector(
             limit=0,
             ssl=True if context is None else context,

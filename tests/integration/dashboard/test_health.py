@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from dashboard import observing
 from dashboard.notify.rounds import make_round
@@ -163,6 +165,38 @@ def test_without_a_cluster_the_page_names_the_api_server(admin: Client) -> None:
     assert "Kubernetes API" in answer.content.decode()
     assert states(admin)["Kubernetes API"] == "down"
     assert states(admin)["IPU Operator"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("credentials", "cause"),
+    [
+        ({"tokenFile": "empty"}, "is empty"),
+        (
+            {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}},
+            "exec plug-in false failed",
+        ),
+    ],
+)
+def test_missing_credentials_are_named_and_not_blamed_on_the_proxy(
+    admin: Client,
+    cluster: Cluster,
+    proxy: Proxy,
+    settings: SettingsWrapper,
+    tmp_path: Path,
+    credentials: dict[str, Any],
+    cause: str,
+) -> None:
+    config = yaml.safe_load(Path(cluster.kubeconfig).read_text("utf-8"))
+    for each in config["users"]:
+        each["user"] = credentials
+    (tmp_path / "empty").touch()
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config), "utf-8")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    proxy.stop()
+    assert (states(admin)["Kubernetes API"], states(admin)["V-IPU Proxy"]) == ("down", "unknown")
+    page = admin.get("/system/").content.decode()
+    assert "The web process has no credentials for the Kubernetes API: " in page
+    assert cause in page
 
 
 def test_without_usage_its_components_are_not_missed(
