@@ -32,7 +32,7 @@ class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
     `holder`: the replica that works.
 
-    One that stands for several of a kind has so many `members`; `absent`: those that are down.
+    One that stands for several of a kind names its `members`; `absent`: those that are down.
     """
 
     name: str
@@ -40,8 +40,13 @@ class Component:
     detail: str
     holder: str = ""
     since: datetime | None = None
-    members: int | None = None
+    members: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+
+    @property
+    def member_count(self) -> int | None:
+        """How many members there are; None if the component stands for itself."""
+        return len(self.members) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def _agents_of(address: str, machines: Iterable[Mapping[str, Any]]) -> Component
     absent = tuple(agent for agent, is_lost in lost.items() if is_lost)
     said = f"{len(lost) - len(absent)} of {len(lost)} answer"
     state = DOWN if absent else UP
-    return Component(f"{_AGENTS}{address}", state, said, members=len(lost), absent=absent)
+    return Component(f"{_AGENTS}{address}", state, said, members=tuple(lost), absent=absent)
 
 
 def controller_of(name: str) -> str:

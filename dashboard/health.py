@@ -105,7 +105,7 @@ class ComponentSerializer(serializers.Serializer[Any]):
     detail = serializers.CharField()
     holder = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
-    members = serializers.IntegerField(allow_null=True)
+    members = serializers.IntegerField(allow_null=True, source="member_count")
     absent = serializers.ListField(child=serializers.CharField())
 
 

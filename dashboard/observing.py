@@ -106,9 +106,8 @@ def _is_gone(name: str, states: Mapping[str, str]) -> bool:
 
 
 def _recorded(row: Heartbeat, now: dt.datetime) -> Component:
-    found = Component(
-        row.name, row.state, row.detail, row.holder, row.at, row.members, tuple(row.absent)
-    )
+    members, absent = tuple(row.members), tuple(row.absent)
+    found = Component(row.name, row.state, row.detail, row.holder, row.at, members, absent)
     return components.remembered(found, row.looked_at or now, now)
 
 
@@ -137,7 +136,7 @@ def _row(each: Component, now: dt.datetime) -> Heartbeat:
         state=each.state,
         detail=each.detail,
         holder=each.holder,
-        members=each.members,
+        members=list(each.members),
         absent=list(each.absent),
     )
 

@@ -183,7 +183,7 @@ class Heartbeat(models.Model):
     state = models.TextField(default="", db_default="")
     detail = models.TextField(default="", db_default="")
     holder = models.TextField(default="", db_default="")
-    members = models.IntegerField(null=True)
+    members = models.JSONField(default=list, db_default=[])
     absent = models.JSONField(default=list, db_default=[])
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from django.db.models import Q
 
-from dashboard.components import DOWN, UP, enumerated, name_members
+from dashboard.components import DOWN, UNKNOWN, UP, enumerated, name_members
 from dashboard.health import read_recorded
 from ipuhub.models import ComponentOutage
 
@@ -53,17 +53,16 @@ def record_outages(now: dt.datetime) -> None:
     """Begin outages of components that are down, and end those of components that are up again.
 
     A component whose state is unknown keeps its outage, but not one that is younger than PATIENCE:
-    whoever observed it may be what is down. Of a component that no longer exists, such as a V-IPU
-    controller taken off the list, there is nothing more to say.
+    whoever observed it may be what is down. The outage of a component or member that no longer
+    exists, such as a V-IPU controller taken off the list or a removed agent, is forgotten.
     """
     found = {component.name: component for component in read_recorded(now)}
     opened = list(ComponentOutage.objects.filter(ended_at=None))
     _begin([each for each in found.values() if each.state == DOWN], opened, now)
     over, untold = [], []
     for outage in opened:
-        component = found.get(outage.name)
-        state = DOWN if component is None else _state_of(component, outage.member)
-        if component is None or (state != DOWN and now - outage.since < PATIENCE):
+        state = _state_of(found.get(outage.name), outage.member)
+        if state is None or (state != DOWN and now - outage.since < PATIENCE):
             untold.append(outage.pk)
         elif state == UP:
             over.append(outage.pk)
@@ -72,10 +71,15 @@ def record_outages(now: dt.datetime) -> None:
     ComponentOutage.objects.filter(ended_at__lt=now - KEPT).delete()
 
 
-def _state_of(component: Component, member: str) -> str:
-    if member and component.state == DOWN and member not in component.absent:
-        return UP
-    return component.state
+def _state_of(component: Component | None, member: str) -> str | None:
+    """Return the state of a component or of this member; None: it does not exist any more."""
+    if component is None:
+        return None
+    if not member or component.state == UNKNOWN:
+        return component.state
+    if member not in component.members:
+        return None
+    return DOWN if member in component.absent else UP
 
 
 def _begin(down: list[Component], opened: list[ComponentOutage], now: dt.datetime) -> None:

@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
         migrations.AddField("heartbeat", "state", models.TextField(db_default="", default="")),
         migrations.AddField("heartbeat", "detail", models.TextField(db_default="", default="")),
         migrations.AddField("heartbeat", "holder", models.TextField(db_default="", default="")),
-        migrations.AddField("heartbeat", "members", models.IntegerField(null=True)),
+        migrations.AddField("heartbeat", "members", models.JSONField(db_default=[], default=list)),
         migrations.AddField("heartbeat", "absent", models.JSONField(db_default=[], default=list)),
         migrations.RemoveConstraint("componentoutage", "component_outage_open_once"),
         migrations.AddField(

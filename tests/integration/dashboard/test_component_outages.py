@@ -38,10 +38,14 @@ OBSERVED = (
 PARTS = ("Dashboard", "Prober", "Monitor", "Worker", "Beat", *OBSERVED)
 AGENTS = "V-IPU agents of pod1:8090"
 CONTROLLER = OBSERVED[-1]
+ROOM = tuple(f"ag{number}" for number in range(64))
 
 
-def work(at: dt.datetime, *down: str, lost: tuple[str, ...] = ()) -> None:
-    """Let all components but those give a sign of life at that time; `lost` agents give none."""
+def work(
+    at: dt.datetime, *down: str, lost: tuple[str, ...] = (), room: tuple[str, ...] = ROOM
+) -> None:
+    """Let all components but those give a sign of life at that time; `lost` agents of the room give
+    none."""
     if "Prober" not in down:
         WatchCheckpoint.objects.update_or_create(name="pods", defaults={"position_at": at})
     if "Monitor" not in down:
@@ -56,7 +60,7 @@ def work(at: dt.datetime, *down: str, lost: tuple[str, ...] = ()) -> None:
     if "Dashboard" not in down:
         Heartbeat.objects.update_or_create(name="web", defaults={"at": at})
         found = [one(name, "down" if name in down else "up") for name in OBSERVED]
-        agents = Component(AGENTS, "down" if lost else "up", "", members=64, absent=lost)
+        agents = Component(AGENTS, "down" if lost else "up", "", members=room, absent=lost)
         record([*found, *([] if CONTROLLER in down else [agents])], at)
 
 
@@ -71,11 +75,17 @@ def look(at: dt.datetime) -> None:
     deliver(lambda: at)
 
 
-def live(began: dt.datetime, minutes: int, *down: str, lost: tuple[str, ...] = ()) -> dt.datetime:
+def live(
+    began: dt.datetime,
+    minutes: int,
+    *down: str,
+    lost: tuple[str, ...] = (),
+    room: tuple[str, ...] = ROOM,
+) -> dt.datetime:
     """Let so many minutes go by, with a look each; return when they are over."""
     for minute in range(minutes):
         at = began + minute * MINUTE
-        work(at, *down, lost=lost)
+        work(at, *down, lost=lost, room=room)
         look(at)
     return began + minutes * MINUTE
 
@@ -106,21 +116,20 @@ def test_an_outage_is_told_once_and_its_end_once(part: str, receiver: HttpReceiv
 
 @pytest.mark.usefixtures("root")
 def test_agents_that_go_together_are_one_message(receiver: HttpReceiver) -> None:
-    room = tuple(f"ag{number}" for number in range(64))
     at = live(START, 2)
-    at = live(at, 1, lost=room[:40])
-    at = live(at, 1, lost=room)  # the last ones a look later
-    at = live(at, 10, lost=room)
-    at = live(at, 10, lost=room[:1])
+    at = live(at, 1, lost=ROOM[:40])
+    at = live(at, 1, lost=ROOM)  # the last ones a look later
+    at = live(at, 10, lost=ROOM)
+    at = live(at, 10, lost=ROOM[:1])
     assert len(subjects(receiver)) == 1
     live(at, 5)
-    first = ", ".join(room[:10])
+    first = ", ".join(ROOM[:10])
     assert subjects(receiver) == [
         f"64 V-IPU agents of pod1:8090 are down: {first} and 54 more",
         "64 V-IPU agents of pod1:8090 recovered after 22 min",
     ]
     told = json.loads(receiver.got[0][2])["component"]
-    assert (told["name"], told["members"]) == (AGENTS, list(room))
+    assert (told["name"], told["members"]) == (AGENTS, list(ROOM))
 
 
 @pytest.mark.usefixtures("root")
@@ -173,6 +182,18 @@ def test_a_controller_that_is_taken_off_the_list_is_no_outage(receiver: HttpRece
     look(at + MINUTE)
     assert len(subjects(receiver)) == 1
     assert not ComponentOutage.objects.exists()
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("still_lost", [(), ("ag7",)])
+def test_an_agent_that_is_removed_while_down_has_not_recovered(
+    receiver: HttpReceiver, still_lost: tuple[str, ...]
+) -> None:
+    at = live(START, 10, lost=("ag3", *still_lost))
+    live(at, 5, lost=still_lost, room=tuple(each for each in ROOM if each != "ag3"))
+    (told,) = subjects(receiver)
+    assert "down" in told
+    assert set(ComponentOutage.objects.values_list("member", flat=True)) == {*still_lost}
 
 
 def test_it_is_for_administrators_and_from_their_subscription_on(

@@ -84,10 +84,11 @@ def test_agents_are_counted_and_the_silent_ones_are_named() -> None:
         ]
     }
     found = components.of_agents(fleet)
-    assert [(one.name, one.state, one.detail, one.members, one.absent) for one in found] == [
+    assert [(one.name, one.state, one.detail, one.member_count, one.absent) for one in found] == [
         ("V-IPU agents of v1:8090", DOWN, "2 of 3 answer", 3, ("ag1",)),
         ("V-IPU agents of v2:8090", UP, "1 of 1 answer", 1, ()),
     ]
+    assert found[0].members == ("ag0", "ag1", "ag2")
     assert components.summary(found) == (DOWN, "Down: V-IPU agent ag1 of v1:8090")
 
 
