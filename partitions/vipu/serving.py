@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import socket
 from pathlib import Path
@@ -166,8 +167,15 @@ def listen(server: _Port, host: str, port: int, credentials: grpc.ServerCredenti
             reason = why_not(host, port) or "gRPC refused it"
     raise ListenError(
         f"cannot listen on {address_of(host, port)}: {reason}; "
-        "choose another --port or --host, or stop what uses it"
+        + remedy(reason, "choose another --port or --host, or stop what uses it")
     )
+
+
+def remedy(problem: str, usual: str) -> str:
+    """What to do about a problem of the operating system: for most of them, the usual."""
+    if problem == os.strerror(errno.EMFILE):
+        return "let this process open more files: raise its hard limit (ulimit -n)"
+    return usual
 
 
 def address_of(host: str, port: int) -> str:

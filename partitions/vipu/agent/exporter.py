@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from ipuhub.process.metrics import Meters
-from partitions.vipu.serving import ListenError, address_of
+from partitions.vipu.serving import ListenError, address_of, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -196,7 +196,7 @@ class Exporter:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ListenError(
                 f"cannot listen on {address_of(host, port)} for metrics: {reason}; "
-                "choose another --exporter-port or --host, or stop what uses it"
+                + remedy(reason, "choose another --exporter-port or --host, or stop what uses it")
             ) from error
         address: tuple[str, int] = self._runner.addresses[0]
         return address[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import structlog
 
-from partitions.vipu.serving import ListenError, address_of
+from partitions.vipu.serving import ListenError, address_of, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,7 +46,11 @@ class IpuofPorts:
         except OSError as error:
             raise ListenError(
                 f"cannot take {count} ports for IPUoF from {address_of(host, first)} on: "
-                f"{error.strerror}; choose another --ipuof-port or --host, or stop what uses them"
+                f"{error.strerror}; "
+                + remedy(
+                    os.strerror(error.errno or 0),
+                    "choose another --ipuof-port or --host, or stop what uses them",
+                )
             ) from error
 
     def follow(self, devices: Collection[int]) -> None:

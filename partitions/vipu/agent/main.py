@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -280,7 +281,15 @@ def main(arguments: list[str] | None = None) -> int:
         return faultcommand.run(command_line)
     options = parse_options(command_line)
     logs.configure(options.log_level, options.log_format)
+    _allow_open_files()
     return asyncio.run(_serve(options))
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit to the hard one: each machine has a port for each of its IPUs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems allow less than the hard limit says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(options: AgentOptions) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -74,3 +76,27 @@ def test_a_server_that_is_not_started_has_no_controller_and_stops_quietly(storag
 
 def test_the_clock_of_a_real_server_is_aware_utc() -> None:
     assert utc_now().tzinfo is UTC
+
+
+AGENT = (sys.executable, "-m", "partitions.vipu.agent.main", "--port", "0", "--exporter-port", "0")
+
+
+def limited(soft: int, hard: int) -> list[str]:
+    """A vipu-agent with 64 IPUs that may have so many open files."""
+    limits = f"ulimit -Sn {soft} && ulimit -Hn {hard} && exec"
+    return ["bash", "-c", f'{limits} "$@"', "bash", *AGENT, "--ipus", "64"]
+
+
+def test_an_agent_opens_as_many_files_as_the_hard_limit_allows() -> None:
+    with subprocess.Popen(limited(48, 512), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.terminate()
+    assert "vipu-agent listens" in said
+
+
+def test_an_agent_that_may_not_open_enough_files_says_so() -> None:
+    done = subprocess.run(limited(48, 48), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Too many open files; let this process open more files" in done.stderr
+    assert "--ipuof-port" not in done.stderr
