@@ -6,8 +6,9 @@ import asyncio
 import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
@@ -27,8 +28,10 @@ log = structlog.get_logger(__name__)
 ASK_SECONDS: Final = 1.0
 # A machine that says READY opens its ports at once; what is closed for longer stays closed.
 PATIENCE_SECONDS: Final = 3.0
-_IPV6: Final = 6
 _Key: TypeAlias = tuple[str, str]  # a partition and its generation
+_Address: TypeAlias = tuple[int, str, tuple[int, ...]]  # family, address, what follows the port
+# A silent name server holds these, and not the threads in which the state is changed.
+_RESOLVERS: Final = ThreadPoolExecutor(4, thread_name_prefix="resolve")
 
 
 @dataclass(slots=True)
@@ -46,12 +49,11 @@ class IpuofProbes:
         """
         for key in self._closed_since.keys() - begun.keys():
             del self._closed_since[key]
-        problems = await asyncio.gather(
-            *(
-                _problem(device_ports(record, agent, machines.topology, facts))
-                for record in begun.values()
-            )
-        )
+        ports = [device_ports(record, agent, machines.topology, facts) for record in begun.values()]
+        hosts = dict.fromkeys(device.host for devices in ports for device in devices)
+        found_hosts = await asyncio.gather(*map(_look_up, hosts))
+        lookups = dict(zip(hosts, found_hosts, strict=True))
+        problems = await asyncio.gather(*(_problem(devices, lookups) for devices in ports))
         found, now = set(), time.monotonic()
         for (key, record), problem in zip(begun.items(), problems, strict=True):
             if not problem:
@@ -74,24 +76,39 @@ def _fail_start(machines: Machines, record: PartitionRecord, problem: str) -> No
     )
 
 
-async def _problem(ports: Sequence[DevicePort]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """The addresses of a host, or why there are none."""
+
+    addresses: tuple[_Address, ...] = ()
+    problem: str = ""
+
+
+async def _look_up(host: str) -> _Lookup:
+    ask = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+    try:
+        found = ask(flags=socket.AI_NUMERICHOST)  # asks nobody
+    except OSError:  # a name
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                found = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, ask)
+        except TimeoutError:
+            return _Lookup(problem=f"no address of {host} within {ASK_SECONDS:g} s")
+        except (OSError, UnicodeError) as error:
+            return _Lookup(problem=getattr(error, "strerror", None) or str(error))
+    return _Lookup(tuple((family, str(at[0]), at[2:]) for family, _, _, _, at in found))
+
+
+async def _problem(ports: Sequence[DevicePort], lookups: Mapping[str, _Lookup]) -> str:
     """A sentence on the ports that do not answer, all asked at once; empty if all do."""
-    found = await asyncio.gather(*map(why_closed, ports))
+    found = await asyncio.gather(*(_sentence(each, lookups[each.host]) for each in ports))
     return "; ".join(filter(None, found))
 
 
-async def why_closed(device: DevicePort) -> str:
-    """Return a sentence that names machine and port where it does not answer; empty if it does."""
-    try:
-        async with asyncio.timeout(ASK_SECONDS):
-            await _connect(device.host, device.port)
-    except ConnectionResetError:
-        return ""  # accepted, then reset: a closed port refuses
-    except TimeoutError:
-        why = f"no answer within {ASK_SECONDS:g} s"
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-    else:
+async def _sentence(device: DevicePort, host: _Lookup) -> str:
+    """Name machine and port where it does not answer; empty if it does."""
+    why = host.problem or await _why_closed(host.addresses, device.port)
+    if not why:
         return ""
     return (
         f"{device.agent}: the IPUoF port {device.host}:{device.port} of IPU {device.index} does "
@@ -99,14 +116,28 @@ async def why_closed(device: DevicePort) -> str:
     )
 
 
-async def _connect(host: str, port: int) -> None:
-    """Connect and hang up; raises OSError."""
+async def _why_closed(addresses: Sequence[_Address], port: int) -> str:
+    """Why the port answers at none of the addresses; empty if it answers at one."""
+    why = ""
     try:
-        family = socket.AF_INET6 if ip_address(host).version == _IPV6 else socket.AF_INET
-    except ValueError:  # a name, of whatever family
-        _, writer = await asyncio.open_connection(host, port)
-        writer.close()
-        return
-    with socket.socket(family) as connection:  # streams cost many times as much
-        connection.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connection, (host, port))
+        async with asyncio.timeout(ASK_SECONDS):
+            for address in addresses:
+                if not (why := await _refusal(address, port)):
+                    break
+    except TimeoutError:
+        return f"no answer within {ASK_SECONDS:g} s"
+    return why
+
+
+async def _refusal(address: _Address, port: int) -> str:
+    """Connect and hang up, and return what the operating system says against it."""
+    family, host, rest = address
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as connection:
+            connection.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connection, (host, port, *rest))
+    except ConnectionResetError:
+        return ""  # accepted, then reset: a closed port refuses
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno else str(error)
+    return ""
