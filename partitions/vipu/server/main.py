@@ -66,7 +66,10 @@ _VERSION = vipu_version_pb2.DESCRIPTOR.services_by_name["VersionService"].full_n
 
 
 class VipuServer:
-    """A V-IPU controller of simulated machines; `clock` gives the time as aware UTC."""
+    """A V-IPU controller of simulated machines, or of machines with agents.
+
+    `clock` gives the time as aware UTC.
+    """
 
     def __init__(self, options: ServerOptions, clock: Callable[[], datetime] = utc_now) -> None:
         self._options = options
@@ -283,11 +286,16 @@ def _init_storage(options: ServerOptions) -> list[str]:
     """
     draft, said = Draft(State({}, {}, Occupancy.of(Topology(())))), list[str]()
     if options.secure:
-        name, key, now = options.default_user_id or getpass.getuser(), new_key(), utc_now()
+        name, key, now = options.default_user_id or _own_name(), new_key(), utc_now()
         check_user_id(name)
-        allocations = tuple(sorted(allocation for _, allocation in options.parts))
+        allocations = options.first_allocations
         draft.put_user(UserRecord(name, hash_key(key), allocations, now, now))
         said += [f"Default user is: {name}", f"Access key is '{key}'."]
+        if not allocations:
+            said.append(
+                "There is no allocation yet. Once you have created one: "
+                f"vipu-admin grant user {name} --allocations ID"
+            )
     file = StateFile(options.storage)
     file.open()
     try:
@@ -299,6 +307,13 @@ def _init_storage(options: ServerOptions) -> list[str]:
     finally:
         file.close()
     return [f"initialised storage: {options.storage}", *said]
+
+
+def _own_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # a uid of a container, which no file names
+        raise ValueError("this user has no name: give --default-user-id") from error
 
 
 def _make_certificates(folder: Path, more_hosts: str) -> int:

@@ -76,6 +76,13 @@ class ServerOptions:
         return not self.agents and self.machines != 0
 
     @property
+    def first_allocations(self) -> tuple[str, ...]:
+        """The allocations that there are at the first start; raises ValueError."""
+        if not self.agents and self.machines == 0:
+            return ()
+        return tuple(sorted(allocation for _, allocation in self.parts))
+
+    @property
     def agent_tls(self) -> ClientTls | None:
         """TLS towards the agents, if they have any; raises ValueError, TlsFilesError."""
         if self.secure and self.agent_ca is None and self.tls_dir is not None:
@@ -197,7 +204,7 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
         "--agents",
         default="",
         help="host:port of each machine's vipu-agent, in IPU-Link order, separated by commas; "
-        "without: simulate --machines machines here",
+        "without: simulate --machines machines here, unless that is 0",
     )
     parser.add_argument(
         "--agent-lost-seconds",
@@ -225,7 +232,8 @@ def _certificate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--init",
         action="store_true",
-        help="make the state file, with --secure also a first user of all allocations, and end",
+        help="make the state file, with --secure also a first user of all allocations (with "
+        "--machines 0 of none: there are none yet), and end",
     )
     parser.add_argument(
         "--default-user-id",

@@ -310,6 +310,31 @@ def test_the_state_file_without_users_is_empty(tmp_path: Path, capsys: Said) -> 
     assert server_main(["--init", "--storage", str(file)]) == 3
 
 
+def test_a_first_user_is_granted_nothing_while_there_is_nothing(
+    tmp_path: Path, capsys: Said, start: Start
+) -> None:
+    file = tmp_path / "state" / "vipu-server.json"
+    command = ["--init", "--secure", "--machines", "0", "--default-user-id", "john"]
+    assert server_main([*command, "--storage", str(file)]) == 0
+    line = "vipu-admin grant user john --allocations ID"
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == f"There is no allocation yet. Once you have created one: {line}"
+    assert start(storage=file).controller.state.users["john"].allocations == ()
+
+
+def test_a_first_user_without_a_name_is_refused_in_words(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)  # no file names it
+    file = tmp_path / "vipu-server.json"
+    assert server_main(["--init", "--secure", "--storage", str(file)]) == 2
+    said = "vipu-server: this user has no name: give --default-user-id\n"
+    assert capsys.readouterr().err == said
+    assert not file.exists()
+
+
 def test_a_server_that_cannot_listen_for_agents_says_so(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
