@@ -47,7 +47,7 @@ class VipuApi(Protocol):
         ...
 
     async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
-        """Free a partition's IPUs, with `force` whatever fails on the way."""
+        """Begin to remove a partition; `force` waits for no machine."""
         ...
 
     def pod_tls(self) -> TlsFiles | None:

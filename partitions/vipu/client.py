@@ -181,7 +181,7 @@ class VipuClient:
         await self._call(self._user.ResetPartition, question)
 
     async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
-        """Free a partition's IPUs, with `force` whatever fails on the way; raises NotFound."""
+        """Begin to remove a partition; `force` waits for no machine; raises NotFound."""
         question = pb.RemovePartitionRequest(partition_id=partition_id, force=force)
         await self._call(self._user.RemovePartition, question)
 

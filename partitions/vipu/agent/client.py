@@ -87,7 +87,7 @@ class AgentClient:
         await self._call((await self._stub()).ConfigurePartition, question)
 
     async def release(self, partition: str) -> None:
-        """Free the IPUs of a partition."""
+        """Begin to free the IPUs of a partition."""
         question = pb.ReleasePartitionRequest(partition_id=partition)
         await self._call((await self._stub()).ReleasePartition, question)
 

@@ -150,7 +150,7 @@ class DiscoveredAgent(_message.Message):
     auto_add_id: _builtins.str
     """The name that the agent has been started with."""
     agent_id: _builtins.str
-    """Its id here; empty: nobody has created it."""
+    """Its id here; empty: none is known under this address."""
     @_builtins.property
     def since_last_seen(self) -> _duration_pb2.Duration: ...
     def __init__(
