@@ -183,6 +183,11 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def host_of(address: str) -> str:
+    """The host of an address as gRPC writes it."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 def why_not(host: str, port: int) -> str:
     """Why the operating system refuses the address; empty when it does not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

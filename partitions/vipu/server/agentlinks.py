@@ -12,13 +12,14 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.ipuofprobe import IpuofProbes
+from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agentfleet import (
     Configure,
     Outage,
@@ -30,10 +31,10 @@ from partitions.vipu.server.agentfleet import (
     ready,
 )
 from partitions.vipu.server.machines import Hardware
+from partitions.vipu.serving import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Callable, Collection, Mapping
 
     from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from partitions.vipu.server.records import AgentRecord, PartitionRecord
 
 log = structlog.get_logger(__name__)
-_Answer = TypeVar("_Answer")
 # Between two questions while a machine is at work: soon after a change, then less and less often.
 _BUSY_SECONDS: Final = 0.001
 _LONGEST_BUSY_SECONDS: Final = 0.25
@@ -77,7 +77,7 @@ class AgentLinks:
     """The connections to all agents, given by name and address; `tls` as for AgentClient.
 
     `connect`, `watch` and `stop` in this order, and between the last two `add` and `remove`; they
-    may be called from any thread.
+    may be called from any thread. What waits for an agent when `stop` comes raises CancelledError.
     """
 
     def __init__(
@@ -89,8 +89,7 @@ class AgentLinks:
         self.addresses = dict(addresses)
         self._timing = timing
         self._tls = tls
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agents", daemon=True)
+        self._loop = LoopThread("agents")
         self._links: dict[str, _Link] = {}
         self._known: dict[str, tuple[PartitionRecord, frozenset[str]]] = {}
         self._machines: Machines | None = None
@@ -99,14 +98,14 @@ class AgentLinks:
         self._changed: set[str] = set()
         self._changing = threading.Lock()
         self._inventories: dict[str, Inventory] = {}
-        self._hosts = {agent: _host(address) for agent, address in addresses.items()}
+        self._hosts = {agent: host_of(address) for agent, address in addresses.items()}
         self.hardware = Hardware(self._inventories, self._hosts)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def connect(self, usual_ipus: int) -> dict[str, int]:
         """How many IPUs each agent's machine has; `usual_ipus` where none answers in time."""
-        self._thread.start()
-        self._run(self._connect()).result()
+        self._loop.start()
+        self._loop.run(self._connect())
         return {
             agent: len(link.inventory.ipus) if link.inventory else usual_ipus
             for agent, link in self._links.items()
@@ -114,21 +113,21 @@ class AgentLinks:
 
     def inventory_at(self, address: str) -> Inventory:
         """What the machine of an agent is made of; raises VipuError."""
-        return self._run(self._inventory_at(address)).result()
+        return self._loop.run(self._inventory_at(address))
 
     def add(self, agent: AgentRecord, inventory: Inventory) -> None:
         """Begin to follow an agent that was created."""
         self._inventories[agent.id] = inventory
-        self._run(self._add(agent)).result()
+        self._loop.run(self._add(agent))
 
     def remove(self, agent: str) -> None:
         """Follow an agent no longer; what its machine does stays as it is."""
-        self._run(self._remove(agent)).result()
+        self._loop.run(self._remove(agent))
 
     def watch(self, machines: Machines) -> None:
         """Begin with the heartbeats."""
         self._machines = machines
-        self._run(self._watch()).result()
+        self._loop.run(self._watch())
 
     def changed(self, partitions: Collection[str]) -> None:
         """These partitions were made, reset or removed: tell their machines now."""
@@ -136,31 +135,23 @@ class AgentLinks:
             is_first = not self._changed
             self._changed.update(partitions)
         if is_first:
-            with suppress(RuntimeError):  # stopped meanwhile
-                self._loop.call_soon_threadsafe(self._refresh)
+            self._loop.soon(self._refresh)
 
     def fail(self, agent: str, fault: Fault) -> None:
         """Let the machine of an agent fail, if it is simulated; raises VipuError."""
-        self._run(self._links[agent].client.inject(fault)).result()
+        self._loop.run(self._links[agent].client.inject(fault))
 
     def repair(self, agent: str, ipu: int | None) -> None:
         """End the faults of an IPU, or all of the machine; raises VipuError."""
-        self._run(self._links[agent].client.repair(ipu)).result()
+        self._loop.run(self._links[agent].client.repair(ipu))
 
     def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
         """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError."""
-        return self._run(self._links[agent].client.test(kind, ipu)).result()
+        return self._loop.run(self._links[agent].client.test(kind, ipu))
 
     def stop(self) -> None:
         """End all connections; what the machines do stays as it is."""
-        if self._thread.is_alive():
-            self._run(self._stop()).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self._loop.close()
-
-    def _run(self, work: Coroutine[None, None, _Answer]) -> Future[_Answer]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._loop.stop(self._close)
 
     async def _connect(self) -> None:
         for agent, address in self.addresses.items():
@@ -185,7 +176,7 @@ class AgentLinks:
         self._tasks[agent.id] = asyncio.create_task(self._follow(link))
 
     def _open_created(self, agent: AgentRecord) -> _Link:
-        self.addresses[agent.id], self._hosts[agent.id] = agent.address, _host(agent.address)
+        self.addresses[agent.id], self._hosts[agent.id] = agent.address, host_of(agent.address)
         self._indexes[agent.id] = set(range(agent.ipus))
         link = self._open(agent.id, agent.address)
         link.is_created = True
@@ -216,10 +207,7 @@ class AgentLinks:
         for agent, link in self._links.items():
             self._tasks[agent] = asyncio.create_task(self._follow(link))
 
-    async def _stop(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    async def _close(self) -> None:
         await asyncio.gather(*(link.client.close() for link in self._links.values()))
 
     def _refresh(self) -> None:
@@ -394,7 +382,3 @@ def _has_done(link: _Link, record: PartitionRecord) -> bool:
     if record.is_removing:
         return record.id in link.gone or link.outage in {Outage.SILENT, Outage.UNFIT}
     return key_of(link.wanted[record.id]) in link.ready
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")

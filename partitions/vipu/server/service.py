@@ -4,6 +4,7 @@
 # ruff: noqa: N802
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,6 +72,8 @@ def _answered(context: ServicerContext, name: str, call: Callable[[], _Answer]) 
         return call()
     except VipuError as error:
         context.abort(code_of(error), details_of(error))
+    except CancelledError:
+        context.abort(StatusCode.UNAVAILABLE, "vipu-server is being stopped")
     # The outermost frame of a call: gRPC would answer with the bare words of the exception.
     except Exception:
         log.exception("call failed", method=name)
