@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.errors import NotFound, VipuError
+from partitions.vipu.errors import VipuError
 from partitions.vipu.ipuofprobe import IpuofProbes
 from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agentfleet import (
@@ -257,9 +257,9 @@ class AgentLinks:
                     pause, busy = busy, min(2 * busy, _LONGEST_BUSY_SECONDS)
                 else:
                     busy = _BUSY_SECONDS
-            except NotFound:  # the controller has just removed the agent
-                return
             except Exception:  # the outermost frame of a link: the others go on
+                if not any(ipu.agent == link.agent for ipu in self._watched.topology.ipus):
+                    return  # the controller has just removed the agent
                 log.exception("agent not followed", agent=link.agent)
             with suppress(TimeoutError):
                 await asyncio.wait_for(link.wake.wait(), pause)

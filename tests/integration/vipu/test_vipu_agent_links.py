@@ -1,0 +1,129 @@
+"""The links to agents: none ends unasked, none holds up a stop, none takes old proof."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.machine import Fault, FaultKind, PartitionState
+from partitions.vipu.client import CreateRequest
+from partitions.vipu.protos import vipu_fleet_pb2 as pb
+from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions
+from tests.fakes.freeport import free_port
+from tests.fakes.waiting import PATIENCE_SECONDS, eventually
+from tests.integration.vipu.test_vipu_removals import SLOW, active, client, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from partitions.vipu.agent.machine import Health
+    from tests.integration.vipu.agentmachines import Machine
+
+__all__ = ["start"]
+
+
+@pytest.fixture
+def blackhole() -> Iterator[socket.socket]:
+    """Where an agent would listen: takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE_SECONDS)
+        yield listener
+
+
+def create_agent(
+    channel: grpc.Channel, where: socket.socket, name: str
+) -> grpc.Future[pb.CreateAgentReply]:
+    host, port = where.getsockname()
+    request = pb.CreateAgentRequest(agent_id=name, host=host, port=port)
+    return FleetServiceStub(channel).CreateAgent.future(
+        request, timeout=PATIENCE_SECONDS, wait_for_ready=True
+    )
+
+
+async def have_beaten(server: VipuServer, agent: str, machine: Machine) -> None:
+    """A whole heartbeat of this agent has begun and ended since."""
+
+    def has_fault() -> bool:
+        return agent in server.controller.machines
+
+    async with AgentClient(machine.address, deadline_seconds=60) as asked:
+        await asked.inject(Fault(FaultKind.IPU_ERROR, ipu=0))
+        await eventually(has_fault)
+        await asked.repair(0)
+        await eventually(lambda: not has_fault())
+
+
+async def test_an_agent_that_speaks_of_an_ipu_that_it_does_not_have_is_asked_again(
+    machines: Callable[..., list[Machine]],
+    start: Callable[..., VipuServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (machine,) = machines(1)
+    server = start([machine])
+    told, health_of = list[str](), AgentClient.health
+
+    async def health(agent: AgentClient) -> Health:
+        told.append(agent.address)
+        return replace(await health_of(agent), faults={9: "IPU 9 is hot"})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentClient, "health", health)
+        await eventually(lambda: len(told) > 2)
+    await have_beaten(server, "ag0", machine)
+    async with client(server) as vipu:
+        await active(vipu, "p", 4)
+
+
+def test_who_waits_for_an_agent_is_told_that_the_server_stops(
+    tmp_path: Path, blackhole: socket.socket
+) -> None:
+    options = ServerOptions(storage=tmp_path / "state.json", port=0, admin_port=0, machines=0)
+    server = VipuServer(options)
+    server.start()
+    links = server._links
+    assert links is not None
+    with grpc.insecure_channel(f"127.0.0.1:{server.admin_port}") as channel:
+        waiting = [create_agent(channel, blackhole, name) for name in ("first", "second")]
+        with blackhole.accept()[0]:
+            links.stop()
+            for call in (*waiting, create_agent(channel, blackhole, "late")):
+                error = call.exception(PATIENCE_SECONDS)
+                assert isinstance(error, grpc.RpcError)
+                assert error.code() is grpc.StatusCode.UNAVAILABLE
+                assert error.details() == "vipu-server is being stopped"
+    assert not server.controller.state.agents
+    server.stop()
+
+
+def test_an_agent_that_does_not_answer_keeps_no_server_from_its_end(
+    tmp_path: Path, blackhole: socket.socket
+) -> None:
+    port = free_port()
+    words = ["--machines", "0", "--port", str(free_port()), "--admin-port", str(port)]
+    storage = str(tmp_path / "vipu-server.json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "partitions.vipu.server.main", *words, "--storage", storage],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            waiting = create_agent(channel, blackhole, "first")
+            with blackhole.accept()[0]:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(PATIENCE_SECONDS) == 0
+            assert isinstance(waiting.exception(PATIENCE_SECONDS), grpc.RpcError)
+    finally:
+        process.kill()
+        process.wait()
