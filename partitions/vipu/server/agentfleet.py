@@ -150,7 +150,7 @@ def configurations(record: PartitionRecord, topology: Topology) -> dict[str, Con
     return {
         agent: Configuration(
             partition=record.id,
-            generation=record.started_at.isoformat(),
+            generation=record.generation,
             devices=tuple(its),
             routing=record.routing,
             sync_type=record.sync_type,
@@ -217,7 +217,7 @@ def begun_parts(
         record = known[partition][0] if partition in known else None
         if record is None or not record.is_unconfirmed or record.is_removing or record.errors:
             continue
-        if record.started_at.isoformat() == generation:
+        if record.generation == generation:
             found[partition, generation] = record
     return found
 

@@ -53,8 +53,8 @@ _RESTART: Final = "restart vipu-server"
 class _Link:
     """What is known of one agent since the start.
 
-    `leaving`: partitions under removal of which the machine has, or had, a part. `gone`: those that
-    it no longer had when it was last asked.
+    `leaving`: by partition, the generation of its removal, where the machine has or had a part.
+    `gone`: the removals whose partition it no longer had when it was last asked.
     """
 
     agent: str
@@ -68,8 +68,8 @@ class _Link:
     faults: dict[int, str] = field(default_factory=dict)
     wanted: dict[str, Configuration] = field(default_factory=dict)
     probes: IpuofProbes = field(default_factory=IpuofProbes)
-    leaving: set[str] = field(default_factory=set)
-    gone: frozenset[str] = frozenset()
+    leaving: dict[str, str] = field(default_factory=dict)
+    gone: frozenset[tuple[str, str]] = frozenset()
     ready: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -223,7 +223,7 @@ class AgentLinks:
         _, agents = self._known.pop(partition, (None, frozenset()))
         parts = configurations(record, self._watched.topology) if record is not None else {}
         for agent in agents - parts.keys():
-            self._links[agent].leaving.discard(partition)
+            self._links[agent].leaving.pop(partition, None)
             self._links[agent].wanted.pop(partition, None)
             self._links[agent].wake.set()
         if record is None:
@@ -233,10 +233,10 @@ class AgentLinks:
             link = self._links[agent]
             if record.is_removing:
                 link.wanted.pop(partition, None)
-                link.leaving.add(partition)
+                link.leaving[partition] = record.generation
                 link.wake.set()
                 continue
-            link.leaving.discard(partition)
+            link.leaving.pop(partition, None)
             if link.wanted.get(partition) != configuration:
                 link.wanted[partition] = configuration
                 link.wake.set()
@@ -268,7 +268,7 @@ class AgentLinks:
     async def _beat(self, link: _Link) -> bool:
         """Ask an agent once and act on its answer; whether its machine is at work."""
         # The answer may be older than a removal that begins while it is on its way.
-        leaving = frozenset(link.leaving)
+        leaving = frozenset(link.leaving.items())
         try:
             health = await link.client.health()
             if health.boot_id != link.boot_id:
@@ -289,10 +289,11 @@ class AgentLinks:
         up = ready(health)
         fresh = begun_parts(up - link.ready, self._known)
         link.ready = up - await link.probes.closed(link.agent, fresh, self._watched, self.hardware)
-        link.gone = leaving - {each.configuration.partition for each in health.partitions}
+        has = {each.configuration.partition for each in health.partitions}
+        link.gone = frozenset(removal for removal in leaving if removal[0] not in has)
         await self._confirm(link)
         is_busy = any(key_of(each) not in link.ready for each in link.wanted.values())
-        return is_busy or bool(actions) or not link.leaving <= link.gone
+        return is_busy or bool(actions) or not link.leaving.items() <= link.gone
 
     async def _greet(self, link: _Link, health: Health) -> None:
         """Take note of a machine that has started since, or is new."""
@@ -380,5 +381,6 @@ def _has_done(link: _Link, record: PartitionRecord) -> bool:
     Nobody waits for a lost one to free IPUs: they get no new partition, and it frees them first.
     """
     if record.is_removing:
-        return record.id in link.gone or link.outage in {Outage.SILENT, Outage.UNFIT}
+        is_gone = (record.id, record.generation) in link.gone
+        return is_gone or link.outage in {Outage.SILENT, Outage.UNFIT}
     return key_of(link.wanted[record.id]) in link.ready

@@ -65,6 +65,11 @@ class PartitionRecord:
         return self.ready_at - self.started_at >= UNCONFIRMED
 
     @property
+    def generation(self) -> str:
+        """What tells its latest operation from all others with a partition of this id."""
+        return self.started_at.isoformat()
+
+    @property
     def is_removing(self) -> bool:
         """Whether its removal has begun; it holds its IPUs until its machines have freed them."""
         return self.operation is OperationState.REMOVING

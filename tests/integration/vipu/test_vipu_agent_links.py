@@ -127,3 +127,30 @@ def test_an_agent_that_does_not_answer_keeps_no_server_from_its_end(
     finally:
         process.kill()
         process.wait()
+
+
+async def test_what_a_machine_had_freed_before_is_no_proof_for_a_later_partition_of_that_name(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    quiet, slow = machines(2)
+    server = start([quiet, slow])
+    controller = server.controller
+    async with client(server) as vipu:
+        async with AgentClient(slow.address, deadline_seconds=60) as agent:
+            await active(vipu, "p", 8)
+            await agent.inject(SLOW)
+        await vipu.remove_partition("p")
+        await eventually(slow.states, lambda states: states == [PartitionState.RELEASING])
+        await eventually(quiet.names, lambda names: names == [])
+        await have_beaten(server, "ag0", quiet)
+        async with AgentClient(quiet.address, deadline_seconds=60) as agent:
+            await agent.inject(Fault(FaultKind.HANG))
+            controller.remove("p", force=True)
+            await asyncio.to_thread(controller.create, CreateRequest("p", 8))
+            controller.remove("p")
+            slow.kill()
+            slow.start()
+            await have_beaten(server, "ag1", slow)
+            assert controller.get("p").is_removing
+            await agent.repair()
+        await eventually(vipu.list_partitions, lambda found: found == [])
