@@ -169,7 +169,7 @@ async def test_an_agent_that_is_stopped_is_named_among_the_components(
             return of_agents(fleet_to_json([view], [], []))
 
         (found,) = await agents()
-        assert (found.state, found.members, found.absent) == ("up", 2, ())
+        assert (found.state, found.members, found.absent) == ("up", ("ag0", "ag1"), ())
         sick.signal(signal.SIGSTOP)
         (found,) = await eventually(agents, lambda found: found[0].state == "down")
         assert (found.name, found.absent) == ("V-IPU agents of v1:8090", ("ag1",))
