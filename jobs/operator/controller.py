@@ -259,8 +259,7 @@ class Controller:
             self.queue.add_after(uid, unseen_seconds)
             return "deferred"
         fault = self._faults.get(uid) or self.beside.faults.get(uid)
-        is_kept = self.effects.keeper.is_kept
-        observed = self.observer.observe(uid, fault, is_status_kept=is_kept)
+        observed = self.observer.observe(uid, fault)
         if observed is None:
             self._faults.remember(uid, None)
             self.beside.drop(uid)

@@ -70,7 +70,6 @@ class Observed:
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
     `is_namespace_ending`: nothing can be made in the job's namespace any more. `spec` is the job's
     spec as parsed, None if it is invalid: then `problems` are the rules that it breaks.
-    `is_status_kept`: the API server is known to keep every field of a status.
     """
 
     key: JobKey
@@ -87,7 +86,6 @@ class Observed:
     options: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = UNLIMITED
     patience: Patience = USUAL
-    is_status_kept: bool = False
 
     def status(self) -> Manifest:
         """The job's stored status."""

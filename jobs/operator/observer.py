@@ -193,9 +193,7 @@ class Observer:
         """How many pods say that they are a job's and are not, as of the last look at each job."""
         return sum(self._ignored.values())
 
-    def observe(
-        self, uid: str, fault: Fault | None = None, *, is_status_kept: bool = False
-    ) -> Observed | None:
+    def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
         """Return the job of this UID; None if nothing is left of it, or if another operator owns
         it."""
         job = self._caches.job(uid)
@@ -239,7 +237,6 @@ class Observer:
             options=self._options,
             limits=limits,
             patience=self.rules.patience,
-            is_status_kept=is_status_kept,
         )
 
     def _view(self, pod: Manifest) -> podview.PodView:

@@ -289,7 +289,7 @@ def _plan_bring_up(
     for seconds in _waits(observed, spec, instances, now):
         planned = planned.requeued(seconds)
     planned = planned.requeued(restore_again_after(observed, changed, now))
-    return replace(planned, beside=(*planned.beside, *beside))
+    return replace(planned, beside=beside)
 
 
 def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:

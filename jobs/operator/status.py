@@ -140,8 +140,7 @@ def with_status(
     for a partition leaves the status to the pass that knows the answer, unless the pass before
     could not ask, or a new job asks for so many that it takes a while; counts wait until nothing
     else is to be done and a second has gone by, on the way up ten, and how much room a waiting job
-    finds for a minute. That a new job is on its way goes beside the passes: in a burst it may be
-    Running before anybody could read it, and the write is a tenth of what its start costs.
+    finds for a minute.
     """
     patch = status_patch(observed, status, now, events)
     asked = sum(len(step.actions) for step in steps if step.name == "partitions")
@@ -149,8 +148,6 @@ def with_status(
     is_asking = asked and observed.fault is None and not is_long
     if patch is None or is_asking:
         return Plan(steps)
-    if is_first_word(observed, status) and not (is_long or events):
-        return Plan(steps, beside=(Step("status", (patch,)),))
     if is_urgent(observed.status(), status) or events:
         if is_long:
             at = next(n for n, step in enumerate(steps) if step.name == "partitions")
@@ -169,16 +166,6 @@ def _written_among(steps: tuple[Step, ...], patch: PatchStatus) -> tuple[Step, .
         joined = replace(before[-1], actions=(*before[-1].actions, patch))
         return (*before[:-1], joined, *after)
     return (*before, Step("status", (patch,)), *after)
-
-
-def is_first_word(observed: Observed, status: Manifest) -> bool:
-    """Whether a job of which nothing has been said is on its way, and nothing else is to be said.
-
-    A pass that makes pods needs this write only to prove that statuses are kept. Whether the copy
-    of the job is late, it asks the API server.
-    """
-    reason = (current_condition(status) or {}).get("reason")
-    return observed.is_status_kept and not observed.status() and reason == Reason.PENDING
 
 
 def is_urgent(stored: Manifest, status: Manifest) -> bool:

@@ -132,11 +132,6 @@ class StatusKeeper:
         return self._verdict.sentence if self._verdict.keeping is Keeping.NOTHING else ""
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the CRD or an answer has told that every field of a status is kept."""
-        return self._is_known and self._verdict.keeping is Keeping.ALL
-
-    @property
     def note(self) -> str:
         """Return what the CRD drops although jobs run; empty: nothing, or no job is affected."""
         return "" if self.problem else self._verdict.sentence
