@@ -69,6 +69,8 @@ async def test_a_job_runs_after_so_many_writes_and_no_more(
     has_finalizer = FINALIZER in (job.build()["metadata"].get("finalizers") or ())
     await cluster.create(job.annotated(**{"sim/runtime-seconds": "60"}).build())
     await cluster.until_state("sample", "Running")
+    # The launcher's access may come after.
+    await eventually(lambda: written(cluster, statuses) >= want)
     assert cluster.operator_client is not None
     said = (has_finalizer, dict(cluster.operator_client.calls), statuses.urgent, statuses.counts)
     assert written(cluster, statuses) == want, said
