@@ -275,7 +275,9 @@ def test_the_standbys_go_on_when_the_leaders_node_dies(server: RealCluster) -> N
         wait_until(lambda: serving(server) == [heirs["vipu-proxy"]], "the Service finds the heir")
         print(f"the Service finds the new leader after {time.monotonic() - began:.1f} s")
         assert is_called_ready(server, dead["vipu-proxy"])
-        assert wait_until(lambda: stats(server), "/stats")["total"]["used"] == 2
+        # Jobs of the tests before may still hold theirs.
+        assert wait_until(lambda: stats(server), "/stats")["total"]["used"] >= 2
+        assert partition_phases(server, uid) == {"active"}
 
         now = job(server, "trial")
         assert now["status"].get("instances") == before["status"].get("instances")
