@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 TOOLS := .venv/.tools
-INSTALL = $(BIN)/uv pip install $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode) --python $(BIN)/python -c constraints.txt
+UV_INSTALL = $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt
 # Without bytecode each of the product's many short processes would compile all it imports: a second of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests wait a third of their time for processes of their own. Each worker starts its own PostgreSQL and
@@ -19,7 +19,7 @@ IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN
 SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint site api-lint type fmt reference images dist proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-long test-sql test-images realnodes unit integration conformance e2e chaos chaos-sample bench lint site api-lint type fmt reference images dist proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -27,7 +27,7 @@ demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 demo-load: $(STAMP)       ## a stream of sample jobs in the running demo, until Ctrl-C
 	@exec $(BIN)/python manage.py run_demo_load $(ARGS)
 
-demo-history: $(STAMP)    ## two months of sample history for the running demo
+demo-history: $(STAMP)    ## two months of sample history, with example rates, for the running demo
 	@$(BIN)/python manage.py make_demo_history $(ARGS)
 
 demo-clean:               ## forget the demo's state
@@ -39,20 +39,27 @@ test: $(TOOLS)            ## all tests; what is missing here is skipped with a r
 unit integration conformance e2e: $(TOOLS)
 	$(BIN)/pytest $(wildcard tests/$@ tests/devcluster/$@) $(ARGS)
 
+# Whole tables take hours where `make test` covers them in minutes; see docs/developer/long-tests.md.
+test-long: $(TOOLS)       ## all tests, those of large tables with every combination
+	IPUHUB_TEST_LONG=1 $(BIN)/pytest tests $(ON_ALL_CORES) -o timeout=3600 $(ARGS)
+
 test-sql: $(TOOLS)        ## all that asks PostgreSQL; IPUHUB_TEST_POSTGRES=/usr/lib/postgresql/15/bin: on that one
 	$(BIN)/pytest $(ON_ALL_CORES) $(SQL_SUITES) $(ARGS)
 
 realnodes: $(TOOLS)       ## jobs in real containers, on the cluster in IPUHUB_TEST_NODES
 	$(BIN)/pytest tests/realnodes $(ARGS)
 
+test-images: $(TOOLS)     ## what `make images` has written; needs runc, and root
+	IPUHUB_TEST_IMAGES=$${IPUHUB_TEST_IMAGES:-$(CURDIR)/dist/images} $(BIN)/pytest tests/images $(ARGS)
+
 chaos: $(TOOLS)           ## the long form of the proof under faults; see docs/developer/chaos.md
-	CHAOS_LONG=1 $(BIN)/pytest tests/chaos tests/integration/monitor/test_interleavings.py $(ARGS)
+	IPUHUB_TEST_LONG=1 $(BIN)/pytest tests/chaos tests/integration/monitor/test_interleavings.py $(ARGS)
 
 chaos-sample: $(TOOLS)    ## some of it on an API server: the embedded one, or IPUHUB_TEST_KUBECONFIG
 	$(BIN)/pytest tests/chaos/test_on_servers.py $(ARGS)
 
 screenshots: $(TOOLS)     ## every page, wide and narrow, light and dark, into build/screenshots
-	$(BIN)/python -m tests.e2e.screenshots
+	$(BIN)/python -m tests.e2e.screenshots $(ARGS)
 
 bench: $(TOOLS)           ## prints figures and ratios; see docs/developer/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -119,12 +126,15 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv -c constraints.txt
 	@echo "Setting up .venv, once (3/3): IPUHub and its packages, under 400 MB"
 	@# Python compiles what it imports once and keeps it, unless it is told not to (containers, CI):
-	@# then every process compiles everything, half of its start-up, so compile now (5 s).
-	@$(INSTALL) -e '.[demo]'
+	@# then every process compiles everything, half of its start-up, so compile now (5 s). Not the
+	@# kubernetes package, though: hardly any process imports it, and that would be another 49 MB.
+	@$(UV_INSTALL) -e '.[demo]'
+	@$(BIN)/uv pip uninstall -q --python $(BIN)/python pip setuptools
+	@$(if $(PYTHONDONTWRITEBYTECODE),$(BIN)/python -m compileall -q -j 0 -x /kubernetes/ .venv/lib)
 	@touch $@
 
 # What tests, linters and generators need besides.
 $(TOOLS): $(STAMP)
 	@echo "Setting up .venv, once: the tools of tests and linters, another 600 MB"
-	@$(INSTALL) -e '.[demo]' --group dev
+	@$(UV_INSTALL) $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode) -e '.[demo]' --group dev
 	@touch $@

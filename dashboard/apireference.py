@@ -5,6 +5,9 @@ Both are made from the URL table and the OpenAPI document, so that they name wha
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from django.urls import URLPattern
     from rest_framework.request import Request
 
+_PLACE: Final = re.compile(r"{(\w+)}")
+_VALUES: Final = {"uid": "$JOB", "form": "csv", "kind": "summary"}  # UID is a constant of bash
 _ARGUMENTS: Final = frozenset("<^")
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 
@@ -48,6 +53,7 @@ class Operation(NamedTuple):
     summary: str
     description: str
     parameters: list[Parameter]
+    example: str
     statuses: list[tuple[str, str]]
 
 
@@ -88,7 +94,9 @@ def _answers_get(pattern: URLPattern) -> bool:
 @signed_in
 def api_reference(request: HttpRequest) -> HttpResponse:
     """Show every operation, and every kind of error."""
+    root = request.build_absolute_uri("/").rstrip("/")
     context = {"groups": operations_by_tag(), "kinds": KINDS.items(), "prefix": PREFIX}
+    context["root"] = root
     return render(request, "api.html", context)
 
 
@@ -131,8 +139,24 @@ def _operation(
         described.get("summary", ""),
         described.get("description", ""),
         asked,
+        _example(method, path, body),
         statuses,
     )
+
+
+def _example(method: str, path: str, body: Mapping[str, Any]) -> str:
+    """Return the operation as a curl command, without its optional parameters."""
+    words = ["curl", *([] if method == "get" else ["-X", method.upper()])]
+    words.append('-H "Authorization: Bearer $TOKEN"')
+    if examples := list(body.get("examples", {}).values()):
+        words.append("-H 'Content-Type: application/json'")
+        words.append(f"-d {shlex.quote(json.dumps(examples[0]['value']))}")
+    return " ".join([*words, f'"$HUB{_PLACE.sub(_value, path)}"'])
+
+
+def _value(place: re.Match[str]) -> str:
+    """Return a value for a part of the address, or the variable that the caller sets."""
+    return _VALUES.get(place[1], f"${place[1].upper()}")
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

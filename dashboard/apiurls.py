@@ -21,6 +21,7 @@ from dashboard.fleet import FleetView
 from dashboard.health import Components
 from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.job.logsapi import JobLogs
+from dashboard.machines.api import IpuView, MachineView
 from dashboard.notify.api import NotificationList
 from dashboard.notify.subscriptionapi import OneSubscription, SubscriptionList
 from dashboard.partitions import AllPartitions, PartitionUsage
@@ -51,12 +52,20 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "",
         include(
             (
-                [path("partitions", AllPartitions.as_view(), name="partitions"), *partition_api],
+                [*with_files("partitions", AllPartitions, "partitions"), *partition_api],
                 "partitions-api",
             )
         ),
     ),
     path("fleet", FleetView.as_view(), name="api-fleet"),
+    path(
+        "fleet/machines/<str:controller>/<str:machine>", MachineView.as_view(), name="api-machine"
+    ),
+    path(
+        "fleet/machines/<str:controller>/<str:machine>/ipus/<int:position>",
+        IpuView.as_view(),
+        name="api-ipu",
+    ),
     path("components", Components.as_view(), name="api-components"),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]

@@ -24,6 +24,7 @@ _AGENTS: Final = "V-IPU agents of "
 HEARTBEAT_STALE_SECONDS: Final = 120  # four heartbeats
 _STALE_SECONDS: Final = 90  # a watch shows at least a bookmark each minute, a look is each 30 s
 _ROUNDS: Final = 3  # of the monitor that may fail to appear
+_TASK_WAITS_SECONDS: Final = 30
 _DEFAULT_LEASE_SECONDS: Final = 15
 
 
@@ -59,6 +60,20 @@ class Signs:
     lease: Mapping[str, Any] | None = None
     problem: str = ""
     is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSigns:
+    """When worker and beat were last alive, and when a worker last ran the task that beat queues.
+
+    `waits_since`: when the first task was queued that no worker has; `is_busy`: a report is made.
+    """
+
+    worker_at: datetime | None = None
+    beat_at: datetime | None = None
+    task_at: datetime | None = None
+    waits_since: datetime | None = None
+    is_busy: bool = False
 
 
 def by_lease(name: str, signs: Signs, now: datetime) -> Component:
@@ -134,6 +149,11 @@ def _agents_of(address: str, machines: Iterable[Mapping[str, Any]]) -> Component
     return Component(f"{_AGENTS}{address}", state, said, members=tuple(lost), absent=absent)
 
 
+def names_of(address: str) -> tuple[str, str]:
+    """Return the names of a V-IPU controller and of its agents, as components."""
+    return f"{_CONTROLLER}{address}", f"{_AGENTS}{address}"
+
+
 def controller_of(name: str) -> str:
     """Return the name of the controller whose agents a component stands for; empty: for none."""
     address = name.removeprefix(_AGENTS)
@@ -154,15 +174,35 @@ def name_members(component: str, members: Sequence[str]) -> str:
     return f"{len(members)} V-IPU agents of {place}"
 
 
-def of_web(heartbeat: datetime | None, now: datetime) -> Component:
-    """The dashboard, of which one replica notes the time at each of its rounds."""
+def by_heartbeat(name: str, heartbeat: datetime | None, now: datetime, does: str) -> Component:
+    """A component that notes the time every 30 s; `does`: what it does while it is up."""
     if heartbeat is None:
-        return Component("Dashboard", UNKNOWN, "no heartbeat yet")
-    age = (now - heartbeat).total_seconds()
-    if age > HEARTBEAT_STALE_SECONDS:
-        said = f"last heartbeat {spell_duration(age)} ago"
-        return Component("Dashboard", DOWN, said, since=heartbeat)
-    return Component("Dashboard", UP, "makes its rounds", since=heartbeat)
+        return Component(name, UNKNOWN, "no heartbeat yet")
+    if _is_silent(heartbeat, now):
+        said = f"last heartbeat {spell_duration((now - heartbeat).total_seconds())} ago"
+        return Component(name, DOWN, said, since=heartbeat)
+    return Component(name, UP, does, since=heartbeat)
+
+
+def _is_silent(heartbeat: datetime, now: datetime) -> bool:
+    return (now - heartbeat).total_seconds() > HEARTBEAT_STALE_SECONDS
+
+
+def with_heartbeat(
+    judged: Component, heartbeat: datetime | None, kubernetes: Component, now: datetime
+) -> Component:
+    """A component that is judged by what it does, and has a heartbeat, too (None: an earlier
+    release has none). If it is alive and the API server is away, it only waits for that."""
+    if heartbeat is None:
+        return judged
+    if _is_silent(heartbeat, now):
+        if judged.state == DOWN:
+            return judged
+        silent = by_heartbeat(judged.name, heartbeat, now, "")
+        return replace(silent, holder=judged.holder)
+    if judged.state == DOWN and kubernetes.state == DOWN:
+        return replace(judged, state=UP, detail="waits for the Kubernetes API", since=heartbeat)
+    return judged
 
 
 def remembered(component: Component, looked_at: datetime, now: datetime) -> Component:
@@ -204,40 +244,28 @@ def of_monitor(
     return Component("Monitor", DOWN if problem else UP, said, since=ended_at)
 
 
-def of_worker_and_beat(
-    heartbeat: datetime | None, oldest_task: datetime | None, busy: bool, now: datetime
-) -> list[Component]:
-    """Worker and beat: beat queues a heartbeat every 30 s, and the worker notes it.
+def of_worker_and_beat(signs: TaskSigns, now: datetime) -> list[Component]:
+    """Worker and beat by their heartbeats, and by the tasks that get from one to the other."""
+    worker = _worker(signs, now)
+    beat = by_heartbeat("Beat", signs.beat_at, now, "queues tasks")
+    is_idle = worker.state == UP and not signs.is_busy and signs.waits_since is None
+    if beat.state == UP and is_idle and signs.task_at and _is_silent(signs.task_at, now):
+        said = f"has queued no task for {spell_duration((now - signs.task_at).total_seconds())}"
+        beat = replace(beat, state=DOWN, detail=said)
+    return [worker, beat]
 
-    Without one, a task that waits tells that the worker does not work; else beat queues none.
-    """
-    if heartbeat is not None and (now - heartbeat).total_seconds() <= HEARTBEAT_STALE_SECONDS:
-        worker = "makes a report" if busy else "waits for tasks"
-        return [
-            Component("Worker", UP, worker, since=heartbeat),
-            Component("Beat", UP, "queues tasks", since=heartbeat),
-        ]
-    if busy:
-        said = "makes a report; other tasks wait"
-        return [
-            Component("Worker", UP, said, since=heartbeat),
-            Component("Beat", UNKNOWN, "its heartbeat waits for the worker", since=heartbeat),
-        ]
-    waits = oldest_task is not None and (now - oldest_task).total_seconds() > _ROUNDS * 10
-    if waits and oldest_task is not None:
-        age = spell_duration((now - oldest_task).total_seconds())
-        return [
-            Component("Worker", DOWN, f"a task has been waiting for {age}", since=heartbeat),
-            Component("Beat", UNKNOWN, "tasks are queued", since=heartbeat),
-        ]
-    if heartbeat is None:
-        said = "no heartbeat yet"
-        return [Component("Worker", UNKNOWN, said), Component("Beat", UNKNOWN, said)]
-    age = spell_duration((now - heartbeat).total_seconds())
-    return [
-        Component("Worker", UNKNOWN, "nobody gives it tasks", since=heartbeat),
-        Component("Beat", DOWN, f"last heartbeat {age} ago", since=heartbeat),
-    ]
+
+def _worker(signs: TaskSigns, now: datetime) -> Component:
+    found = by_heartbeat("Worker", signs.worker_at, now, "waits for tasks")
+    if found.state == DOWN:
+        return found
+    if signs.is_busy:
+        return replace(found, detail="makes a report; other tasks wait")
+    waited = (now - signs.waits_since).total_seconds() if signs.waits_since else 0.0
+    if waited > _TASK_WAITS_SECONDS:
+        said = f"a task has been waiting for {spell_duration(waited)}"
+        return replace(found, state=DOWN, detail=said)
+    return found
 
 
 def summary(components: Iterable[Component]) -> tuple[str, str]:

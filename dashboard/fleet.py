@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from django.shortcuts import render
 from django.utils import timezone
@@ -19,9 +20,10 @@ from ipuhub.api.auth import IsSignedIn
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from jobs.ipujob.conditions import JobState
-from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of
+from jobs.ipujob.fields import whole_number
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of, parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,11 +32,15 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
+    from dashboard.fleetfits import SizeFit
     from dashboard.fleetmap import FleetMap
     from dashboard.fleetqueue import Waiting
     from dashboard.live import LiveState
     from ipuhub.kube.resources import Manifest
     from ipuhub.web.access import Scope
+
+
+_LONGEST_SECONDS: Final = 10 * 365 * 24 * 3600  # more is no limit, and no time of PostgreSQL's
 
 
 def read_fill(request: HttpRequest) -> str:
@@ -66,7 +72,17 @@ def _facts(job: Manifest) -> JobFacts:
         name=meta["name"],
         user=annotations_of(job).get(ANNOTATION_CREATED_BY, ""),
         runs=bool(active) or status.get("launcherStatus") == JobState.RUNNING.value,
+        ends_by=_ends_by(job),
     )
+
+
+def _ends_by(job: Manifest) -> datetime | None:
+    """When a job reaches its activeDeadlineSeconds; None where it has none, or has not started."""
+    limit = whole_number((job.get("spec") or {}).get("activeDeadlineSeconds"))
+    started = parse_time((job.get("status") or {}).get("startTime"))
+    if limit is None or started is None:
+        return None
+    return started + timedelta(seconds=min(limit, _LONGEST_SECONDS))
 
 
 class IpuSerializer(serializers.Serializer[Any]):
@@ -86,17 +102,43 @@ class IpuSerializer(serializers.Serializer[Any]):
     job_uid = serializers.CharField()
 
 
+class FitPlaceSerializer(serializers.Serializer[Any]):
+    """A V-IPU controller on which a size fits (`count` times), or whose block can come free first
+    (`count` 0), and the IPU-Machines of that block; none where they are not known."""
+
+    controller = serializers.CharField()
+    count = serializers.IntegerField()
+    machines = serializers.ListField(child=serializers.CharField())
+
+
 class FitsSerializer(serializers.Serializer[Any]):
-    """How many partitions of `size` IPUs fit now."""
+    """How many partitions of `size` IPUs fit now, and where. `kind`: now, later (a block has to
+    come free), shut (no block can come free) or never; `blockers` and `free_by` as in the queue."""
 
     size = serializers.IntegerField()
     count = serializers.IntegerField()
+    kind = serializers.CharField()
+    places = FitPlaceSerializer(many=True)
+    blockers = serializers.ListField(child=serializers.CharField())
+    free_by = serializers.DateTimeField(allow_null=True)
+
+
+class FragmentsSerializer(serializers.Serializer[Any]):
+    """The free IPUs of a V-IPU controller, the largest block that a job can get now, the largest
+    that so many IPUs could form, and how much smaller the first is, in per cent."""
+
+    controller = serializers.CharField()
+    free = serializers.IntegerField()
+    largest = serializers.IntegerField()
+    possible = serializers.IntegerField()
+    percent = serializers.IntegerField()
 
 
 class WaitingJobSerializer(serializers.Serializer[Any]):
     """A request for IPUs. `position` 0: it can never be served. `kind`: block (a block has to come
     free), blocked (an older job is served first), soon or never; `blockers`: UIDs of visible jobs
-    that hold the block which can come free first. `job_uid` and `job_name` are empty for a job that
+    that hold the block which can come free first; `free_by`: when their time limits end (null: not
+    all of them have one). `job_uid` and `job_name` are empty for a job that
     the caller may not see.
     """
 
@@ -108,16 +150,22 @@ class WaitingJobSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
     reason = serializers.CharField()
     blockers = serializers.ListField(child=serializers.CharField())
+    free_by = serializers.DateTimeField(allow_null=True)
 
 
 class FleetSerializer(serializers.Serializer[Any]):
-    """The fleet as of `read_at`; `problem` says why it is not current."""
+    """The fleet as of `read_at`; `problem` says why it is not current, `out_of_service` which IPUs
+    get no new partition, and why: their machine is cordoned or lost, or they have a fault; `policy`
+    the order of service."""
 
     read_at = serializers.DateTimeField(allow_null=True)
     problem = serializers.CharField(allow_blank=True)
     ipus = IpuSerializer(many=True)
     fits = FitsSerializer(many=True)
+    fragmentation = FragmentsSerializer(many=True)
     queue = WaitingJobSerializer(many=True)
+    out_of_service = serializers.CharField(allow_blank=True)
+    policy = serializers.CharField(allow_blank=True)
 
 
 class FleetView(APIView):
@@ -137,10 +185,20 @@ class FleetView(APIView):
             "read_at": state.fleet.read_at,
             "problem": state.fleet.said(in_full=scope.sees_all),
             "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope), reader),
-            "fits": [{"size": size, "count": count} for size, count in drawn.fits],
+            "fits": [_fit(fit) for fit in drawn.fits],
+            "fragmentation": drawn.fragments,
             "queue": [_line(line) for line in drawn.queue],
+            "out_of_service": drawn.out_of_service,
+            "policy": drawn.policy,
         }
         return Response(FleetSerializer(body).data)
+
+
+def _fit(fit: SizeFit) -> dict[str, Any]:
+    names = ("size", "count", "kind", "places", "free_by")
+    return {name: getattr(fit, name) for name in names} | {
+        "blockers": [uid for _, uid in fit.blockers]
+    }
 
 
 def _line(line: Waiting) -> dict[str, Any]:
@@ -153,6 +211,7 @@ def _line(line: Waiting) -> dict[str, Any]:
         "kind": line.kind,
         "reason": line.reason,
         "blockers": [uid for _, uid in line.blockers],
+        "free_by": line.free_by,
     }
 
 
@@ -175,8 +234,11 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
         "sees_all": scope.sees_all,
     }
     tag = fragment_etag(request, shown)
+    note_as_of(request, reading.fleet.read_at)
     if same := not_modified(request, tag):
         return same
     template = "_fleet.html" if wants_fragment(request) else "fleet.html"
-    answer = render(request, template, shown | {"now": now, "etag": tag})
+    answer = render(
+        request, template, shown | {"now": now, "etag": tag, "as_of": reading.fleet.read_at}
+    )
     return tagged(request, answer, tag)

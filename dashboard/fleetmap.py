@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from dashboard.fleetfits import fragments_of, size_fits
 from dashboard.fleetpaint import MARKS, Painter, detail_of, unheld
-from dashboard.fleetqueue import Holding, JobFacts, queue_lines
+from dashboard.fleetqueue import Holding, JobFacts, policy_of, queue_lines, served_first
 from ipuhub.partition import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from dashboard.fleetfits import Fragments, SizeFit
     from dashboard.fleetpaint import Block, Detail, Paint
     from dashboard.fleetqueue import Waiting
 
@@ -44,6 +47,15 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """A controller that does not answer, in its proxy's words; `read_at`: the minute of its last
+    answer, which the map still shows (None: it has given none)."""
+
+    message: str
+    read_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class IpuRow:
     """One IPU for programs. `state`: held, idle (held, no pod of the job runs), removing (its
     partition is being removed), faulty, free, cordoned (free, but jobs cannot get it) or outside
@@ -62,20 +74,25 @@ class IpuRow:
 @dataclass(frozen=True, slots=True)
 class FleetMap:
     """All of it, in the `detail` that the size of the fleet allows. `total` and `counts` (by state)
-    count the IPUs drawn; `next`: the job that would get the dashed machines; `problems`: what
-    controllers say who do not answer."""
+    count the IPUs drawn; `next`: the job that would get the dashed machines; `silent`: the
+    controllers that do not answer; `out_of_service`: which IPUs get no new partition, and why;
+    `policy`: the order of service in words.
+    """
 
     blocks: tuple[Block, ...] = ()
     legend: tuple[Key, ...] = ()
     queue: tuple[Waiting, ...] = ()
     next: str = ""
-    fits: tuple[tuple[int, int], ...] = ()
+    fits: tuple[SizeFit, ...] = ()
+    fragments: tuple[Fragments, ...] = ()
     idle: tuple[Holding, ...] = ()
-    problems: tuple[str, ...] = ()
+    silent: tuple[Silence, ...] = ()
     machines: int = 0
     total: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     detail: Detail = "ipus"
+    out_of_service: str = ""
+    policy: str = ""
 
     @property
     def idle_ipus(self) -> int:
@@ -119,32 +136,43 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
     controllers = fleet.get("controllers") or []
     if not controllers:
         return FleetMap()
-    holdings = _holdings(controllers, jobs, reader)
+    holdings = read_holdings(controllers, jobs, reader)
     paints = _paints(holdings.values(), reader.fill)
     target = _target(fleet.get("queue") or [])
     total = sum(len(m["ipus"]) for c in controllers for m in c["machines"])
     detail = detail_of(total)
-    painter = Painter(
-        holdings,
-        lambda holding: paints.get(holding.group_by(reader.fill), OTHER),
-        target,
-        detail=detail,
-    )
+    painter = painter_of(holdings, reader.fill, target, detail)
     blocks = tuple(block for controller in controllers for block in painter.blocks(controller))
-    queue = queue_lines(fleet, jobs, holdings)
+    queue = served_first(queue_lines(fleet, jobs, holdings))
     first = next((line.job for line in queue if line.kind in {"block", "soon"}), None)
     return FleetMap(
         blocks=blocks,
         next=first.name if first and target else "",
         legend=_legend(holdings.values(), paints, reader.fill),
         queue=queue,
-        fits=tuple((fit["size"], fit["count"]) for fit in fleet.get("fits") or []),
+        fits=size_fits(fleet, holdings),
+        fragments=fragments_of(fleet),
         idle=tuple(h for h in holdings.values() if h.state == "idle" and h.job),
-        problems=tuple(c["message"] for c in controllers if c["message"]),
+        silent=tuple(_silence(c, reader.now) for c in controllers if c["message"]),
         machines=sum(len(controller["machines"]) for controller in controllers),
         total=total,
         counts=painter.counts,
         detail=detail,
+        out_of_service=fleet.get("outOfService") or "",
+        policy=policy_of(fleet),
+    )
+
+
+def painter_of(
+    holdings: Mapping[tuple[str, str], Holding],
+    fill: str,
+    target: Mapping[str, Any] | None,
+    detail: Detail,
+) -> Painter:
+    """A painter that gives each holder the colour it has on the map."""
+    paints = _paints(holdings.values(), fill)
+    return Painter(
+        holdings, lambda each: paints.get(each.group_by(fill), OTHER), target, detail=detail
     )
 
 
@@ -153,7 +181,7 @@ def list_ipus(
 ) -> Iterator[IpuRow]:
     """Each IPU of the map, in the order of controllers, machines and IPU-Links."""
     controllers = fleet.get("controllers") or []
-    holdings = _holdings(controllers, jobs, reader)
+    holdings = read_holdings(controllers, jobs, reader)
     for controller in controllers:
         for machine in controller["machines"]:
             for ipu in machine["ipus"]:
@@ -174,18 +202,24 @@ def read_queue(
     fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> tuple[Waiting, ...]:
     """Who waits, without the map."""
-    return queue_lines(fleet, jobs, _holdings(fleet.get("controllers") or [], jobs, reader))
+    return queue_lines(fleet, jobs, read_holdings(fleet.get("controllers") or [], jobs, reader))
 
 
-def _holdings(
+def read_holdings(
     controllers: Sequence[Mapping[str, Any]], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> dict[tuple[str, str], Holding]:
-    """The partitions by controller and id."""
+    """The partitions by controller and id, as a reader may know them."""
     return {
         (controller["address"], each["id"]): _holding(each, jobs, reader)
         for controller in controllers
         for each in controller["partitions"]
     }
+
+
+def _silence(controller: Mapping[str, Any], now: datetime) -> Silence:
+    age = controller.get("ageSeconds")
+    at = (now - timedelta(seconds=age)).replace(second=0, microsecond=0) if age else None
+    return Silence(controller["message"], at)
 
 
 def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> Holding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -27,7 +27,7 @@ _GAP: Final = 2
 @dataclass(frozen=True, slots=True)
 class Square:
     """One IPU, or neighbours with one holder; `x` and `width` in the units of the drawing, `decals`
-    the patterns over its colour."""
+    the patterns over its colour. `key`: controller and agent of the first, where they are known."""
 
     x: int
     width: int
@@ -35,27 +35,32 @@ class Square:
     label: str
     job_uid: str = ""
     decals: tuple[str, ...] = ()
+    key: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """An IPU-Machine; `is_target`: the next who waits would get IPUs of it."""
+    """An IPU-Machine; `is_target`: the next who waits would get IPUs of it; `key`: its controller
+    and agent (None: it stands for several, or nobody names it)."""
 
     name: str
     width: int
     squares: tuple[Square, ...]
     is_target: bool = False
+    key: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The machines of an IPU-Link domain in their order, or all as one; `free`: its free IPUs."""
+    """The machines of an IPU-Link domain in their order, or all as one; `free`: its free IPUs;
+    `is_stale`: its controller is silent, and this is what it said last."""
 
     controller: str
     cluster: str
     domain: int
     machines: tuple[Machine, ...]
     free: int = 0
+    is_stale: bool = False
 
 
 def detail_of(total: int) -> Detail:
@@ -88,11 +93,13 @@ class Painter:
         for (cluster, domain), machines in by_domain:
             shown = [_joined(cluster, domain, [*machines])] if self._detail == "racks" else machines
             before = self.counts["free"]
-            drawn = tuple(self._machine(controller, machine) for machine in shown)
+            drawn = tuple(self.machine(controller, machine) for machine in shown)
             free = self.counts["free"] - before
-            yield Block(controller["address"], cluster, domain, drawn, free)
+            is_stale = bool(controller["message"])
+            yield Block(controller["address"], cluster, domain, drawn, free, is_stale)
 
-    def _machine(self, controller: Mapping[str, Any], machine: Mapping[str, Any]) -> Machine:
+    def machine(self, controller: Mapping[str, Any], machine: Mapping[str, Any]) -> Machine:
+        """Draw an IPU-Machine, or the machines of a domain joined to one."""
         ipus = machine["ipus"]
         alike = (
             [[i] for i in ipus]
@@ -102,11 +109,15 @@ class Painter:
         squares, x = [], 0
         for run in alike:
             width = len(run) * (_SQUARE + _GAP) - _GAP
-            squares.append(self._square(controller, run, x, width))
+            agent = run[0].get("agent", machine["agent"])
+            key = (controller["address"], agent) if agent else None
+            squares.append(replace(self._square(controller, run, x, width), key=key))
             x += width + _GAP
         name = machine["agent"] or "IPU-Machine"
         is_target = self._is_target(controller["address"], machine)
-        return Machine(name, max(x - _GAP, 1), tuple(squares), is_target)
+        is_one = machine["agent"] and "agent" not in (ipus[0] if ipus else {})
+        own = (controller["address"], machine["agent"]) if is_one else None
+        return Machine(name, max(x - _GAP, 1), tuple(squares), is_target, own)
 
     def _square(
         self, controller: Mapping[str, Any], run: Sequence[Mapping[str, Any]], x: int, width: int

@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import parse_time
+from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the map says of a job; `runs`: some pod of it does."""
+    """What the map says of a job. `runs`: some pod of it does; `ends_by`: when it reaches its time
+    limit (None: it has none)."""
 
     uid: str
     namespace: str
     name: str
     user: str
     runs: bool
+    ends_by: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,12 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A line of the queue. `kind`: never, blocked, soon or block; `blockers` as (name, UID)."""
+    """A line of the queue. `kind`: never, blocked, soon or block; `blockers` as (name, UID).
+
+    `position`: place in the order of service; 0: it can never be served.
+    `free_by`: when all that hold its block have reached their time limits; None: one of them has
+    none, or belongs to a job that the reader may not see.
+    """
 
     position: int
     job: JobFacts | None
@@ -55,6 +63,7 @@ class Waiting:
     kind: str
     reason: str
     blockers: tuple[tuple[str, str], ...] = ()
+    free_by: datetime | None = None
 
 
 def queue_lines(
@@ -62,12 +71,17 @@ def queue_lines(
     jobs: Mapping[str, JobFacts],
     holdings: Mapping[tuple[str, str], Holding],
 ) -> tuple[Waiting, ...]:
-    """The queue of `/v1/fleet`. `jobs` are those that the reader may see; others have no name."""
+    """A line for each request of the queue of `/v1/fleet`, in its order. `jobs` are those that the
+    reader may see; others have no name."""
     fits = fleet.get("fits") or []
+    controllers = fleet.get("controllers") or []
+    # What a controller that does not answer has is not known: it may have the block.
+    is_known = all(each["reachable"] for each in controllers)
+    closed = (fleet.get("outOfService") or "") if is_known else ""
     lines, position = [], 0
     for each in fleet.get("queue") or []:
         position += not each["never"]
-        kind, reason, blockers = _why(each, holdings, fits)
+        kind, reason, blockers = _why(each, holdings, fits, closed)
         lines.append(
             Waiting(
                 position=0 if each["never"] else position,
@@ -77,15 +91,23 @@ def queue_lines(
                 kind=kind,
                 reason=reason,
                 blockers=blockers,
+                free_by=free_by(in_the_way(each, holdings)) if blockers else None,
             )
         )
     return tuple(lines)
+
+
+def served_first(lines: Iterable[Waiting]) -> tuple[Waiting, ...]:
+    """The order of service, and after it those that can never be served: they have no place in
+    it, however long they wait."""
+    return tuple(sorted(lines, key=lambda line: line.position == 0))
 
 
 def _why(
     each: Mapping[str, Any],
     holdings: Mapping[tuple[str, str], Holding],
     fits: Sequence[Mapping[str, int]],
+    closed: str,
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Kind, reason and blockers of one who waits."""
     if each["never"]:
@@ -94,14 +116,44 @@ def _why(
         return "never", sentence, ()
     if each["heldBack"]:
         return "blocked", "an older job is served first", ()
+    if each["block"] is None and closed:
+        return "block", f"no block of {each['size']} can come free; out of service: {closed}", ()
     if each["block"] is None:
         return "block", "no controller can say when", ()
     if each["inTheWay"] == 0:
         return "soon", "its block is free: about to start", ()
-    controller = each["block"]["controller"]
-    found = [holdings.get((controller, partition)) for partition in each["blockers"]]
+    found = in_the_way(each, holdings)
     named = {h.job.uid: h.job.name for h in found if h is not None and h.job is not None}
     blockers = tuple((name, uid) for uid, name in named.items())
     largest = max((fit["size"] for fit in fits if fit["count"]), default=0)
     free = f"largest free {largest}" if largest else "none is free"
     return "block", f"needs a block of {each['size']}, {free}", blockers
+
+
+def in_the_way(
+    each: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
+) -> list[Holding | None]:
+    """What holds IPUs of the block that one who waits, or a size, needs."""
+    controller = each["block"]["controller"]
+    return [holdings.get((controller, partition)) for partition in each["blockers"]]
+
+
+def free_by(found: Sequence[Holding | None]) -> datetime | None:
+    """When all of them have reached their time limits; None: that is not known."""
+    ends = [each.job.ends_by if each is not None and each.job else None for each in found]
+    known = [end for end in ends if end is not None]
+    return max(known) if known and len(known) == len(ends) else None
+
+
+def policy_of(fleet: Mapping[str, Any]) -> str:
+    """The order of service in words; empty: the proxy does not say what it is."""
+    seconds = fleet.get("reserveAfterSeconds")
+    if seconds is None:
+        return ""
+    said = "Oldest first. A newer job starts earlier if its block is free"
+    if not seconds:
+        return f"{said}."
+    return (
+        f"{said}; once the oldest has waited {spell_duration(seconds)}, only where that does not "
+        "delay it."
+    )

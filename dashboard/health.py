@@ -15,16 +15,17 @@ from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from dashboard import components
-from dashboard.components import Component
-from dashboard.observing import PROBER, look, observed, read_missing, read_observed
+from dashboard import components, observing
+from dashboard.components import Component, TaskSigns
+from dashboard.observing import look, observed, read_missing, read_observed
 from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.heartbeats import BEAT, MONITOR, PROBER, TASKS, WEB, WORKER
 from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
 from ipuhub.web.access import require_admin, signed_in
-from ipuhub.workerhealth import WEB, WORKER
 from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from django.http import HttpRequest
@@ -39,9 +40,10 @@ def read_components(now: datetime) -> list[Component]:
     """All components, in the order in which a job meets them."""
     sights = look(now)
     found = observed(sights, now)
-    lease = components.by_lease(_PROBER, sights.leases[PROBER], now)
+    lease = components.by_lease(_PROBER, sights.leases[observing.PROBER], now)
     own = [Component("PostgreSQL", components.UP, "answers")]
-    return own + found + read_missing(found, now) + _with_database(lease, now)
+    seen = found + read_missing(found, now)
+    return own + seen + _with_database(lease, seen, now)
 
 
 def read_recorded(now: datetime) -> list[Component]:
@@ -50,27 +52,36 @@ def read_recorded(now: datetime) -> list[Component]:
     While the dashboard is down nothing newer is known of those that it observes.
     """
     lease = Component(_PROBER, components.UNKNOWN, "")
-    return read_observed(now) + _with_database(lease, now)
+    seen = read_observed(now)
+    return seen + _with_database(lease, seen, now)
 
 
-def _with_database(prober: Component, now: datetime) -> list[Component]:
+def _with_database(lease: Component, seen: list[Component], now: datetime) -> list[Component]:
     """The components that leave signs of life in PostgreSQL themselves."""
     beats = dict(Heartbeat.objects.filter(looked_at=None).values_list("name", "at"))
-    web = components.of_web(beats.get(WEB), now)
+    web = components.by_heartbeat("Dashboard", beats.get(WEB), now, "makes its rounds")
     if not settings.USAGE_ENABLED:
         return [web]
-    waiting = TaskMessage.objects.filter(Q(claimed_until=None) | Q(claimed_until__lt=now))
+    unknown = Component(components.KUBERNETES, components.UNKNOWN, "")
+    kubernetes = next((each for each in seen if each.name == components.KUBERNETES), unknown)
+    prober, monitor = _judge_prober(lease, now), _judge_monitor(now)
     return [
         web,
-        _judge_prober(prober, now),
-        _judge_monitor(now),
-        *components.of_worker_and_beat(
-            beats.get(WORKER),
-            waiting.aggregate(oldest=Min("queued_at"))["oldest"],
-            ReportRun.objects.filter(state=ReportRun.State.RUNNING).exists(),
-            now,
-        ),
+        components.with_heartbeat(prober, beats.get(PROBER), kubernetes, now),
+        components.with_heartbeat(monitor, beats.get(MONITOR), kubernetes, now),
+        *components.of_worker_and_beat(_task_signs(beats, now), now),
     ]
+
+
+def _task_signs(beats: Mapping[str, datetime | None], now: datetime) -> TaskSigns:
+    waiting = TaskMessage.objects.filter(Q(claimed_until=None) | Q(claimed_until__lt=now))
+    return TaskSigns(
+        worker_at=beats.get(WORKER),
+        beat_at=beats.get(BEAT),
+        task_at=beats.get(TASKS),
+        waits_since=waiting.aggregate(oldest=Min("queued_at"))["oldest"],
+        is_busy=ReportRun.objects.filter(state=ReportRun.State.RUNNING).exists(),
+    )
 
 
 def _judge_prober(lease: Component, now: datetime) -> Component:
@@ -92,7 +103,8 @@ def health_dot(request: HttpRequest) -> HttpResponseBase:
     """Show the header's one line of all components. Raises PermissionDenied."""
     require_admin(request.user)
     state, sentence = components.summary(read_components(timezone.now()))
-    return render(request, "_health.html", {"state": state, "sentence": sentence})
+    brief, _, more = sentence.partition(";")
+    return render(request, "_health.html", {"state": state, "brief": brief, "more": more})
 
 
 class ComponentSerializer(serializers.Serializer[Any]):

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 # Whoever comes may show a token; while the API server is silent each one holds a thread of ours.
 _MOST_REVIEWS: Final = 4
 _REVIEWS: Final = threading.BoundedSemaphore(_MOST_REVIEWS)
-# Digests of API tokens that could read metrics, and until when that counts, in monotonic time.
+# Digests of API tokens that could read metrics, and until when that counts, in monotonic time: long
+# enough for alerts about PostgreSQL, which fire after 5 minutes, and no longer, since a token that
+# was revoked meanwhile counts, too.
 _GOOD: Final[dict[bytes, float]] = {}
 _MOST_GOOD: Final = 256
-_GOOD_SECONDS: Final = 600.0
+_GOOD_SECONDS: Final = 330.0
 
 
 @require_safe

@@ -26,9 +26,9 @@ from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.views import FORMS, JSON, form_of
 from ipuhub.text import Figure
 from ipuhub.web.access import may_see_cost, sees_cost, usage_scope_of
+from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
-from ipuhub.web.lists import Column
 from partitions.api import PartitionList
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions

@@ -14,8 +14,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboard.live import live_reader
-from dashboard.nav import ENTRIES
-from ipuhub.web.access import is_admin, scope_of, signed_in, usage_scope_of
+from dashboard.nav import entries_for
+from dashboard.templatetags.fleet import machine_address
+from ipuhub.web.access import scope_of, signed_in, usage_scope_of
 from ipuhub.web.problems import not_as_asked
 from jobs.selectors import listed_jobs, state_of, visible_jobs
 from usage.selectors import visible_lifetimes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
+    from dashboard.nav import Entry
     from ipuhub.web.access import Scope
     from jobs.models import JobRecord
 
@@ -33,6 +35,7 @@ LONGEST: Final = 253  # of a Kubernetes name
 _JOBS: Final = 12
 _PARTITIONS: Final = 8
 _NODES: Final = 8
+_MACHINES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +57,25 @@ def job_of_pod(name: str) -> str:
     return head if last == "launcher" else ""
 
 
-def find(text: str, scope: Scope, usage: Scope, *, admin: bool) -> list[Found]:
-    """Everything that matches `text` and that the reader may see; `usage`: whose pods they see.
+def find(text: str, scope: Scope, usage: Scope, entries: Iterable[Entry]) -> list[Found]:
+    """Everything that matches `text` and that the reader may see; `usage`: whose pods they see,
+    `entries`: the pages that they may open.
 
     Asks PostgreSQL three times.
     """
     return [
-        *_pages(text, admin=admin),
+        *_pages(text, entries),
         *_jobs(text, scope),
+        *_machines(text),
         *_partitions(text, scope),
         *_nodes(text, usage),
         *_names(text, scope),
     ]
 
 
-def _pages(text: str, *, admin: bool) -> Iterator[Found]:
-    for entry in ENTRIES:
-        shown = (admin or not entry.admins_only) and (settings.USAGE_ENABLED or not entry.of_usage)
-        if shown and entry.label.casefold().startswith(text.casefold()):
+def _pages(text: str, entries: Iterable[Entry]) -> Iterator[Found]:
+    for entry in entries:
+        if entry.label.casefold().startswith(text.casefold()):
             yield Found("Page", entry.label, reverse(entry.url_name))
 
 
@@ -89,6 +93,21 @@ def _job(row: JobRecord) -> Found:
     words = (row.namespace, state_of(row), row.user, f"{row.created_at:%Y-%m-%d %H:%M} UTC")
     href = reverse("jobs:detail", args=[row.uid])
     return Found("Job", row.name, href, " · ".join(filter(None, words)))
+
+
+def _machines(text: str) -> Iterator[Found]:
+    """IPU-Machines of the fleet's reading with the text in their names; the exact one first."""
+    controllers = live_reader().read(timezone.now()).fleet.value.get("controllers") or []
+    named = [
+        (machine["agent"] != text, controller["address"], machine)
+        for controller in controllers
+        for machine in controller["machines"]
+        if text.lower() in machine["agent"].lower()
+    ]
+    for _, address, machine in sorted(named, key=lambda each: each[0])[:_MACHINES]:
+        place = f"{address} · IPU-Link domain {machine['domain']}"
+        if href := machine_address(address, machine["agent"]):
+            yield Found("IPU-Machine", machine["agent"], href, place)
 
 
 def _partitions(text: str, scope: Scope) -> list[Found]:
@@ -147,5 +166,5 @@ def search(request: HttpRequest) -> HttpResponseBase:
         return not_as_asked(request, [f"q: at most {LONGEST} printable characters."])
     user = request.user
     shown = (scope_of(user), usage_scope_of(user))
-    results = find(text, *shown, admin=is_admin(user)) if text else []
+    results = find(text, *shown, entries_for(user)) if text else []
     return render(request, "search.html", {"q": text, "results": results})

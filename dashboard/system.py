@@ -15,12 +15,12 @@ from dashboard.components import UP
 from dashboard.health import read_components
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin, signed_in
+from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.lists import Column
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
-from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def system(request: HttpRequest) -> HttpResponseBase:
         **_purges(),
     }
     tag = fragment_etag(request, shown)
+    note_as_of(request, now)
     if same := not_modified(request, tag):
         return same
     template = "_system.html" if wants_fragment(request) else "system.html"
-    context = shown | {"now": now, "etag": tag, "gap_days": GAP_DAYS}
+    context = shown | {"now": now, "etag": tag, "as_of": now, "gap_days": GAP_DAYS}
     return tagged(request, render(request, template, context), tag)
 
 

@@ -13,9 +13,11 @@ from dashboard.actions.pages import act_on_job, create_job
 from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
+from dashboard.help import help_page
 from dashboard.job.list import job_list
 from dashboard.job.logs import logs_page
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
+from dashboard.machines.page import ipu_page, machine_page
 from dashboard.metrics import metrics
 from dashboard.notify.pages import change_subscription, notifications
 from dashboard.overview.page import overview
@@ -53,7 +55,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", Index.as_view(), name="api-index"),
     path("api/v1/", include("dashboard.apiurls")),
     path("search/", search, name="search"),
+    path("help/", help_page, name="help"),
     path("fleet/", fleet_page, name="fleet"),
+    path("fleet/machines/<str:controller>/<str:name>/", machine_page, name="machine"),
+    path("fleet/machines/<str:controller>/<str:name>/ipus/<int:position>/", ipu_page, name="ipu"),
     path("system/health", health_dot, name="health-dot"),
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),

@@ -21,9 +21,10 @@ from ipuhub.api.views import FileList
 from ipuhub.models import RoleChange
 from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
+from ipuhub.web.columns import Column
 from ipuhub.web.filters import Filters, InstantFilter
 from ipuhub.web.grants import give, take
-from ipuhub.web.lists import Column, ListPage
+from ipuhub.web.lists import ListPage
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -6,7 +6,6 @@ What every namespace holds from its first moment, and its end: contents, then it
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +15,9 @@ import structlog
 from devcluster.schemas.crds import CRD_FINALIZER, CRDS
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.storage.admission import CLAIM_FINALIZER
-from devcluster.storage.metadata import DeleteOptions
+from devcluster.storage.metadata import DeleteOptions, without_finalizer
 from devcluster.storage.objects import Target
+from ipuhub.concurrency import wait_set
 from ipuhub.times import format_time
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class Controllers:
         loop = asyncio.get_running_loop()
         sweep_at = loop.time() + _SWEEP_SECONDS
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), max(sweep_at - loop.time(), 0))
+            await wait_set(self._news, sweep_at - loop.time())
             self._news.clear()
             try:
                 # By the clock: in a cluster with Leases there is always news.
@@ -98,7 +97,7 @@ class Controllers:
             metadata = item.body["metadata"]
             held = CLAIM_FINALIZER in (metadata.get("finalizers") or ())
             if held and metadata.get("deletionTimestamp") and not self._is_mounted(item):
-                drop = partial(_without_finalizer, CLAIM_FINALIZER)
+                drop = partial(without_finalizer, CLAIM_FINALIZER)
                 self._objects.update(Target(_CLAIMS, *item.key), drop)
 
     def _is_mounted(self, claim: Item) -> bool:
@@ -131,7 +130,7 @@ class Controllers:
                 _, is_gone = self._objects.delete(kind, *content.key, DeleteOptions())
                 left += not is_gone
         if not left and CRD_FINALIZER in (item.body["metadata"].get("finalizers") or ()):
-            drop = partial(_without_finalizer, CRD_FINALIZER)
+            drop = partial(without_finalizer, CRD_FINALIZER)
             self._objects.update(Target(_CRD, *item.key), drop)
 
 
@@ -141,14 +140,6 @@ def last_seen(event: dict[str, Any]) -> datetime:
     times.append((event.get("series") or {}).get("lastObservedTime"))
     times.append(event["metadata"]["creationTimestamp"])
     return max(datetime.fromisoformat(text) for text in times if text)
-
-
-def _without_finalizer(finalizer: str, body: dict[str, Any]) -> dict[str, Any]:
-    metadata = body["metadata"]
-    metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
-    if not metadata["finalizers"]:
-        del metadata["finalizers"]
-    return body
 
 
 Body = dict[str, Any]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.status import StatusError
-from devcluster.storage.metadata import FOREGROUND, ORPHAN, DeleteOptions
+from devcluster.storage.metadata import FOREGROUND, ORPHAN, DeleteOptions, without_finalizer
 from devcluster.storage.objects import Target
 
 if TYPE_CHECKING:
@@ -161,13 +162,7 @@ class GarbageCollector:
         return True, owner.body
 
     def _drop_finalizer(self, kind: Kind, item: Item, finalizer: str) -> None:
-        def drop(body: Body) -> Body:
-            metadata = body["metadata"]
-            metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
-            if not metadata["finalizers"]:
-                del metadata["finalizers"]
-            return body
-
+        drop = partial(without_finalizer, finalizer)
         self._objects.update(Target(kind, *item.key), drop)
 
     def _change(self, item: Item, change: Callable[[Body], Body]) -> None:

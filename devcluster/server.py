@@ -101,11 +101,6 @@ class DevCluster:
         """The administrator's kubeconfig."""
         return self._directory / "admin.kubeconfig"
 
-    @property
-    def ca_file(self) -> Path:
-        """The certificate of the cluster's CA."""
-        return self._directory / "pki" / "ca.crt"
-
     async def start(self) -> None:
         """Open the state, listen, write the kubeconfig. DevClusterError when it is in use."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 from django.conf import settings
 
-from ipuhub import taskqueue, workerhealth
+from ipuhub import heartbeats, taskqueue, workerhealth
 from ipuhub.process import logs
 
 SUM_DAYS_SECONDS = 300.0
@@ -50,8 +50,8 @@ NIGHTLY: Final = {
     },
     "heartbeat": {
         "task": "ipuhub.heartbeat",
-        "schedule": workerhealth.HEARTBEAT_SECONDS,
-        "options": {"expires": workerhealth.HEARTBEAT_SECONDS},
+        "schedule": heartbeats.HEARTBEAT_SECONDS,
+        "options": {"expires": heartbeats.HEARTBEAT_SECONDS},
     },
 }
 """What beat starts, unless usage is off."""

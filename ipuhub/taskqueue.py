@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    connection,
+)
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
 if TYPE_CHECKING:
@@ -43,6 +49,7 @@ RETURNING id, body
 _DONE: Final = "DELETE FROM ipuhub_taskmessage WHERE id = %s"
 _GIVE_BACK: Final = "UPDATE ipuhub_taskmessage SET claimed_until = NULL WHERE id = %s"
 _COUNT: Final = "SELECT count(*) FROM ipuhub_taskmessage WHERE queue = %s"
+_HAS_TABLE: Final = "SELECT 1 FROM ipuhub_taskmessage LIMIT 1"
 _PURGE: Final = "DELETE FROM ipuhub_taskmessage WHERE queue = %s"
 
 
@@ -136,9 +143,9 @@ class Transport(virtual.Transport):
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]
 
     def establish_connection(self) -> Any:
-        """Raise OperationalError while PostgreSQL does not answer."""
+        """Raise OperationalError until PostgreSQL answers and is migrated; Celery tries again."""
         CONTACT.look()
-        _run("SELECT 1", [])
+        _find_table()
         return super().establish_connection()  # type: ignore[no-untyped-call]
 
 
@@ -150,7 +157,17 @@ def register() -> None:
 def try_database() -> None:
     """Find out whether PostgreSQL answers, for `CONTACT`."""
     with suppress(DatabaseError, InterfaceError):
-        _run("SELECT 1", [])
+        _find_table()
+
+
+def _find_table() -> None:
+    """Raise OperationalError without one: in a new installation the dashboard makes it, while
+    workers start."""
+    try:
+        _run(_HAS_TABLE, [])
+    except ProgrammingError as error:
+        CONTACT.problem = f"waiting for migrations: {' '.join(str(error).split())}"
+        raise OperationalError(CONTACT.problem) from error
 
 
 def _run(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:

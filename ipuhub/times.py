@@ -9,8 +9,11 @@ hands `utc_now` down, in whose place a test puts a clock of its own.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Final
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 _MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -38,3 +41,17 @@ def read_time(text: str) -> datetime:
     """
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def read_day_or_instant(text: str, zone: tzinfo, *, end: bool = False) -> datetime:
+    """Return the instant of `2026-11-21T10:00:00Z` (RFC 3339) or of a day of `zone`.
+
+    A day means its begin; with `end` its end, so that a range of days includes the last day. A time
+    without an offset is in `zone`. Raise ValueError or OverflowError.
+    """
+    text = text.replace(" ", "+")  # a `+` that was not escaped in the URL
+    if len(text) == len("2026-11-21"):
+        day = date.fromisoformat(text) + timedelta(days=end)
+        return datetime.combine(day, time(), zone).astimezone(UTC)
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)

@@ -1,7 +1,7 @@
 """glue: `/healthz` and `/readyz` of the Celery worker and of beat, served by a thread.
 
 A worker that hangs no longer polls for tasks, and a beat that hangs no longer ticks: the age of the
-last poll shows both. Processes that cannot reach these pages read a heartbeat in the database.
+last poll shows both. Processes that cannot reach these pages read heartbeats in the database.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from django.conf import settings
 from django.utils import timezone
 
 from ipuhub import taskqueue
+from ipuhub.heartbeats import BEAT, TASKS, WORKER, Heart
 from ipuhub.process.health import Health, ListenError, build_runner, listening
+from ipuhub.recording.store import connection_arguments
 
 if TYPE_CHECKING:
     from celery import Celery
 
 SILENCE_SECONDS: Final = 120.0  # a server that is away is tried at least every 30 s
 TICK_SECONDS: Final = 30.0
+LOOK_AGAIN_SECONDS: Final = 2.0  # while PostgreSQL is away, or its tables are
 _SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
-HEARTBEAT_SECONDS: Final = 30.0
-"""How often beat has a worker note the time; `dashboard.components` judges both by it."""
-WORKER: Final = "worker"
-WEB: Final = "web"
 
 
 def install(app: Celery) -> None:
@@ -39,6 +38,7 @@ def install(app: Celery) -> None:
     app.conf.beat_scheduler = f"{__name__}:Beating"
     app.conf.beat_max_loop_interval = TICK_SECONDS
     app.steps["worker"].add(HealthStep)
+    app.steps["worker"].add(HeartStep)
     beat_init.connect(_on_beat)
 
 
@@ -47,7 +47,11 @@ def heartbeat() -> None:
     """Note the time: beat has queued the task, and a worker does it."""
     from ipuhub.models import Heartbeat  # the app is made before the models
 
-    Heartbeat.objects.update_or_create(name=WORKER, defaults={"at": timezone.now()})
+    Heartbeat.objects.update_or_create(name=TASKS, defaults={"at": timezone.now()})
+
+
+def _heart(name: str) -> Heart:
+    return Heart(name, lambda: connection_arguments(settings.DATABASES["default"]))
 
 
 class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -60,15 +64,32 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
         serve("worker")
 
 
+class HeartStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Notes the worker's heartbeat in a thread: a long task holds up all else in a worker."""
+
+    requires = frozenset({"celery.worker.components:Pool"})  # forked without our thread
+
+    def start(self, _worker: Any) -> None:
+        """Begin."""
+        work = _heart(WORKER).keep_beating
+        threading.Thread(target=work, name="heartbeat", daemon=True).start()
+
+
 class Beating(PersistentScheduler):  # type: ignore[misc]
     """The scheduler, which says that it moves."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._heart = _heart(BEAT)
+        super().__init__(*arguments, **options)
+
     def tick(self, *arguments: Any, **options: Any) -> Any:
-        """Do what is due."""
+        """Do what is due; return the seconds until there may be more to do."""
         taskqueue.CONTACT.look()
+        self._heart.beat_if_due()
         if taskqueue.CONTACT.problem:  # else nobody would ask until the next task is due
             taskqueue.try_database()
-        return super().tick(*arguments, **options)
+        wait = super().tick(*arguments, **options)
+        return min(wait, LOOK_AGAIN_SECONDS) if taskqueue.CONTACT.problem else wait
 
 
 def serve(name: str) -> None:

@@ -12,12 +12,14 @@ from django.http import Http404
 from django.urls import path
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers
-from rest_framework.generics import ListAPIView, RetrieveAPIView
+from rest_framework.generics import RetrieveAPIView
 
+from ipuhub.api.files import file_of
+from ipuhub.api.views import FileList
 from ipuhub.web.access import scope_of
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from jobs.selectors import NO_JOB, STATES, find_job, listed_jobs, state_of
-from jobs.views import JobFilters
+from jobs.views import COLUMNS, JobFilters
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -110,13 +112,15 @@ class JobDetailSerializer(JobSerializer):
         operation_id="jobs_list", summary="Jobs, newest first or by `sort`", tags=["jobs"]
     )
 )
-class JobList(ListAPIView[JobRecord]):
+class JobList(FileList[JobRecord]):
     """All jobs that the caller may see, including deleted jobs, newest first or by `sort`."""
 
     queryset = JobRecord.objects.none()
     serializer_class = JobSerializer
     filterset_class = JobFilters
     ordering = ("created_at", "id")
+    columns = COLUMNS
+    file_name = "jobs"
 
     def get_queryset(self) -> QuerySet[JobRecord]:
         """Return the jobs of the caller's namespaces."""
@@ -142,5 +146,6 @@ class JobDetail(RetrieveAPIView[JobRecord]):
 
 app_name = "jobs-api"
 urlpatterns: list[URLPattern | URLResolver] = [
+    file_of("jobs", JobList, "jobs-file"),
     path("jobs/<str:uid>", JobDetail.as_view(), name="detail"),
 ]

@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from ipuhub.web.access import access_of
+from ipuhub.web.columns import Column
 from ipuhub.web.filters import AnyOfFilter, Filters, InstantFilter
-from ipuhub.web.lists import Chip, Column, ListPage
+from ipuhub.web.lists import Chip, ListPage
 from ipuhub.web.readings import freshness
 from jobs.ipujob.conditions import JobState, brief_message
 from jobs.models import ENDED_AT, JobRecord
@@ -164,7 +165,7 @@ JOBS = ListPage(
     filters=JobFilters,
     select=listed_jobs,
     template="jobs/list.html",
-    empty="Submit one: kubectl apply -f examples/single-gcd-sample.yaml",
+    empty="Submit one: `kubectl apply -f examples/single-gcd-sample.yaml`",
     more=_freshness,
     chips=_chips,
 )

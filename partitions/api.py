@@ -12,12 +12,13 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import APIException
-from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.schema import body_example
 from ipuhub.api.scopes import READ
+from ipuhub.api.views import FileList
 from ipuhub.web.access import scope_of
 from ipuhub.web.readings import say
 from partitions.connections import PROXY_AWAY, fleet_reader
@@ -25,7 +26,7 @@ from partitions.errors import PartitionsError
 from partitions.models import PartitionLifetime
 from partitions.selectors import capacity_now, visible_partitions
 from partitions.stats import stat_table
-from partitions.views import LARGEST, MESSAGES, PartitionFilters
+from partitions.views import COLUMNS, LARGEST, MESSAGES, PartitionFilters
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 
 class PartitionSerializer(serializers.ModelSerializer[PartitionLifetime]):
     """One allocation of a partition to a job, from reserved to released (null: still held)."""
+
+    machines = serializers.DictField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        help_text="Positions of its IPUs in the IPU-Link domain, by IPU-Machine. Empty: not known.",
+    )
 
     class Meta:
         model = PartitionLifetime
@@ -48,6 +54,7 @@ class PartitionSerializer(serializers.ModelSerializer[PartitionLifetime]):
             "attempt",
             "controller",
             "size",
+            "machines",
             "phase",
             "reason",
             "message",
@@ -98,6 +105,7 @@ class CapacityListSerializer(serializers.Serializer[Any]):
     results = CapacitySerializer(many=True)
 
 
+@body_example({"size": 16})
 class QuerySerializer(serializers.Serializer[Any]):
     """Asks how many partitions of `size` IPUs fit now."""
 
@@ -121,13 +129,21 @@ class ProxyAway(APIException):
     default_code = "proxy-unavailable"
 
 
-@extend_schema_view(get=extend_schema(summary="Partitions, newest reservation first"))
-class PartitionList(ListAPIView[PartitionLifetime]):
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="partitions_list",
+        summary="Partitions, newest reservation first",
+        tags=["partitions"],
+    )
+)
+class PartitionList(FileList[PartitionLifetime]):
     """Current and past partitions of jobs, newest reservation first."""
 
     serializer_class = PartitionSerializer
     filterset_class = PartitionFilters
     ordering = ("reserved_at", "id")
+    columns = COLUMNS
+    file_name = "partitions"
     queryset = PartitionLifetime.objects.none()
 
     def get_queryset(self) -> QuerySet[PartitionLifetime]:

@@ -10,8 +10,8 @@ from django.conf import settings
 from ipuhub import composition
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
-from partitions.proxy.advertising import VisibilityOptions
 from partitions.proxy.controllers import PartitionSettings, PlacementRule
+from partitions.proxy.nodes.advertising import VisibilityOptions
 from partitions.proxy.process import ProxyOptions
 from partitions.proxy.queue import QueueOptions
 from partitions.proxy.service import ServiceOptions
@@ -40,6 +40,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         tracker=settings.TRACKER_CONFIGMAP,
         controllers=settings.VIPU_CONTROLLERS,
         controllers_path=settings.VIPU_CONTROLLERS_PATH,
+        controllers_configmap=settings.VIPU_CONTROLLERS_CONFIGMAP,
         deadline_seconds=settings.VIPU_DEADLINE_SECONDS,
         tls=vipu_tls(),
         access_path=vipu_access(),

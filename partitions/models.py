@@ -15,7 +15,8 @@ class PartitionLifetime(models.Model):
 
     `size` in IPUs; `estimated`: the entry vanished from the tracker, `released_at` is when that
     was seen and `uncertainty_seconds` how long before it may have been. `shard` is the UID of the
-    tracker's ConfigMap that shows the entry.
+    tracker's ConfigMap that shows the entry. `machines`: the positions of its IPUs in the IPU-Link
+    domain by agent (empty: not known).
     """
 
     key = models.TextField(unique=True)
@@ -40,6 +41,7 @@ class PartitionLifetime(models.Model):
     released_at = models.DateTimeField(null=True)
     estimated = models.BooleanField(default=False)
     uncertainty_seconds = models.BigIntegerField(default=0)
+    machines = models.JSONField(default=dict, db_default={})
     updated_at = models.DateTimeField()
 
     class Meta:

@@ -16,20 +16,23 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.partition import Phase
 from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, Filters, InstantFilter
-from ipuhub.web.lists import Column, ListPage
+from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import say
-from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
 from partitions.models import PartitionLifetime
 from partitions.selectors import capacity_now, visible_partitions
 from partitions.stats import bar_segments, stat_table, sum_amounts
-from partitions.vipu.topology import PARTITION_SIZES
+from partitions.vipu.topology import PARTITION_SIZES, agent_order
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
@@ -104,8 +107,36 @@ def _job_page(partition: PartitionLifetime) -> str:
         return ""
 
 
+def all_machines(machines: Mapping[str, object]) -> str:
+    """Return the names of the IPU-Machines that a partition stands on."""
+    return ", ".join(sorted(machines, key=agent_order))
+
+
+def named_machines(machines: Mapping[str, object]) -> str:
+    """Return the first of the IPU-Machines that a partition stands on, and how many more it has."""
+    names = sorted(machines, key=agent_order)
+    return f"{names[0]} + {len(names) - 1}" if len(names) > 1 else "".join(names)
+
+
+def machine_page(partition: PartitionLifetime) -> str:
+    """The page of the first machine; dashboard/machines has it."""
+    names = sorted(partition.machines, key=agent_order)
+    try:
+        return reverse("machine", args=[partition.controller, names[0]]) if names else ""
+    except NoReverseMatch:  # no name that an address could have
+        return ""
+
+
 WATCH = "tracker"
 """The checkpoint of the partitions' recorder."""
+MACHINES = Column(
+    "machines",
+    "Machines",
+    lambda row: all_machines(row.machines),
+    shown=lambda row: named_machines(row.machines),
+    link=machine_page,
+    sparse=True,
+)
 COLUMNS = (
     Column("phase", "Phase", lambda row: row.phase, kind="badge", phone="1.1"),
     Column("partition", "Partition", lambda row: row.partition, kind="code", phone="2.2"),
@@ -113,6 +144,7 @@ COLUMNS = (
     Column("job", "Job", lambda row: row.job_name, link=_job_page, phone="1.2"),
     Column("size", "IPUs", lambda row: row.size, kind="number", phone="1.3"),
     Column("controller", "Controller", lambda row: row.controller),
+    MACHINES,
     Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="age", phone="2.1"),
     Column("released_at", "Released", lambda row: row.released_at, kind="age"),
     Column("message", "Message", lambda row: row.message, kind="brief", sparse=True),
@@ -154,10 +186,11 @@ def stats(request: HttpRequest) -> HttpResponseBase:
         return not_as_asked(request, error.messages)
     context = _stats_context(table, scope) | {"problem": reading.said(in_full=scope.sees_all)}
     tag = fragment_etag(request, context, reading.read_at if reading.problem else None)
+    note_as_of(request, reading.read_at)
     if same := not_modified(request, tag):
         return same
     template = "partitions/_stats.html" if wants_fragment(request) else "partitions/stats.html"
-    context |= {"now": now, "read_at": reading.read_at, "etag": tag}
+    context |= {"now": now, "read_at": reading.read_at, "as_of": reading.read_at, "etag": tag}
     return tagged(request, render(request, template, context), tag)
 
 

@@ -21,9 +21,12 @@ from hypothesis import HealthCheck, settings
 
 from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.database import database_settings
+from tests.fakes.chromium import end_browser
+from tests.fakes.demosfirst import begin_with_demos
 from tests.fakes.emptytables import empty_tables
 from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
+from tests.fakes.staticfiles import find_static_files_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +51,7 @@ def pytest_configure() -> None:
     django_settings.SECRET_KEY = "only for the tests " * 4
     django_settings.PASSWORD_HASHERS = ["tests.fakes.quickhasher.OneRoundHasher"]
     TransactionTestCase._fixture_teardown = _empty_tables
+    find_static_files_once()
     configure = structlog.configure
 
     def configure_without_cache(**given: Any) -> None:
@@ -110,6 +114,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a CI run that skipped a test: a green run must have run everything. Fail one, too, in
     which many tests passed the second time only: one is the machine's load, many are a fault."""
+    end_browser()
     forbidden = os.environ.get("IPUHUB_NO_SKIP") and _skipped
     if (forbidden or len(_rerun) > MOST_RERUN) and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -175,8 +180,19 @@ def given_cluster() -> str:
     return os.environ.get("IPUHUB_TEST_KUBECONFIG", "")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on a given cluster: all else is the same with and without one."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what runs on a given cluster: all else is the same with and without one. Where several
+    workers share the tests, let one begin with those that share a demo, and another with those
+    that start one of their own."""
+    if worker := getattr(config, "workerinput", None):
+        items[:] = begin_with_demos(items, _demo_of, worker["workercount"])
     for item in items:
         if "given_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.takes_cluster)
+
+
+def _demo_of(item: pytest.Item) -> str:
+    """Whose demo a test uses: "shared", its "own", or none."""
+    if "start_demo" in vars(item.getparent(pytest.Module).obj):  # type: ignore[union-attr]
+        return "own"
+    return "shared" if item.path.parent.name == "e2e" else ""

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import may_see_statements, signed_in
 from ipuhub.web.exports import FORMATS, export
-from ipuhub.web.filters import NONE, BadFilter
+from ipuhub.web.filters import BadFilter, filter_text
 from ipuhub.web.problems import not_as_asked
 from usage.query import (
     given,
@@ -185,7 +185,7 @@ def drill(params: Params, by: Sequence[Dimension], key: str | tuple[str, ...] | 
     known = {*names, *(name for name in params if name in DIMENSIONS)}
     finer = next((_NEXT[name] for name in names if name in _NEXT), "user")
     finer = "job" if finer in known else finer
-    own = {name: part or NONE for name, part in zip(names, parts, strict=True)}
+    own = {name: filter_text(part) for name, part in zip(names, parts, strict=True)}
     return address(params, **own, by=finer)
 
 
@@ -314,10 +314,10 @@ class UsagePage:
         found = []
         for each, texts in self.question.equals:
             for text in texts:
-                rest = [other or NONE for other in texts if other != text]
+                rest = [filter_text(other) for other in texts if other != text]
                 others = {n: t for n, t in self.params.items() if n != each.name}
                 params = {**others, **({each.name: rest} if rest else {})}
-                found.append((each.label, text or NONE, address(params, by=each.name)))
+                found.append((each.label, filter_text(text), address(params, by=each.name)))
         return found
 
     def _presets(self) -> list[tuple[str, str, bool]]:

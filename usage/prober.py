@@ -13,7 +13,7 @@ import structlog
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from ipuhub import composition
+from ipuhub import composition, heartbeats
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.namespaces import ChosenNamespaces, NamespaceGroups
 from ipuhub.partition import TrackerPlace
@@ -289,7 +289,9 @@ async def run_prober() -> None:
         async def record() -> str:
             return await Prober(process.client, proxy, process.health).run()
 
-        await until_stopped(keep_recording(process.leadership, record, process.health))
+        # Also while it stands by: without an API server no prober leads, and all of them are alive.
+        async with heartbeats.beating(heartbeats.PROBER, database()):
+            await until_stopped(keep_recording(process.leadership, record, process.health))
 
 
 async def list_once() -> None:

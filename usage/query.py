@@ -21,7 +21,7 @@ from ipuhub.web.access import (
 )
 from ipuhub.web.exports import known_format
 from ipuhub.web.filters import BadFilter, meant_by
-from usage.rates.reading import pricing_at
+from usage.reading import pricing_at
 from usage.sums.measures import (
     COST,
     DIMENSIONS,
@@ -130,10 +130,7 @@ def read_pair(
 
 def read_compare(params: Params) -> bool:
     """Return whether the period before is wanted, too. Raises BadFilter."""
-    text = one(params, "compare") or "none"
-    if text not in {"before", "none"}:
-        raise BadFilter([f"compare: must be before or none, not {text[:80]!r}."])
-    return text == "before"
+    return _either(params, "compare", "before", "none") == "before"
 
 
 def _without_prices(
@@ -170,10 +167,15 @@ def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
 
 def read_total(params: Params) -> bool:
     """Return whether a CSV is to end with a line of totals. Raises BadFilter."""
-    text = one(params, "total") or "yes"
-    if text not in {"yes", "no"}:
-        raise BadFilter([f"total: must be yes or no, not {text[:80]!r}."])
-    return text == "yes"
+    return (_either(params, "total", "yes", "no") or "yes") == "yes"
+
+
+def _either(params: Params, name: str, first: str, second: str) -> str:
+    """Return the parameter, which is one of two words, or empty. Raises BadFilter."""
+    text = one(params, name)
+    if text not in {"", first, second}:
+        raise BadFilter([f"{name}: must be {first} or {second}, not {text[:80]!r}."])
+    return text
 
 
 def read_format(params: Params) -> str:

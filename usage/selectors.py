@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
-from ipuhub.web.lists import CHUNK_ROWS
+from ipuhub.web.exports import CHUNK_ROWS
 from usage.models import PodLifetime
 from usage.rates.linecosts import EVER, PODS, read_line_costs
 from usage.sums.columns import JOB

@@ -15,8 +15,8 @@ from django.db.models.functions import Coalesce
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.text import Figure, human_duration, spell_duration
+from ipuhub.web.columns import Column
 from ipuhub.web.filters import AnyOfFilter, Filters, InstantFilter, YesNoFilter
-from ipuhub.web.lists import Column
 from usage.models import PodLifetime
 from usage.rates.pricing import cost_record
 from usage.sums.measures import GIB, LABEL

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import require_accountant, signed_in, usage_scope_of
-from ipuhub.web.filters import NONE, BadFilter
+from ipuhub.web.filters import BadFilter, filter_text
 from ipuhub.web.lists import ListPage
 from usage.page import drill, is_month, step_of
 from usage.query import given, names_of, read_output, read_question
@@ -185,4 +185,4 @@ def _shown_name(key: str | tuple[str, ...] | None) -> str:
     if key is None:
         return "Other"
     parts = (key,) if isinstance(key, str) else key
-    return " · ".join(part or NONE for part in parts)
+    return " · ".join(filter_text(part) for part in parts)

@@ -11,13 +11,7 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from dashboard.actions.audit import (
-    LONGEST_KEY,
-    Actor,
-    KeyReusedError,
-    carry_out,
-    require_kubernetes_user,
-)
+from dashboard.actions.audit import Actor, carry_out, require_kubernetes_user
 from dashboard.actions.changes import (
     MOST_INSTANCES,
     RUN_AGAIN,
@@ -28,9 +22,10 @@ from dashboard.actions.changes import (
 )
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.files import read_yes
+from ipuhub.api.idempotency import idempotent
 from ipuhub.api.kinds import KINDS
 from ipuhub.api.problems import CONTENT_TYPE
-from ipuhub.api.schema import ProblemSerializer
+from ipuhub.api.schema import ProblemSerializer, body_example
 from ipuhub.models import ApiToken
 from ipuhub.web.access import is_admin, require_operator, scope_of
 from jobs.api import JobList
@@ -53,14 +48,25 @@ _DRY_RUN: Final = OpenApiParameter(
     description="Have the API server judge the change (RBAC, admission webhooks), and change "
     "nothing.",
 )
-_KEY: Final = OpenApiParameter(
-    "Idempotency-Key",
-    {"type": "string", "maxLength": LONGEST_KEY},
-    OpenApiParameter.HEADER,
-    description="A text of your choice, such as a UUID. A request that repeats the key changes "
-    "nothing and gets the answer of the first one (`replayed`: true). Keys stay known for as long "
-    "as the audit.",
-)
+_MANIFEST: Final = {
+    "apiVersion": "graphcore.ai/v1alpha1",
+    "kind": "IPUJob",
+    "metadata": {"name": "train", "namespace": "team-a"},
+    "spec": {
+        "jobInstances": 1,
+        "ipusPerJobInstance": 4,
+        "workersPerJobInstance": 1,
+        "workers": {
+            "template": {
+                "spec": {
+                    "containers": [
+                        {"name": "train", "image": "train:1", "command": ["python3", "train.py"]}
+                    ]
+                }
+            }
+        },
+    },
+}
 
 
 class OutcomeSerializer(serializers.Serializer[Any]):
@@ -71,11 +77,10 @@ class OutcomeSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     uid = serializers.CharField(help_text="Of the job; empty for a dry run of a new one.")
     dry_run = serializers.BooleanField()
-    replayed = serializers.BooleanField(help_text="An earlier request with this key did it.")
     audit = serializers.IntegerField(allow_null=True, help_text="Number in the audit.")
     warnings = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Of the API server and its admission webhooks; not repeated for a known key.",
+        help_text="Of the API server and its admission webhooks.",
     )
 
 
@@ -83,18 +88,21 @@ class NoBodySerializer(serializers.Serializer[Any]):
     """No fields."""
 
 
+@body_example({"instances": 2})
 class ScaleSerializer(serializers.Serializer[Any]):
     """How many instances the job is to have."""
 
     instances = serializers.IntegerField(min_value=1, max_value=MOST_INSTANCES)
 
 
+@body_example({"name": "train-again"})
 class RunAgainSerializer(serializers.Serializer[Any]):
     """The name of the new job; left out, the next free number is tried once: `train-run2`."""
 
     name = serializers.CharField(max_length=LONGEST_JOB_NAME, required=False)
 
 
+@body_example(_MANIFEST)
 class ManifestSerializer(serializers.Serializer[Any]):
     """An IPUJob, as `kubectl create -f` takes it."""
 
@@ -105,10 +113,11 @@ class ManifestSerializer(serializers.Serializer[Any]):
 
 
 class ActionProblem(APIException):
-    """A change that was not made; the kind says why."""
+    """A change that was not made; the kind says why. `may_have_happened`: nobody knows."""
 
-    def __init__(self, kind: str, sentence: str) -> None:
+    def __init__(self, kind: str, sentence: str, *, may_have_happened: bool = False) -> None:
         super().__init__(sentence)
+        self.may_have_happened = may_have_happened
         self.default_code = kind
         self.status_code = KINDS[kind].status
 
@@ -123,7 +132,7 @@ def _described(summary: str, name: str, body: Any, status: int = 200) -> Callabl
         operation_id=name,
         summary=summary,
         tags=["jobs"],
-        parameters=[_DRY_RUN, _KEY],
+        parameters=[_DRY_RUN],
         request=body,
         responses={status: OutcomeSerializer, **problems},
     )
@@ -158,6 +167,7 @@ class SuspendJob(JobAction):
     key = "suspend"
 
     @_described("Suspend a job", "jobs_suspend", NoBodySerializer)
+    @idempotent
     def post(self, request: Request, uid: str) -> Response:
         """Set `spec.suspend`, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -169,6 +179,7 @@ class ResumeJob(JobAction):
     key = "resume"
 
     @_described("Resume a job", "jobs_resume", NoBodySerializer)
+    @idempotent
     def post(self, request: Request, uid: str) -> Response:
         """Unset `spec.suspend`, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -180,6 +191,7 @@ class CancelJob(JobAction):
     key = "cancel"
 
     @_described("Cancel a job", "jobs_cancel", NoBodySerializer)
+    @idempotent
     def post(self, request: Request, uid: str) -> Response:
         """Delete the IPUJob, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -192,6 +204,7 @@ class ScaleJob(JobAction):
     body = ScaleSerializer
 
     @_described("Scale a job", "jobs_scale", ScaleSerializer)
+    @idempotent
     def post(self, request: Request, uid: str) -> Response:
         """Set `spec.jobInstances`, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -204,6 +217,7 @@ class RunJobAgain(JobAction):
     body = RunAgainSerializer
 
     @_described("Run a job again", "jobs_run_again", RunAgainSerializer, 201)
+    @idempotent
     def post(self, request: Request, uid: str) -> Response:
         """Create the new IPUJob, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -213,6 +227,7 @@ class JobsView(JobList):
     """All jobs that the caller may see, and new ones."""
 
     @_described("Create a job", "jobs_create", ManifestSerializer, 201)
+    @idempotent
     def post(self, request: Request) -> Response:
         """Create an IPUJob from its manifest, as the user's Kubernetes user; without a namespace in
         `default`. Raises PermissionDenied, ValidationError and ActionProblem."""
@@ -234,21 +249,18 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
 
     Raises ValidationError and ActionProblem.
     """
-    key = _key_of(request)
     body = {"action": change.action.key, "namespace": change.namespace, "name": change.name}
     try:
         if read_yes(request, "dry_run"):
             sent = send(change, actor.acts_as, dry_run=True)
-            known = {"uid": change.uid, "dry_run": True, "replayed": False, "audit": None}
+            known = {"uid": change.uid, "dry_run": True, "audit": None}
             return Response(body | known | {"warnings": sent.warnings})
-        done = carry_out(change, actor, key)
+        done = carry_out(change, actor)
     except WriteProblem as problem:
         sentence = problem.said(in_full=is_admin(request.user))
-        raise ActionProblem(problem.kind, sentence) from problem
-    except KeyReusedError as error:
-        raise ActionProblem(error.kind, str(error)) from error
-    known = {"uid": done.entry.uid, "dry_run": False}
-    known |= {"replayed": done.is_replay, "audit": done.entry.pk}
+        unknown = problem.is_unknown
+        raise ActionProblem(problem.kind, sentence, may_have_happened=unknown) from problem
+    known = {"uid": done.entry.uid, "dry_run": False, "audit": done.entry.pk}
     return Response(body | known | {"warnings": done.warnings}, status=status)
 
 
@@ -257,13 +269,3 @@ def _actor_of(request: Request, namespace: str = "") -> Actor:
     token = request.auth
     via = f"token {token.name}" if isinstance(token, ApiToken) else "session"
     return Actor(cast("User", request.user), found, via)
-
-
-def _key_of(request: Request) -> str | None:
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return None
-    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable() or not key.isascii():
-        sentence = f"must be 1 to {LONGEST_KEY} printable ASCII characters."
-        raise ValidationError({"Idempotency-Key": [sentence]})
-    return key

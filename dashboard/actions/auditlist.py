@@ -18,8 +18,9 @@ from dashboard.actions.changes import ACTIONS
 from ipuhub.api.views import FileList
 from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of
+from ipuhub.web.columns import Column
 from ipuhub.web.filters import Filters, InstantFilter
-from ipuhub.web.lists import Column, ListPage
+from ipuhub.web.lists import ListPage
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

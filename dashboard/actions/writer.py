@@ -23,7 +23,7 @@ from partitions.connections import sources
 if TYPE_CHECKING:
     from dashboard.actions.changes import Change
     from ipuhub.kube.access import User
-    from ipuhub.kube.blocking import BlockingKubeClient
+    from ipuhub.kube.client import KubeClient
     from jobs.ipujob.names import Manifest
 
 FIELD_MANAGER: Final = "ipuhub-dashboard"
@@ -89,19 +89,19 @@ def send(change: Change, acts_as: User, *, dry_run: bool) -> Sent:
         on_warning=warnings.append,
     )
     try:
-        written = _write(kube, change, options)
+        written = kube.run(_write, kube.client, change, options)
     except ApiError as error:
         raise explain(error, change, acts_as.username) from error
     return Sent(written, tuple(warnings))
 
 
-def _write(kube: BlockingKubeClient, change: Change, options: WriteOptions) -> Manifest:
+async def _write(client: KubeClient, change: Change, options: WriteOptions) -> Manifest:
     name, namespace = change.name, change.namespace
     if change.is_new:
-        return kube.create(IPUJOBS, change.body, namespace, options=options)
+        return await client.create(IPUJOBS, change.body, namespace, options=options)
     if change.method == "PATCH":
-        return kube.patch(IPUJOBS, name, change.body, namespace, options=options)
-    return kube.delete(
+        return await client.patch(IPUJOBS, name, change.body, namespace, options=options)
+    return await client.delete(
         IPUJOBS, name, namespace, uid=change.uid, propagation="Background", options=options
     )
 

@@ -12,19 +12,16 @@ from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from dashboard.job.logs import require_own_job
 from dashboard.job.queue import read_waiting
 from dashboard.job.usage import read_held
 from ipuhub.web.access import may_see_cost, scope_of
-from jobs.selectors import NO_JOB, find_job, jobs_with_uid
+from jobs.selectors import NO_JOB, find_job
 from usage.models import PodLifetime
 
 if TYPE_CHECKING:
-    from django.contrib.auth.base_user import AbstractBaseUser
-    from django.contrib.auth.models import AnonymousUser
     from django.db.models import QuerySet
     from rest_framework.request import Request
-
-    from jobs.models import JobRecord
 
 
 class PodSerializer(serializers.ModelSerializer[PodLifetime]):
@@ -105,13 +102,6 @@ class JobWaitingSerializer(serializers.Serializer[Any]):
     )
 
 
-def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
-    job = jobs_with_uid(scope_of(user), uid).first()
-    if job is None:
-        raise Http404(NO_JOB)
-    return job
-
-
 @extend_schema_view(
     get=extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
 )
@@ -120,12 +110,11 @@ class JobPods(ListAPIView[PodLifetime]):
 
     queryset = PodLifetime.objects.none()
     serializer_class = PodSerializer
-    filter_backends = ()
     ordering = ("created_at", "id")
 
     def get_queryset(self) -> QuerySet[PodLifetime]:
         """Return the pods in the job's own namespace. Raises Http404."""
-        job = _require_job(self.request.user, self.kwargs["uid"])
+        job = require_own_job(self.request.user, self.kwargs["uid"])
         return PodLifetime.objects.filter(job_uid=job.uid, namespace=job.namespace)
 
 
@@ -142,7 +131,7 @@ class JobUsageSoFar(APIView):
 
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""
-        job = _require_job(request.user, uid)
+        job = require_own_job(request.user, uid)
         costed = may_see_cost(request.user, job.namespace)
         usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
         return Response(JobUsageSerializer(usage).data)

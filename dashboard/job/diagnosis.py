@@ -33,9 +33,8 @@ class Place:
 
     `before`: older jobs that wait; `line`: its line of the queue (None: the proxy does not know of
     it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block, the
-    `largest` block there could be; `limits_end`: when the time limits of all jobs in the way have
-    ended. `free_as_of` is set while the proxy does not
-    answer, and `problem` says so.
+    `largest` block there could be. `free_as_of` is set while the proxy does not answer, and
+    `problem` says so. `out_of_service`: which IPUs nobody gets, and why.
     """
 
     before: int
@@ -44,9 +43,9 @@ class Place:
     free: int | None
     largest_free: int | None
     largest: int
-    limits_end: datetime | None
     free_as_of: datetime | None
     problem: str
+    out_of_service: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +144,19 @@ def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
         return
     if line.blockers:
         yield Fact("In the way", "", links=line.blockers)
-    if place.limits_end is not None:
-        yield Fact("Starts at the latest", "when their time limits end,", place.limits_end)
+    if line.kind == "block" and place.out_of_service:
+        yield Fact("Out of service", place.out_of_service)
+    if line.free_by is not None:
+        # An older job may take the block that comes free.
+        label = "Starts at the latest" if line.position == 1 else "Block free at the latest"
+        yield Fact(label, "when their time limits end,", line.free_by)
     elif job.past.typical_seconds and line.kind != "never":
         ran = spell_duration(median(job.past.typical_seconds))
         yield Fact("Such jobs ran", f"{ran} (median of {len(job.past.typical_seconds)})")
 
 
 def _failed(job: Job, lives: Lives) -> Diagnosis:
-    attempt = _last_failure(job.past.attempts)
+    attempt = last_failure(job.past.attempts)
     reason = (attempt.reason if attempt else "") or job.reason
     title = (attempt.message if attempt else "") or _sentence(job)
     facts = list(_failure_facts(job, attempt, lives))
@@ -167,7 +170,7 @@ def _failed(job: Job, lives: Lives) -> Diagnosis:
 
 
 def _restarting(job: Job, lives: Lives) -> Diagnosis:
-    attempt = _last_failure(job.past.attempts)
+    attempt = last_failure(job.past.attempts)
     facts = [Fact("Restarts so far", str(job.restart_count))]
     if attempt is not None:
         facts.append(Fact("Last failure", _ended(attempt.message or "unknown")))
@@ -197,7 +200,8 @@ def _failure_facts(job: Job, attempt: Attempt | None, lives: Lives) -> Iterator[
             yield Fact("Node", pod.node)
 
 
-def _last_failure(attempts: Sequence[Attempt]) -> Attempt | None:
+def last_failure(attempts: Sequence[Attempt]) -> Attempt | None:
+    """Return the attempt that failed last: why the job was restarted; None: none failed."""
     failed = [each for each in attempts if each.ended_at and each.outcome == "Failed"]
     return max(failed, key=lambda each: (each.ended_at, each.attempt), default=None)
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboard.actions.manifests import as_yaml, manifest_of
-from dashboard.job.diagnosis import diagnose
+from dashboard.job.diagnosis import diagnose, last_failure
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
 from dashboard.job.story import tell_story
@@ -18,12 +18,14 @@ from dashboard.job.tables import job_tables, usage_table
 from dashboard.job.tabs import answer_tab, read_view, require_job
 from dashboard.job.timeline import draw_timeline, timeline_rows
 from dashboard.job.usage import read_held
+from dashboard.templatetags.fleet import machine_address
 from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
-from ipuhub.web.lists import colour_of
 from ipuhub.web.unchanged import rows_alone, shows_live
 from jobs.ipujob.spec import with_defaults
+from partitions.vipu.topology import agent_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 
     from dashboard.job.tables import Table
     from jobs.models import JobRecord
+    from partitions.models import PartitionLifetime
 
 _SHOWN_EVENTS = 300
+_SHOWN_MACHINES = 16  # of an IPU-Link domain
 _OF_PODS = ("pods", "attempts", "partitions")
 
 
@@ -54,8 +58,11 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
     context = {
         "diagnosis": diagnosis,
+        # The card says it while the job is restarted; it goes, the reason must not.
+        "last_failure": None if diagnosis else last_failure(view.job.past.attempts),
         "stepper": draw_stepper(view.job, view.state, view.held, view.now),
         "timeline": draw_timeline(timeline_rows(view.held), view.now),
+        "machines": _machines(view.held.partitions),
     }
     return answer_tab(view, "detail", "jobs/_overview.html", context, diagnosis)
 
@@ -116,6 +123,14 @@ def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         "difference": [line for line in difference if not line.startswith(("---", "+++", "@@"))],
     }
     return answer_tab(view, "yaml", "jobs/_yaml.html", context)
+
+
+def _machines(partitions: Sequence[PartitionLifetime]) -> list[tuple[str, str]]:
+    """Names and addresses of the IPU-Machines that the job holds; of one that ended, held last."""
+    held = [each for each in partitions if not each.released_at] or [*partitions[-1:]]
+    places = {(each.controller, name) for each in held for name in each.machines}
+    ordered = sorted(places, key=lambda place: (place[0], agent_order(place[1])))
+    return [(name, machine_address(address, name)) for address, name in ordered[:_SHOWN_MACHINES]]
 
 
 def _download(request: HttpRequest, uid: str) -> HttpResponseBase:

@@ -7,28 +7,20 @@ read: the place in the order from the recorded jobs, what is free from the V-IPU
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader, read_queue
 from dashboard.job.diagnosis import Place
 from dashboard.live import live_reader
-from jobs.ipujob.fields import whole_number
-from jobs.ipujob.names import parse_time
 from partitions.connections import fleet_reader
 from partitions.stats import stat_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
 
-    from ipuhub.kube.resources import Manifest
     from ipuhub.web.access import Scope
     from jobs.models import JobRecord
-
-
-_LONGEST_SECONDS = 10 * 365 * 24 * 3600  # more is no limit, and no time of PostgreSQL's either
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +63,6 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
         (line for each, line in zip(asking, lines, strict=True) if each["uid"] == job.uid), None
     )
     fits = {each["size"]: each["count"] for each in reading.value.get("fits") or ()}
-    in_the_way = {uid for _, uid in line.blockers} if line else set()
-    blockers = [each for each in state.jobs.value if each["metadata"].get("uid") in in_the_way]
     stats = reading.value.get("stats")
     return Place(
         before=before,
@@ -83,19 +73,7 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
         if fits
         else None,
         largest=max(fits, default=0),
-        limits_end=_limits_end(blockers) if len(blockers) == len(in_the_way) else None,
         free_as_of=reading.read_at if reading.problem else None,
         problem=reading.said(in_full=scope.sees_all),
+        out_of_service=reading.value.get("outOfService") or "",
     )
-
-
-def _limits_end(jobs: Iterable[Manifest]) -> datetime | None:
-    """When the last of these jobs reaches its activeDeadlineSeconds; None where one has none."""
-    ends = []
-    for job in jobs:
-        limit = whole_number((job.get("spec") or {}).get("activeDeadlineSeconds"))
-        started = parse_time((job.get("status") or {}).get("startTime"))
-        if limit is None or started is None:
-            return None
-        ends.append(started + timedelta(seconds=min(limit, _LONGEST_SECONDS)))
-    return max(ends, default=None)

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.templatetags.lists import in_one_precision
-from ipuhub.web.lists import Column, make_cells
+from ipuhub.web.cells import make_cells
+from ipuhub.web.columns import Column
 from jobs.ipujob.names import parse_time
+from partitions.views import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from dashboard.job.usage import Held
-    from ipuhub.web.lists import Cell
+    from ipuhub.web.cells import Cell
     from jobs.models import JobRecord
 
 
@@ -92,6 +94,7 @@ PARTITIONS = (
     Column("size", "IPUs", lambda row: row.size, kind="number"),
     Column("phase", "Phase", lambda row: row.phase, kind="badge"),
     Column("controller", "Controller", lambda row: row.controller),
+    MACHINES,
     Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="second"),
     Column("active_at", "Active", lambda row: row.active_at, kind="second"),
     Column("released_at", "Released", lambda row: row.released_at, kind="second"),

@@ -20,9 +20,9 @@ from django.utils import timezone
 from dashboard.actions.changes import RUN_AGAIN, change_of, offered_actions
 from dashboard.job.usage import read_held
 from ipuhub.web.access import access_of, may_see_cost, scope_of
-from ipuhub.web.lists import colour_of
+from ipuhub.web.cells import colour_of
 from ipuhub.web.readings import judge
-from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from jobs.selectors import NO_JOB, find_job, state_of
 
 if TYPE_CHECKING:
@@ -102,10 +102,11 @@ def answer_tab(
     grows = ticks if view.goes_on else str(view.held.usage.costs)
     lives = [
         [(row.pk, row.updated_at) for row in view.held.pods],
-        [(row.pk, row.updated_at) for row in view.held.partitions],
+        [(row.pk, row.updated_at, row.machines) for row in view.held.partitions],
     ]
     acts_as = _acts_as(view)
     tag = fragment_etag(view.request, view.job.updated_at, lives, view.fresh, grows, acts_as, shown)
+    note_as_of(view.request, view.fresh.as_of)
     if same := not_modified(view.request, tag):
         return same
     template = "jobs/_job.html" if wants_fragment(view.request) else "jobs/job.html"

@@ -13,8 +13,8 @@ from dashboard.notify.outbox import DEAD, QUEUED, SENT
 from ipuhub.api.views import FileList
 from ipuhub.models import Notification
 from ipuhub.web.access import is_admin
+from ipuhub.web.columns import Column
 from ipuhub.web.filters import Filters, InstantFilter
-from ipuhub.web.lists import Column
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

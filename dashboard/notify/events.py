@@ -54,6 +54,9 @@ KEPT: Final = dt.timedelta(days=60)
 """The log goes back this far: longer than any fact is looked for, else it would be told again."""
 # The reviews of one user can fail alone. To a silent server each question takes seconds.
 _MOST_AWAY: Final = 3
+# When the reviews of an owner last failed. Such owners come last, and first of them who failed
+# longest ago: else three who fail in each round would silence all who come after them.
+_FAILED: Final[dict[int, dt.datetime]] = {}
 _OLDEST_WAITING: Final = dt.timedelta(days=30)
 _MOST: Final = 500  # of one subscription and round
 _PENDING: Final = "Pending"
@@ -79,8 +82,8 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
     away: set[int] = set()  # owners of whom Kubernetes does not say what they may see
     active = Subscription.objects.filter(
         is_paused=False, owner__is_active=True, event__in=[*events]
-    )
-    for subscription in active.select_related("owner"):
+    ).select_related("owner")
+    for subscription in sorted(active, key=_turn):
         if subscription.owner_id in away:
             continue
         if len(away) >= _MOST_AWAY and not is_admin(subscription.owner):
@@ -89,6 +92,7 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
             facts = list(_facts(subscription, now))
         except ClusterAway:
             away.add(subscription.owner_id)
+            _FAILED[subscription.owner_id] = now
             continue  # the facts stay until it is known
         except DatabaseError:
             raise
@@ -97,7 +101,13 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
             count(Count.COLLECT_ERROR)
             continue
         made += queue(subscription, facts, now)
+        _FAILED.pop(subscription.owner_id, None)
     return made
+
+
+def _turn(subscription: Subscription) -> tuple[float, int]:
+    failed_at = _FAILED.get(subscription.owner_id)
+    return (failed_at.timestamp() if failed_at else 0.0, subscription.pk)
 
 
 def queue(subscription: Subscription, facts: list[Fact], now: dt.datetime) -> int:

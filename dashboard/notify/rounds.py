@@ -22,13 +22,13 @@ from dashboard.notify.events import collect
 from dashboard.notify.outages import record_outages
 from dashboard.notify.outbox import deliver
 from dashboard.observing import look, observed, record
+from ipuhub.heartbeats import HEARTBEAT_SECONDS, TASKS, WEB
 from ipuhub.models import Heartbeat
-from ipuhub.workerhealth import WEB, WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUND_SECONDS: Final = 30.0
+ROUND_SECONDS: Final = HEARTBEAT_SECONDS
 _CLAIM: Final = dt.timedelta(seconds=0.8 * ROUND_SECONDS)
 _LEAVE_SECONDS: Final = 5.0
 _LOG = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ def make_round(now: dt.datetime, clock: Callable[[], float] = time.monotonic) ->
     record_outages(now)
     collect(now)
     alive_at = now - dt.timedelta(seconds=HEARTBEAT_STALE_SECONDS)
-    if not Heartbeat.objects.filter(name=WORKER, at__gte=alive_at).exists():
+    if not Heartbeat.objects.filter(name=TASKS, at__gte=alive_at).exists():
         deliver(timezone.now, clock)
 
 

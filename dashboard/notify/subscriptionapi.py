@@ -23,6 +23,8 @@ from dashboard.notify.subscriptions import (
     resume,
     subscribe,
 )
+from ipuhub.api.idempotency import idempotent
+from ipuhub.api.schema import body_example
 from ipuhub.models import Subscription
 
 if TYPE_CHECKING:
@@ -33,6 +35,14 @@ if TYPE_CHECKING:
 _NONE = "You have no such subscription."
 
 
+@body_example(
+    {
+        "event": "job-waiting",
+        "channel": "webhook",
+        "target": "https://chat.example.com/hook",
+        "minutes": 30,
+    }
+)
 class SubscriptionSerializer(serializers.ModelSerializer[Subscription]):
     """A subscription. Empty `job_user`, `group` and `namespace`: all jobs that the user may see."""
 
@@ -71,6 +81,7 @@ class NewSubscriptionSerializer(SubscriptionSerializer):
         read_only_fields: ClassVar = [*SubscriptionSerializer.Meta.read_only_fields, "secret"]
 
 
+@body_example({"is_paused": True})
 class PauseSerializer(serializers.Serializer[Any]):
     """Whether messages are sent."""
 
@@ -82,7 +93,6 @@ class SubscriptionList(ListAPIView[Subscription]):
 
     queryset = Subscription.objects.none()
     serializer_class = SubscriptionSerializer
-    filter_backends = ()
     ordering = ("created_at", "id")
 
     def get_queryset(self) -> QuerySet[Subscription]:
@@ -102,6 +112,7 @@ class SubscriptionList(ListAPIView[Subscription]):
         tags=["notifications"],
         responses={201: NewSubscriptionSerializer},
     )
+    @idempotent
     def post(self, request: Request) -> Response:
         """Subscribe. Only this answer has the secret. Raises ValidationError."""
         asked = SubscriptionSerializer(data=request.data)
@@ -138,6 +149,7 @@ class OneSubscription(APIView):
         request=PauseSerializer,
         responses=SubscriptionSerializer,
     )
+    @idempotent
     def patch(self, request: Request, pk: int) -> Response:
         """Pause or resume one of the caller's subscriptions. What happens during the pause is not
         sent later. Raises Http404 and ValidationError."""
@@ -153,6 +165,7 @@ class OneSubscription(APIView):
         tags=["notifications"],
         responses={204: None},
     )
+    @idempotent
     def delete(self, request: Request, pk: int) -> Response:
         """Delete one of the caller's subscriptions and its log. Raises Http404."""
         _find(request, pk).delete()

@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.web.filters import BadFilter
-from usage.rates.reading import pricing_at
+from ipuhub.web.readings import Shared
+from usage.reading import pricing_at
 from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures
 from usage.sums.queries import Question, read_sums
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from usage.rates.pricing import Money, Pricing
 
 _MICRO_IPU_HOUR: Final = 3600 * 10**6
-_KEPT_SECONDS: Final = 30
-_KEPT_READERS: Final = 1000
 _EARLIER, _REST = 0, 1  # the steps before those of the days
 
 
@@ -63,33 +62,24 @@ class MonthSoFar:
         return int((now / then - 1) * 100) if then else None
 
 
-_kept: dict[tuple[frozenset[str] | None, bool], tuple[datetime, MonthSoFar]] = {}
+_KEPT: Final[Shared[tuple[frozenset[str] | None, bool], MonthSoFar]] = Shared(seconds=30, most=1000)
 
 
 def read_month(scope: Scope, now: datetime, zone: ZoneInfo, *, costed: bool) -> MonthSoFar:
     """Return this month so far, for a reader who may see cost if `costed`."""
-    key = (scope.namespaces, costed)
-    kept = _kept.get(key)
-    if kept is not None and 0 <= (now - kept[0]).total_seconds() < _KEPT_SECONDS:
-        return kept[1]
-    if len(_kept) >= _KEPT_READERS:
-        _kept.clear()
-    try:
-        found = _compared(scope, now, zone, costed=costed)
-    except BadFilter:  # raw rows of last month were purged, or nobody summed its days
-        found = _alone(scope, now, zone)
-    _kept[key] = (now, found)
-    return found
+
+    def read() -> MonthSoFar:
+        try:
+            return _compared(scope, now, zone, costed=costed)
+        except BadFilter:  # raw rows of last month were purged, or nobody summed its days
+            return _alone(scope, now, zone)
+
+    return _KEPT.get((scope.namespaces, costed), now, read)
 
 
 def month_begin(now: datetime, zone: ZoneInfo) -> datetime:
     """The 1st, as the reports' zone has it."""
     return Month.of(now, zone).first(zone)
-
-
-def forget() -> None:
-    """Add up anew at the next question."""
-    _kept.clear()
 
 
 def _compared(scope: Scope, now: datetime, zone: ZoneInfo, *, costed: bool) -> MonthSoFar:

@@ -38,7 +38,7 @@ from ipuhub.web.access import (
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS, Shared
-from ipuhub.web.requests import etag_of, not_modified, tagged, wants_fragment
+from ipuhub.web.requests import etag_of, not_modified, note_as_of, tagged, wants_fragment
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -125,14 +125,10 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         shown = show()
         return tagged(request, render(request, "overview.html", shown.values), shown.etag)
     shown = _POLLED.get(audience, now, show)
+    note_as_of(request, shown.values["as_of"])
     if same := not_modified(request, shown.etag):
         return same
     return tagged(request, HttpResponse(shown.part), shown.etag)
-
-
-def forget_polls() -> None:
-    """Read all anew at the next poll."""
-    _POLLED.forget()
 
 
 def _audience(user: Caller, fill: str) -> Audience:
@@ -149,7 +145,10 @@ def _show(audience: Audience, now: datetime) -> Shown:
     values["notices"] = _notices(reading, scope)
     values["usage_on"] = settings.USAGE_ENABLED
     etag = etag_of(values)
-    return Shown(values | {"now": now, "etag": etag}, etag)
+    read = [each.read_at for each in reading.state.readings]
+    # One that was never read is said in a notice.
+    as_of = min((at for at in read if at is not None), default=None)
+    return Shown(values | {"now": now, "etag": etag, "as_of": as_of}, etag)
 
 
 def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
@@ -190,6 +189,7 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
         "in_error": phases.count("error"),
         "map": reading.map,
         "map_is_stale": bool(reading.state.fleet.problem),
+        "read_at": reading.state.fleet.read_at if reading.state.fleet.problem else None,
     }
 
 

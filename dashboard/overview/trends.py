@@ -111,11 +111,6 @@ def read_trends(
     return _kept[0][1], rest
 
 
-def forget() -> None:
-    """Read anew at the next question."""
-    _kept.clear()
-
-
 def _known(now: datetime) -> Trends | None:
     for at, trends in _kept:
         is_young = 0 <= (now - at).total_seconds() < _KEPT_SECONDS

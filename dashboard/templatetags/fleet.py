@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from django import template
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import mark_safe
 
 if TYPE_CHECKING:
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     from django.utils.safestring import SafeString
 
+    from dashboard.fleetfits import Fragments, Place
     from dashboard.fleetpaint import Machine, Square
 
 register = template.Library()
 _HEIGHT = 14
+_MOST_BLOCKS = 64
 
 
 @register.simple_tag
@@ -28,17 +30,76 @@ def squares(machine: Machine) -> SafeString:
     return mark_safe(drawn)  # noqa: S308  # every text in it is escaped
 
 
+@register.simple_tag
+def machine_name(machine: Machine, page: str) -> SafeString:
+    """Return the name of a machine as a link to its page; by Tab it is reached on the Fleet page
+    alone, as the overview would have too many stops."""
+    name = escape(machine.name)
+    if not machine.key:
+        return mark_safe(f'<span class="machine-name">{name}</span>')  # noqa: S308
+    stop = "" if page == "fleet" else ' tabindex="-1"'
+    drawn = f'<a class="machine-name" href="{machine_address(*machine.key)}"{stop}>{name}</a>'
+    return mark_safe(drawn)  # noqa: S308  # every text in it is escaped
+
+
 def _draw(square: Square, machine: Machine) -> Iterator[str]:
     place = f'x="{square.x}" width="{square.width}" height="{_HEIGHT}" rx="1.5"'
-    if square.job_uid:
-        yield f'<a href="{_link(square.job_uid)}" tabindex="-1">'
+    link = (
+        _link(square.job_uid)
+        if square.job_uid
+        else machine_address(*square.key)
+        if square.key
+        else ""
+    )
+    if link:
+        yield f'<a href="{link}" tabindex="-1">'
     yield f"<g><title>{escape(machine.name)}: {escape(square.label)}</title>"
     yield f'<rect class="ipu {square.css}" {place}/>'
     for decal in square.decals:
         yield f'<rect class="over" fill="url(#{decal})" {place}/>'
-    yield "</g></a>" if square.job_uid else "</g>"
+    yield "</g></a>" if link else "</g>"
 
 
 @lru_cache(maxsize=4096)
 def _link(uid: str) -> str:
     return escape(reverse("jobs:detail", args=[uid]))
+
+
+@lru_cache(maxsize=4096)
+def machine_address(controller: str, agent: str) -> str:
+    """Return the address of a machine's page, as text of an attribute; empty: it can have none."""
+    try:
+        return escape(reverse("machine", args=[controller, agent]))
+    except NoReverseMatch:  # a name that no address could have
+        return ""
+
+
+@register.simple_tag
+def machine_links(place: Place) -> SafeString:
+    """Return the machines of a place as links: one, two, or the first and the last."""
+    shown = place.machines if len(place.machines) <= 2 else (place.machines[0], place.machines[-1])
+    links = [_machine_link(place.controller, name) for name in shown]
+    joined = (" to " if len(place.machines) > 2 else ", ").join(links)
+    return mark_safe(joined)  # noqa: S308  # every text in it is escaped
+
+
+def _machine_link(controller: str, name: str) -> str:
+    address = machine_address(controller, name)
+    return f'<a href="{address}">{escape(name)}</a>' if address else escape(name)
+
+
+@register.simple_tag
+def free_blocks(found: Fragments) -> SafeString:
+    """Return the SVG elements of the free blocks, each as wide as its share; those that are smaller
+    than the largest block are paler."""
+    drawn, begin = [], 0
+    for size, count in found.blocks:
+        css = "block is-largest" if size == found.largest else "block"
+        shown = min(count, _MOST_BLOCKS)  # of many the first ones: they take no more room
+        for number in range(shown):
+            part = size * count / shown
+            x, width = 100 * (begin + number * part) / found.free, 100 * part / found.free
+            place = f'x="{x:.2f}%" width="{width:.2f}%"'
+            drawn.append(f'<rect class="{css}" {place} height="{_HEIGHT}"/>')
+        begin += size * count
+    return mark_safe("".join(drawn))  # noqa: S308  # numbers alone

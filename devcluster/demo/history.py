@@ -62,8 +62,7 @@ _RELEASE: Final = timedelta(seconds=2)  # from the job's end to the partition's
 def job_states(past: PastJob) -> list[Manifest]:
     """The IPUJob as it was after each change of its state, oldest first."""
     path = f"{past.job.team.namespace}/{past.job.name}"
-    conditions: list[Manifest] = []
-    states = []
+    conditions, states = list[Manifest](), []
     for at, verdict in _verdicts(past, path):
         conditions = with_verdict(conditions, verdict, path, format_time(at))
         states.append(_job(past, _status(past, verdict, conditions, at)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections import Counter
@@ -22,11 +21,13 @@ from devcluster.demo.samples import (
     job_manifest,
     namespace_manifest,
 )
+from ipuhub.concurrency import wait_set
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.errors import ApiError, NotFound
 from ipuhub.kube.resources import Resource
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from devcluster.demo.samples import SampleJob
@@ -90,8 +91,7 @@ class DemoLoad:
             except ApiError as error:
                 # A busy or restarting API server: the stream goes on when it is back.
                 log.warning("the API server refused", why=str(error))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), self.options.pause_seconds)
+            await wait_set(stop, self.options.pause_seconds)
 
     def _draw(self, random: Random, number: int) -> SampleJob:
         return draw_job(random, number, self.options.shortest_seconds, self.options.longest_seconds)

@@ -1,8 +1,9 @@
-"""glue: the sample history of the demo, as the prober's recorders write it."""
+"""glue: the sample history of the demo, as the prober's recorders write it, and its prices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from django.utils import timezone
@@ -12,16 +13,27 @@ from devcluster.demo.samples import CLUSTER, TEAMS, first_of_month_before
 from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder
 from partitions.history.recorder import Owner, PartitionRecorder
+from usage.models import Rate
 from usage.pods.recorder import PodRecorder
 from usage.prober import owners_of, recorded_jobs
+from usage.rates.pages import set_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date, datetime
 
     import psycopg
 
 _GROUPS = {team.namespace: team.group for team in TEAMS}
 _SEED = 1  # the same number: the same history
+_SET_BY: Final = "sample history"
+_PRICES: Final = {
+    Rate.Resource.PARTITION_IPU: Decimal("1.25"),
+    Rate.Resource.GPU: Decimal("0.60"),
+    Rate.Resource.CPU: Decimal("0.02"),
+    Rate.Resource.MEMORY: Decimal("0.003"),
+}
+"""Invented prices per hour, so that the pages show what usage costs."""
 
 
 def sample_recorders() -> Recorders:
@@ -49,6 +61,7 @@ def write_samples(connection: psycopg.Connection[Any]) -> str:
     begin = first_of_month_before(end, 1)
     writer = HistoryWriter(connection, sample_recorders(), begin, end, _SEED)
     writer.write()
+    set_sample_rates(begin.date(), end)
     counts = ", ".join(f"{count} {what}" for what, count in sorted(writer.counts.items()))
     return (
         f"sample history from {begin:%Y-%m-%d} to now: {counts}\n"
@@ -57,6 +70,14 @@ def write_samples(connection: psycopg.Connection[Any]) -> str:
     )
 
 
+def set_sample_rates(first: date, now: datetime) -> None:
+    """Set invented prices from the day `first` on, unless somebody has set a rate."""
+    if not Rate.objects.exists():
+        for resource, price in _PRICES.items():
+            set_rate(Rate(resource=resource, price=price, valid_from=first), _SET_BY, now)
+
+
 def clear_samples(connection: psycopg.Connection[Any]) -> str:
-    """Remove the sample history; say how much it was."""
+    """Remove the sample history and its prices; say how much it was."""
+    Rate.objects.filter(created_by=_SET_BY).delete()
     return f"removed {clear(connection)} rows of the sample history"

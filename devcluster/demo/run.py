@@ -18,6 +18,7 @@ from devcluster.demo.postgres import EmbeddedPostgres
 from devcluster.demo.processes import ACCOUNTS, AGENT_PORTS, NAMESPACE, PORTS, Processes
 from devcluster.demo.supervisor import NotReadyError, Supervisor
 from devcluster.demo.vipufleet import controllers_of, ports_of
+from ipuhub.concurrency import wait_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,16 +275,11 @@ class Demo:
         from devcluster.demo.webhooks import renew_certificate
 
         processes = self.processes
-        while True:
-            try:
-                await asyncio.wait_for(stop.wait(), TOKEN_SECONDS / 2)
-            except TimeoutError:
-                renew_certificate(processes.pki, processes.webhook_certificate)
-                async with self._administrator() as client:
-                    for account in ACCOUNTS:
-                        await refresh_token(client, processes.accounts, f"{NAMESPACE}/{account}")
-            else:
-                return
+        while not await wait_set(stop, TOKEN_SECONDS / 2):
+            renew_certificate(processes.pki, processes.webhook_certificate)
+            async with self._administrator() as client:
+                for account in ACCOUNTS:
+                    await refresh_token(client, processes.accounts, f"{NAMESPACE}/{account}")
 
 
 def _shown(path: Path) -> str:

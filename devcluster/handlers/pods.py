@@ -15,6 +15,7 @@ from devcluster.requests import read_typed, write_options
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.status import StatusError, bad_request, conflict
 from devcluster.storage.objects import Target
+from ipuhub.concurrency import end_tasks
 from ipuhub.times import format_time
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ async def _join(client: web.WebSocketResponse, node: aiohttp.ClientWebSocketResp
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in both:
-            task.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
+        await end_tasks(*both)
         await node.close()
         await client.close()
 

@@ -17,9 +17,9 @@ No container is ever run. Annotations of a pod (times in seconds):
   sim/image-pull-error     "true": the image cannot be pulled
 
 Each can be given for one container as `sim/<key>.<container name>`. Nodes have sim/down and
-sim/not-ready. Containers that hold the operator's worker sleep (`sleep 365d`) run until they are
-ended or told to end (ipuhub.io/end), whatever the annotations say: an IPUJob's annotations reach
-launcher and workers alike.
+sim/not-ready. Containers with the operator's worker sleep run until they are ended or told to end
+(ipuhub.io/end), whatever the annotations say: an IPUJob's annotations reach launcher and workers
+alike. So do those that sleep for 365 days.
 
 Which pods of an IPUJob belong together, and when its launcher may begin.
 """
@@ -43,6 +43,7 @@ ROLE_LAUNCHER: Final = "launcher"
 SIGTERM_CODE: Final = 143
 SIGKILL_CODE: Final = 137
 _ENDLESS_SLEEP: Final = "sleep 365d"
+_WATCHING_SLEEP: Final = re.compile(r"\(until \[ -s \S+/end \]; do sleep \d+; done\) & wait\b")
 _TRAPPED_SLEEP: Final = re.compile(r"\bsleep (\d+)([smhd]?) & wait\b")
 _UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _TRAP: Final = re.compile(r"""\btrap\s+(["'])\s*exit 0\s*\1\s+(?:SIG)?TERM\b""")
@@ -94,7 +95,7 @@ class Behaviour:
     def run_seconds(self, container: dict[str, Any]) -> float | None:
         """How long a main container runs; None: until it is ended."""
         command = _command(container)
-        if _ENDLESS_SLEEP in command:
+        if _ENDLESS_SLEEP in command or _WATCHING_SLEEP.search(command):
             return None
         said = self.text("runtime-seconds", container["name"])
         if said is not None:
@@ -106,9 +107,8 @@ class Behaviour:
 
     def is_told_to_end(self, container: dict[str, Any]) -> bool:
         """Whether the container is the operator's sleep and has been told to end."""
-        command = _command(container)
-        watches = _ENDLESS_SLEEP in command and "/end ]" in command
-        return watches and bool(self._annotations.get(_END))
+        watches = _WATCHING_SLEEP.search(_command(container))
+        return watches is not None and bool(self._annotations.get(_END))
 
     def _default_run_seconds(self) -> float | None:
         if LABEL_JOB_UID in self._labels:

@@ -23,6 +23,7 @@ from devcluster.kubelet.nodes import LOOPBACK
 from devcluster.processes.logclock import LogOptions, Stamps
 from devcluster.status import StatusError
 from ipuhub.certificates import self_signed
+from ipuhub.concurrency import end_tasks
 from ipuhub.process.health import build_runner
 
 if TYPE_CHECKING:
@@ -58,9 +59,7 @@ async def join(socket: web.WebSocketResponse, process: Spawned, *, owns: bool) -
         await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         process.sinks.remove(sink)
-        for task in (sending, receiving):
-            task.cancel()
-        await asyncio.gather(sending, receiving, return_exceptions=True)
+        await end_tasks(sending, receiving)
         if owns and not process.ended.is_set():
             process.signal_group(signal.SIGHUP)
             process.signal_group(signal.SIGTERM)

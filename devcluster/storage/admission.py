@@ -222,12 +222,7 @@ def _default_crd(body: Body) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def _default_mutating(body: Body) -> None:
-    for webhook in body.get("webhooks") or ():
-        _default_webhook(webhook)
-
-
-def _default_validating(body: Body) -> None:
+def _default_webhooks(body: Body) -> None:
     for webhook in body.get("webhooks") or ():
         _default_webhook(webhook)
 
@@ -254,8 +249,8 @@ _ALWAYS: Final[dict[str, Callable[[Body], None]]] = {
     f"rolebindings.{_RBAC_GROUP}": _default_binding,
     f"clusterrolebindings.{_RBAC_GROUP}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_crd,
-    MUTATING: _default_mutating,
-    VALIDATING: _default_validating,
+    MUTATING: _default_webhooks,
+    VALIDATING: _default_webhooks,
 }
 _CHECKS: Final[dict[str, Callable[[Body], Iterable[FieldError]]]] = {
     "pods": check_pod,

@@ -174,11 +174,26 @@ def check_label_value(path: str, value: str) -> list[FieldError]:
     return [invalid_value(path, value, problem)] if problem else []
 
 
+_STANDARD_FINALIZERS: Final = {"orphan", "foregroundDeletion", "kubernetes"}
+
+
+def finalizer_warnings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return what a server says of the finalizers that a write adds to the metadata of a custom
+    resource: a name without a path could be another controller's, too."""
+    added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
+    return [
+        f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including a path '
+        "(/) to avoid accidental conflicts with other finalizer writers"
+        for name in sorted(added - _STANDARD_FINALIZERS)
+        if "/" not in name
+    ]
+
+
 def _check_finalizer(finalizer: str) -> list[FieldError]:
-    if "/" in finalizer or finalizer in {"orphan", "foregroundDeletion", "kubernetes"}:
+    if "/" in finalizer or finalizer in _STANDARD_FINALIZERS:
         return check_key("metadata.finalizers", finalizer)
     if _SUBDOMAIN.fullmatch(finalizer) and "." in finalizer:
-        return []  # old custom resources hold unqualified ones: a warning on a real server
+        return []  # old custom resources hold unqualified ones: see finalizer_warnings
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return [invalid_value("metadata.finalizers", finalizer, why)]
 
@@ -293,3 +308,12 @@ def _grace(kind: Kind, body: dict[str, Any], asked: int | None) -> int:
             "deletionGracePeriodSeconds", body["spec"].get("terminationGracePeriodSeconds", 30)
         )
     return asked if asked >= 0 else 1
+
+
+def without_finalizer(finalizer: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Take one finalizer out of the object, and return the object."""
+    metadata = body["metadata"]
+    metadata["finalizers"] = [each for each in metadata["finalizers"] if each != finalizer]
+    if not metadata["finalizers"]:
+        del metadata["finalizers"]
+    return body

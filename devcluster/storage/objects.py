@@ -30,6 +30,7 @@ from devcluster.storage.metadata import (
     check_metadata,
     check_new_finalizers,
     check_preconditions,
+    finalizer_warnings,
     keep_server_fields,
     mark_deleted,
     prepare_new,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from devcluster.storage.store import Store
 
 Body = dict[str, Any]
+SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
 _UPDATES_NEED_VERSION: Final = {"leases", "customresourcedefinitions"}
 
 
@@ -114,8 +116,9 @@ class Objects:
             metadata["generation"] = 1
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
-        self._check_account(kind, namespace, body)
+        self._check_admission(kind, namespace, body)
         self._check(kind, body, errors + admission.check_new(kind, body))
+        self._warn(kind, {}, metadata, options)
         if options.managed:
             metadata["managedFields"] = options.managed
         return body
@@ -163,6 +166,7 @@ class Objects:
         if is_judged:
             errors += admission.check_update(kind, old.body, new)
         self._check(kind, new, errors, target.subresource)
+        self._warn(kind, old.body["metadata"], new["metadata"], options)
         if kind.resource_name == CRDS and not target.subresource:
             accept_names(new, format_time(self.clock()))
         managed = options.managed
@@ -244,6 +248,10 @@ class Objects:
         if found:
             raise invalid(kind, body["metadata"].get("name", ""), list(dict.fromkeys(found)))
 
+    def _warn(self, kind: Kind, old: Body, new: Body, options: WriteOptions) -> None:
+        if self.registry.custom_kind(kind) is not None:
+            options.warnings.extend(finalizer_warnings(old, new))
+
     def _check_identity(self, target: Target, old: Body, new: Body) -> None:
         kind, metadata = target.kind, new.setdefault("metadata", {})
         if metadata.setdefault("name", target.name) != target.name:
@@ -320,7 +328,7 @@ class Objects:
             error.details["causes"] = [{**cause, "field": "metadata.namespace"}]
             raise error
 
-    def _check_account(self, kind: Kind, namespace: str, body: Body) -> None:
+    def _check_admission(self, kind: Kind, namespace: str, body: Body) -> None:
         if kind.resource_name != "pods":
             return
         account = body["spec"]["serviceAccountName"]
@@ -331,6 +339,16 @@ class Objects:
                 f"error looking up service account {namespace}/{account}: serviceaccount "
                 f'"{account}" not found',
             )
+        # No class of either kind can be stored here. The system's own priorities are built in.
+        priority = body["spec"].get("priorityClassName") or ""
+        runtime = body["spec"].get("runtimeClassName") or ""
+        why = ""
+        if priority and priority not in SYSTEM_PRIORITIES:
+            why = f"no PriorityClass with name {priority} was found"
+        elif runtime:
+            why = f'pod rejected: RuntimeClass "{runtime}" not found'
+        if why:
+            raise forbidden(kind, body["metadata"].get("name", ""), why)
 
 
 def _with_part(into: Body, source: Body, name: str) -> Body:

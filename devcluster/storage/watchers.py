@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ import orjson
 
 from devcluster.status import StatusError, expired
 from devcluster.storage.store import Item
+from ipuhub.concurrency import wait_set
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -89,7 +89,7 @@ class Watchers:
                 yield b"".join(lines)
             while not self.closing.is_set():
                 wait = min(end, bookmark_at if request.bookmarks else end) - loop.time()
-                await _wait(watcher.news, wait)
+                await wait_set(watcher.news, wait)
                 watcher.news.clear()
                 if watcher.changes:
                     sent = watcher.changes[-1].revision
@@ -168,8 +168,3 @@ def _drain(watcher: _Watcher, request: WatchRequest) -> list[bytes]:
 
 def _line(kind: str, data: bytes) -> bytes:
     return b'{"type":"' + kind.encode() + b'","object":' + data + b"}\n"
-
-
-async def _wait(news: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(news.wait(), max(seconds, 0.0))

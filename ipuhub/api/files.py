@@ -26,9 +26,13 @@ _YES_NO: Final = {"": True, "true": True, "false": False}
 
 def with_files(route: str, view: type[APIView], name: str) -> list[URLPattern]:
     """Return the URL patterns of a view and of its files."""
+    return [path(route, view.as_view(), name=name), file_of(route, view, f"{name}-file")]
+
+
+def file_of(route: str, view: type[APIView], name: str) -> URLPattern:
+    """Return the URL pattern of a view's files alone."""
     files = rf"^{route}\.(?P<form>{'|'.join(_FILES)})$"
-    answer = view.as_view()
-    return [path(route, answer, name=name), re_path(files, answer, name=f"{name}-file")]
+    return re_path(files, view.as_view(), name=name)
 
 
 def describe_file(operation: dict[str, Any]) -> None:

@@ -32,9 +32,7 @@ class KeysetPagination(BasePagination):
     ) -> list[Any]:
         """Return one page of rows. Raise ValidationError if cursor or size is invalid."""
         size = page_size(request.query_params.get("page_size"))
-        order = Order(getattr(view, "ordering", ("created_at", "id")))
-        if sorts := _sorts_of(view):
-            order = order_named(sorts, request.query_params.get(SORT, ""), order)
+        order = order_of(view, request)
         try:
             page = read_page(queryset, order, request.query_params.get("cursor", ""), size)
         except CursorError as error:
@@ -65,6 +63,13 @@ class KeysetPagination(BasePagination):
             _parameter("page_size", "Number of rows per page.", size),
             *([_parameter(SORT, "Order of the rows; `-`: descending.", sort)] if names else []),
         ]
+
+
+def order_of(view: APIView | None, request: Request) -> Order:
+    """Return the order that `sort` names, or the view's own. `sort` has to be valid."""
+    order = Order(getattr(view, "ordering", ("created_at", "id")))
+    sorts = _sorts_of(view)
+    return order_named(sorts, request.query_params.get(SORT, ""), order) if sorts else order
 
 
 def _sorts_of(view: APIView | None) -> Mapping[str, Order]:

@@ -12,10 +12,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError
-from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 
-from ipuhub.web.filters import BadFilter, apply_filters
+from ipuhub.web.filters import OF_THE_LIST, BadFilter, apply_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,11 +70,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-class AnyAccept(BaseContentNegotiation):
+class AnyAccept(DefaultContentNegotiation):
     """Send files regardless of Accept, and errors as JSON."""
-
-    def select_parser(self, _request: Request, parsers: Any) -> Any:
-        return next(iter(parsers), None)
 
     def select_renderer(
         self, _request: Request, renderers: Any, _format_suffix: str | None = None
@@ -97,5 +94,9 @@ class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
             raise BadFilter([f"format: {asked!r} is not one of {', '.join(answers)}."])
         kind = self.get_filterset_class(view, queryset)
         if kind is None:
+            if unknown := sorted(set(request.query_params) - OF_THE_LIST):
+                listed = ", ".join(sorted(OF_THE_LIST))
+                sentence = f"{unknown[0][:80]!r}: unknown parameter. Valid parameters: {listed}."
+                raise BadFilter([sentence])
             return queryset
         return apply_filters(kind, request.query_params, queryset, request.user)

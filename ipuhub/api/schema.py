@@ -8,24 +8,27 @@ from __future__ import annotations
 import copy
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.renderers import OpenApiYamlRenderer
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
 
 from ipuhub.api.auth import scope_for
 from ipuhub.api.files import FORM, describe_file, describe_json
+from ipuhub.api.idempotency import PARAMETER, is_idempotent
 from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.problems import CONTENT_TYPE
 from ipuhub.api.views import JSON, MEDIA_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from drf_spectacular.utils import Direction
 
+_F = TypeVar("_F", bound="type[serializers.BaseSerializer[Any]]")
 _ALWAYS = {
     HTTPStatus.BAD_REQUEST: "A parameter or the body is invalid.",
     HTTPStatus.UNAUTHORIZED: "The token is missing or invalid.",
@@ -41,6 +44,12 @@ _BY_FIELD = serializers.DictField(
     help_text="Messages by field (`a.b` for a nested field); `non_field_errors`: messages about "
     "the whole body.",
 )
+
+
+def body_example(value: Mapping[str, Any]) -> Callable[[_F], _F]:
+    """Return a decorator that describes a serializer by a body which it takes."""
+    example = OpenApiExample("Example", value=value, request_only=True)
+    return extend_schema_serializer(examples=[example])
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
@@ -73,10 +82,12 @@ class Described(AutoSchema):
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is None:
             return None
+        if is_idempotent(self.view, self.method):
+            operation.setdefault("parameters", []).append(copy.deepcopy(PARAMETER))
         for each in operation.get("parameters", ()):
             each.setdefault("description", _KEYS.get(each["name"], ""))
         _describe_scope(operation, scope_for(self.view, self.method))
-        if hasattr(self.view, "formats"):
+        if self.method == "GET" and hasattr(self.view, "formats"):
             if self.path.endswith(FORM):
                 describe_file(operation)
             else:
@@ -91,11 +102,12 @@ class Described(AutoSchema):
         bodies = dict(super()._get_response_bodies(direction))
         if direction != "response":
             return bodies
-        self._add_files(bodies)
+        if self.method == "GET":
+            self._add_files(bodies)
         component = self.resolve_serializer(ProblemSerializer, direction)
         content = {CONTENT_TYPE: {"schema": component.ref}}
         for status, description in sorted(self._refusals()):
-            bodies[str(status.value)] = {"description": description, "content": content}
+            bodies.setdefault(str(status.value), {"description": description, "content": content})
         if self.method == "GET":
             unchanged = "Not modified: the ETag still matches If-None-Match."
             bodies[str(HTTPStatus.NOT_MODIFIED.value)] = {"description": unchanged}
@@ -118,6 +130,9 @@ class Described(AutoSchema):
         if self.method in {"POST", "PATCH"}:
             yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
             yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON."
+        if is_idempotent(self.view, self.method):
+            yield HTTPStatus.CONFLICT, "The request with this key has no answer yet."
+            yield HTTPStatus.UNPROCESSABLE_ENTITY, "The key belongs to another request."
 
 
 def openapi_text() -> str:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from django.db.models import Model
 from rest_framework.generics import ListAPIView
 
-from ipuhub.api.paging import page_size, refuse_cursor
+from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
-from ipuhub.web.exports import export, lines_download
+from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.keyset import Order
-from ipuhub.web.lists import CHUNK_ROWS, in_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
     from rest_framework.request import Request
 
-    from ipuhub.web.lists import Column
+    from ipuhub.web.columns import Column
 
 JSON, CSV, LINES = "json", "csv", "jsonl"
 FORMS = (JSON, CSV, LINES)
@@ -77,7 +75,7 @@ class FileList(ListAPIView[_M], Generic[_M]):
         page_size(request.query_params.get("page_size"))
         refuse_cursor(request.query_params.get("cursor"))
         rows = PageFilterBackend().filter_queryset(request, self.get_queryset(), self)
-        ordered = rows.order_by(*Order(self.ordering).expressions)
+        ordered = rows.order_by(*order_of(self, request).expressions)
         found = in_chunks(ordered.iterator(chunk_size=CHUNK_ROWS), self.prepare)
         if form == CSV:
             return export("csv", self.columns, found, self.file_name)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ipuhub.kube.client import KubeClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
     from ipuhub.kube.credentials import ClusterConfig
-    from ipuhub.kube.resources import ListResult, Manifest, Resource
 
 T = TypeVar("T")
 
 
 class BlockingKubeClient:
-    """The verbs of `KubeClient`, with its parameters and errors, as ordinary calls.
+    """Runs the verbs of a `KubeClient`, with their parameters and errors, as ordinary calls.
 
     Usable from many threads at once. Use it as a context manager, or call `close`; not from code
     that runs in an event loop.
@@ -51,34 +50,3 @@ class BlockingKubeClient:
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run any coroutine function in the client's loop and return its result."""
         return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop).result()
-
-    def get(
-        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
-    ) -> Manifest:
-        return self.run(self.client.get, resource, name, namespace, **options)
-
-    def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> ListResult:
-        return self.run(self.client.list, resource, namespace, **options)
-
-    def create(
-        self, resource: Resource, body: Manifest, namespace: str | None = None, **options: Any
-    ) -> Manifest:
-        return self.run(self.client.create, resource, body, namespace, **options)
-
-    def patch(
-        self,
-        resource: Resource,
-        name: str,
-        body: Manifest | Sequence[Any],
-        namespace: str | None = None,
-        **options: Any,
-    ) -> Manifest:
-        return self.run(self.client.patch, resource, name, body, namespace, **options)
-
-    def delete(
-        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
-    ) -> Manifest:
-        return self.run(self.client.delete, resource, name, namespace, **options)
-
-    def request(self, method: str, path: str, **options: Any) -> Any:
-        return self.run(self.client.request, method, path, **options)

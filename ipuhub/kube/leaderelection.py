@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from ipuhub.backoff import Backoff, jitter
+from ipuhub.concurrency import end_tasks
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound
 from ipuhub.kube.resources import LEASES
 from ipuhub.kube.watch import Scope, Watch
@@ -48,8 +49,7 @@ async def lease_changes(
     try:
         yield changed
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
 
 
 async def _follow(client: KubeClient, namespace: str, name: str, changed: asyncio.Event) -> None:
@@ -183,9 +183,9 @@ class LeaderElection:
                 renewing.result()
         finally:
             try:
-                await _ended(working)
+                await end_tasks(working)
             finally:
-                await _ended(renewing)
+                await end_tasks(renewing)
             if self._holds:
                 self._holds = False
                 await self._release()
@@ -342,9 +342,3 @@ class LeaderElection:
             except Conflict:  # a renewal that was under way has landed only now
                 return False
         return True
-
-
-async def _ended(task: asyncio.Future[None]) -> None:
-    """Cancel it and wait until it has ended, whatever of."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

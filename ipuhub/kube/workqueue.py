@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ipuhub.backoff import exponential
+from ipuhub.concurrency import wait_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -145,11 +146,7 @@ class WorkQueue(Generic[K]):
         seconds = None
         if self._delayed_heap:
             seconds = max(self._delayed_heap[0][0] - self._clock(), 0.0)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        await wait_set(self._wake, seconds)
 
     def _promote(self) -> None:
         """Make the keys ready whose time has come."""

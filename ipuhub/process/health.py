@@ -250,7 +250,9 @@ class Health:
 
     def _readiness(self) -> dict[str, str]:
         stated = {name: "" if ok else detail or "no" for name, (ok, detail) in self._ready.items()}
-        return stated | {name: problem() for name, problem in self._asked.items()}
+        found = stated | {name: problem() for name, problem in self._asked.items()}
+        # A line for each check, also where a driver or gRPC explains itself in several.
+        return {name: " ".join(detail.split()) for name, detail in found.items()}
 
     def _silent(self) -> dict[str, str]:
         now = self._clock()

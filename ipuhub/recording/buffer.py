@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ipuhub.concurrency import wait_set
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -89,7 +90,5 @@ class Buffer(Generic[Row]):
         loop = asyncio.get_running_loop()
         pause = self._taken_at + self._batch_seconds - loop.time()
         if pause > 0 and not self._full.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._full.wait()
+            await wait_set(self._full, pause)
         self._taken_at = loop.time()

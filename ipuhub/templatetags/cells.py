@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from django.utils.safestring import SafeString
 
-    from ipuhub.web.lists import Cell
+    from ipuhub.web.cells import Cell
 
 register = template.Library()
 _EMPTY: Final = '<span class="text-secondary">–</span>'
@@ -46,7 +46,12 @@ def _text(value: Any) -> str:
 
 
 def _draw_text(cell: Cell, _now: datetime) -> str:
-    return f"<span>{_text(cell.value)}</span>"
+    text = _text(cell.value)
+    return (
+        f"<span>{text}</span>"
+        if cell.is_short
+        else f'<span class="long" title="{text}">{text}</span>'
+    )
 
 
 def _draw_brief(cell: Cell, _now: datetime) -> str:

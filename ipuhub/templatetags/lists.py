@@ -6,14 +6,22 @@ import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from django import template
+from django.utils.html import format_html, format_html_join
+
+from ipuhub.web import filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
+    from django.utils.safestring import SafeString
+
 _T = TypeVar("_T")
 register = template.Library()
+_CHOICES: Final = re.compile(r"\n*(^\* `[^`]*` - .*$\n?)+", re.MULTILINE)
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_CAUSES: Final = {"IPUJobFailed": "non-zero exit", "OOMKilled": "out of memory"}
+_EXIT_CODE: Final = re.compile(r" exited with code (\d+)")
 
 
 @register.simple_tag
@@ -31,6 +39,12 @@ def amount(value: float | Decimal) -> str:
     if value < 0.1:
         return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+@register.filter
+def filter_text(value: str) -> str:
+    """Return the text that stands for a value in a filter; for an empty one `(none)`."""
+    return filters.filter_text(value)
 
 
 @register.filter
@@ -55,11 +69,35 @@ def signed(value: int) -> str:
 
 @register.filter
 def in_words(reason: str) -> str:
-    """Return a reason as words: `OOMKilled` is `OOM killed`, `IPUJobFailed` is `by exit code`."""
+    """Return a reason as words: `OOMKilled` is `out of memory`, `WorkerLost` is `worker lost`."""
+    if reason in _CAUSES:
+        return _CAUSES[reason]
     words = _WORDS.findall(reason.removeprefix("IPUJob"))
-    if words == ["Failed"]:
-        return "by exit code"
     return " ".join(word if word.isupper() else word.lower() for word in words) or reason
+
+
+@register.filter
+def cause(reason: str, message: str) -> str:
+    """Return why a job failed in a few words: the exit code that its message names, or else its
+    reason."""
+    found = _EXIT_CODE.search(message) if reason == "IPUJobFailed" else None
+    return f"exit code {found[1]}" if found else in_words(reason)
+
+
+@register.filter
+def prose(text: str) -> SafeString:
+    """Return a text of the API's document with its code marked, and without the list of choices
+    that its type names already."""
+    said = _CHOICES.sub("", text).strip()
+    parts = said.split("`")
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html("<code>{}</code>", each) if n % 2 else each,)
+            for n, each in enumerate(parts)
+        ),
+    )
 
 
 @register.filter

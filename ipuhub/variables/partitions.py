@@ -45,6 +45,12 @@ VIPU_CONTROLLERS_PATH = ENV.text(
     doc="File with the list of V-IPU controllers, instead of IPUHUB_VIPU_CONTROLLERS. The proxy "
     "applies changes within 60 s.",
 )
+VIPU_CONTROLLERS_CONFIGMAP = ENV.text(
+    "IPUHUB_VIPU_CONTROLLERS_CONFIGMAP",
+    "",
+    doc="ConfigMap in the proxy's namespace from which that file is mounted. The proxy reads it "
+    "every 10 s, because a kubelet writes changes into the file up to 90 s later.",
+)
 TRACKER_CONFIGMAP = ENV.text(
     "IPUHUB_TRACKER_CONFIGMAP", "ipu-partitions-tracker", doc="Name of the tracker ConfigMap."
 )

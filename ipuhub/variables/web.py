@@ -68,6 +68,14 @@ DATABASE_WAIT_SECONDS = ENV.number(
 )
 WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")
 WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboard listens on.")
+WEB_DRAIN_SECONDS = ENV.number(
+    "IPUHUB_WEB_DRAIN_SECONDS",
+    0.0,
+    minimum=0,
+    doc="How long the dashboard still answers after SIGTERM, until a load balancer has heard that "
+    "the replica is going; then it finishes current requests for up to 20 s. The Helm chart sets "
+    "5.",
+)
 WEB_THREADS = ENV.integer(
     "IPUHUB_WEB_THREADS", 8, minimum=1, doc="Requests the web process serves at the same time."
 )

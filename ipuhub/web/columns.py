@@ -1,18 +1,18 @@
-"""glue: the columns of a list that somebody chose in the URL: `?columns=name,ipus`.
+"""glue: the columns of a list, and those chosen in the URL: `?columns=name,ipus`.
 
-They hold for the page and its files. A form without JavaScript repeats the parameter, which says
-the same.
+The choice holds for the page and its files. A form without JavaScript repeats the parameter, which
+means the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.web.filters import BadFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from django.http import QueryDict
 
@@ -20,23 +20,24 @@ COLUMNS: Final = "columns"
 _SAID: Final = 50  # characters of a wrong name
 
 
-class Named(Protocol):
-    """What is needed of a column."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: `key` in CSV and JSON, `label` on the page, `value` from a row.
 
-    @property
-    def key(self) -> str:
-        """Its name in the URL and in files."""
+    `shown`: shown on the page instead of the value. `sparse`: hidden on pages where it would show
+    nothing in any row. `sort`: the name of the order by this column. `phone`: its line and place on
+    a phone, `1.1` to `2.3`; a list with such columns shows no others there.
+    """
 
-    @property
-    def kind(self) -> str:
-        """How it is shown; `export`: in files only."""
-
-    @property
-    def label(self) -> str:
-        """Its head on the page."""
-
-
-_C = TypeVar("_C", bound=Named)
+    key: str
+    label: str
+    value: Callable[[Any], object]
+    kind: str = "text"
+    link: Callable[[Any], str] | None = None
+    shown: Callable[[Any], object] | None = None
+    sparse: bool = False
+    sort: str = ""
+    phone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def filters_of(given: QueryDict) -> QueryDict:
     return rest
 
 
-def chosen(columns: Sequence[_C], given: QueryDict) -> Sequence[_C]:
+def chosen(columns: Sequence[Column], given: QueryDict) -> Sequence[Column]:
     """Return the columns that were chosen, in the order of the list; all if none was. Raises
     BadFilter for a name that is none, and where nothing would be left on the page."""
     names = [name for text in given.getlist(COLUMNS) for name in text.split(",") if name]
@@ -70,15 +71,28 @@ def chosen(columns: Sequence[_C], given: QueryDict) -> Sequence[_C]:
     return found
 
 
-def choices(columns: Sequence[_C], shown: Iterable[_C]) -> list[Choice]:
+def choices(columns: Sequence[Column], shown: Iterable[Column]) -> list[Choice]:
     """Return what there is to choose from on the page."""
     keys = {column.key for column in shown}
     return [Choice(each.key, each.label, each.key in keys) for each in _shown(columns)]
 
 
-def _shown(columns: Sequence[_C]) -> list[_C]:
+def columns_of(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
+    """Return those of the columns that a page of these rows shows."""
+    return [
+        each
+        for each in _shown(columns)
+        if not each.sparse or any(_shows(each, row) for row in rows)
+    ]
+
+
+def _shown(columns: Sequence[Column]) -> list[Column]:
     return [column for column in columns if column.kind != "export"]
 
 
-def _sentence(what: str, columns: Sequence[Named]) -> str:
+def _shows(column: Column, row: Any) -> bool:
+    return (column.shown or column.value)(row) not in (None, "")
+
+
+def _sentence(what: str, columns: Sequence[Column]) -> str:
     return f"{COLUMNS}: {what}. Valid columns: {', '.join(each.key for each in columns)}."

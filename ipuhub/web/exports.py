@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from django.http import StreamingHttpResponse
 
@@ -15,8 +16,10 @@ from ipuhub.web.filters import BadFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ipuhub.web.columns import Column
 
 FORMATS = ("csv", "json", "jsonl")
+CHUNK_ROWS = 2000
 
 
 def known_format(kind: str) -> str:
@@ -24,20 +27,6 @@ def known_format(kind: str) -> str:
     if kind and kind not in FORMATS:
         raise BadFilter([f"format: {kind[:50]!r} is not one of {', '.join(FORMATS)}."])
     return kind
-
-
-class ExportColumn(Protocol):
-    """Interface of a column for exports."""
-
-    @property
-    def key(self) -> str:
-        """The CSV heading and JSON key."""
-        ...
-
-    @property
-    def value(self) -> Callable[[Any], object]:
-        """Take the plain value from a row."""
-        ...
 
 
 class _Line:
@@ -48,13 +37,11 @@ class _Line:
 
 
 def export(
-    kind: str, columns: Sequence[ExportColumn], rows: Iterable[Any], file_name: str
+    kind: str, columns: Sequence[Column], rows: Iterable[Any], file_name: str
 ) -> StreamingHttpResponse:
     """Return the rows as CSV or JSON lines (downloads), or as a JSON array, by `kind`."""
     if kind == "csv":
-        answer = StreamingHttpResponse(csv_lines(columns, rows), content_type="text/csv")
-        answer["Content-Disposition"] = f'attachment; filename="{file_name}.csv"'
-        return answer
+        return _download(csv_lines(columns, rows), "text/csv", f"{file_name}.csv")
     if kind == "jsonl":
         records = ({column.key: column.value(row) for column in columns} for row in rows)
         return lines_download(records, file_name)
@@ -65,12 +52,24 @@ def lines_download(
     records: Iterable[Mapping[str, object]], file_name: str
 ) -> StreamingHttpResponse:
     """Return records as a download of JSON lines."""
-    answer = StreamingHttpResponse(json_lines(records), content_type="application/x-ndjson")
-    answer["Content-Disposition"] = f'attachment; filename="{file_name}.jsonl"'
+    return _download(json_lines(records), "application/x-ndjson", f"{file_name}.jsonl")
+
+
+def _download(lines: Iterable[str], kind: str, file_name: str) -> StreamingHttpResponse:
+    answer = StreamingHttpResponse(lines, content_type=kind)
+    answer["Content-Disposition"] = f'attachment; filename="{file_name}"'
     return answer
 
 
-def csv_lines(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[str]:
+def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> Iterator[Any]:
+    """Yield the rows of a file; `prepare` is called on each chunk first."""
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, CHUNK_ROWS)):
+        prepare(chunk)
+        yield from chunk
+
+
+def csv_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
     """Yield the table as CSV; text that a spreadsheet would evaluate is escaped."""
     writer = csv.writer(_Line())
     yield writer.writerow([column.key for column in columns])
@@ -85,7 +84,7 @@ def json_lines(records: Iterable[Mapping[str, object]]) -> Iterator[str]:
         yield json.dumps(plain, ensure_ascii=False) + "\n"
 
 
-def json_array(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[str]:
+def json_array(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
     """Yield the table as a JSON array with one object in each line."""
     before = "[\n"
     for row in rows:

@@ -8,6 +8,7 @@ returning an empty list.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -16,6 +17,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.safestring import mark_safe
 
+from ipuhub.times import read_day_or_instant
 from ipuhub.web.access import require_namespaces, scope_of, usage_scope_of
 
 if TYPE_CHECKING:
@@ -36,12 +38,22 @@ MOST_VALUES = 100
 OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
 SORT = "sort"
 NONE: Final = "(none)"
-"""As the value of a filter: what has no value. No label of Kubernetes may have parentheses."""
+"""As the value of a filter: what has no value."""
+_NAMED_NONE: Final = re.compile(r"\\*\(none\)")
 
 
 def meant_by(text: str) -> str:
-    """Return the value that a filter's text stands for."""
-    return "" if text == NONE else text
+    r"""Return the value that a filter's text stands for: `\(none)` is a group named `(none)`."""
+    if text == NONE:
+        return ""
+    return text.removeprefix("\\") if _NAMED_NONE.fullmatch(text) else text
+
+
+def filter_text(value: str) -> str:
+    """Return the text that stands for a value, in a filter and on the page: meant_by's inverse."""
+    if not value:
+        return NONE
+    return f"\\{value}" if _NAMED_NONE.fullmatch(value) else value
 
 
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
@@ -69,21 +81,12 @@ class InstantField(forms.CharField):
         if not text:
             return None
         try:
-            return self._read(text.replace(" ", "+"))  # a `+` that was not escaped in the URL
+            zone = self._zone() if self._zone else dt.UTC
+            return read_day_or_instant(text, zone, end=self._end)
         except (ValueError, OverflowError):
             raise ValidationError(
                 f"{text!r} is not a date. Use 2026-11-21 or 2026-11-21T10:00:00Z."
             ) from None
-
-    def _read(self, text: str) -> dt.datetime:
-        zone = self._zone() if self._zone else dt.UTC
-        if len(text) == len("2026-11-21"):
-            day = dt.date.fromisoformat(text) + dt.timedelta(days=self._end)
-            return dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC)
-        instant = dt.datetime.fromisoformat(text)
-        if instant.tzinfo is None:
-            instant = instant.replace(tzinfo=zone)
-        return instant.astimezone(dt.UTC)
 
 
 class InstantFilter(django_filters.Filter):  # type: ignore[misc]

@@ -8,7 +8,6 @@ and contains only data that the row shows.
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime as dt
 import json
 from dataclasses import dataclass
@@ -153,21 +152,33 @@ def _beyond(fields: Sequence[str], values: Sequence[Any], is_descending: bool) -
 def _encode(order: Order, side: str, row: Any) -> str:
     values = (getattr(row, name) for name in order.fields)
     plain = [value.isoformat() if isinstance(value, dt.datetime) else value for value in values]
-    text = json.dumps([order.name, side, *plain], separators=(",", ":"), ensure_ascii=False)
+    return as_cursor([order.name, side, *plain])
+
+
+def as_cursor(values: Sequence[Any]) -> str:
+    """Return values as text for a URL."""
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def values_of(cursor: str) -> list[Any]:
+    """Return what `as_cursor` wrote. Raise ValueError, TypeError or RecursionError."""
+    values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    if not isinstance(values, list):
+        raise TypeError(cursor)
+    return values
 
 
 def _decode(cursor: str, rows: QuerySet[Any], order: Order) -> _Place:
     try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        name, side, *values = json.loads(text)
+        name, side, *values = values_of(cursor)
         if name != order.name or side not in {_AFTER, _BEFORE}:
             raise CursorError(cursor)
         checked = [
             _check(rows, field, value, may_miss=order.has_missing and number == 0)
             for number, (field, value) in enumerate(zip(order.fields, values, strict=True))
         ]
-    except (binascii.Error, ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise CursorError("cursor: not a cursor of this list. Start again without it.") from error
     return _Place(tuple(checked), side == _BEFORE)
 

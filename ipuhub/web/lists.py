@@ -18,7 +18,7 @@ Example: the complete page of partitions (`partitions/views.py`)::
     ).view                                     # path("", partition_list, name="list")
 
 Kinds: text, number, time, second (a time to the second), age, duration (seconds, or a time from
-which it still grows), badge (colour by `ipuhub.web.lists`),
+which it still grows), badge (colour by `ipuhub.web.cells`),
 code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
 unique number with an index. `sort` of a column names one of the filter class's `sorts`: its head
 then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too. `chips`
@@ -28,15 +28,12 @@ sentence. `template` may extend `lists/page.html`; `more(request)` adds to its c
 `prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
 `?format=csv`, `json` and `jsonl` (an object a line), all filtered rows, with the plain `value` of
 each column. `?columns=name,ipus` chooses columns, of the page and of its twins.
-
-The colour of each state, for every badge and chart of the pages.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from django.shortcuts import render
@@ -44,85 +41,30 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
-from ipuhub.web.columns import COLUMNS, choices, chosen, filters_of
-from ipuhub.web.exports import export, known_format
+from ipuhub.web.cells import make_cells
+from ipuhub.web.columns import COLUMNS, choices, chosen, columns_of, filters_of
+from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, known_format
 from ipuhub.web.filters import BadFilter, bind_filters, order_named
 from ipuhub.web.keyset import CursorError, Order, read_page
-from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from ipuhub.web.unchanged import rows_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
     from ipuhub.web.access import Caller, Scope
+    from ipuhub.web.columns import Column
     from ipuhub.web.filters import Filters
     from ipuhub.web.keyset import Page
 
-COLOURS = {
-    "Running": "green",
-    "Completed": "blue",
-    "Succeeded": "blue",
-    "Failed": "red",
-    "Pending": "yellow",
-    "Restarting": "orange",
-    "Suspended": "secondary",
-    "Deleted": "secondary",
-    "active": "green",
-    "error": "red",
-    "creating": "yellow",
-    "reserving": "yellow",
-    "waiting": "yellow",
-    "releasing": "orange",
-    "released": "secondary",
-    "accepted": "green",
-    "refused": "red",
-    "unknown": "yellow",
-    "sent": "orange",
-}
-
-
-def colour_of(state: str) -> str:
-    """Return the Tabler colour of a state; grey for an unknown one."""
-    return COLOURS.get(state, "secondary")
-
-
 PAGE_SIZE = 50
-CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
-_SHORT_LINK, _SHORT_TEXT = 32, 20  # characters
 # The first click on the head of such a column.
 _MOST_FIRST = frozenset({"number", "age", "time", "second", "duration"})
-_LOOKS = {
-    "number": "text-sm-end text-nowrap",
-    "note": "text-secondary message",
-    "brief": "text-secondary message brief",
-    "log": "log",
-    **dict.fromkeys(("age", "duration", "time", "second"), "text-nowrap"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: `key` in CSV and JSON, `label` on the page, `value` from a row.
-
-    `shown`: shown on the page instead of the value. `sparse`: hidden on pages where it would show
-    nothing in any row. `sort`: the name of the order by this column. `phone`: its line and place on
-    a phone, `1.1` to `2.3`; a list with such columns shows no others there.
-    """
-
-    key: str
-    label: str
-    value: Callable[[Any], object]
-    kind: str = "text"
-    link: Callable[[Any], str] | None = None
-    shown: Callable[[Any], object] | None = None
-    sparse: bool = False
-    sort: str = ""
-    phone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,42 +93,6 @@ class Head:
     kind: str
     href: str = ""
     direction: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of the table."""
-
-    value: object
-    kind: str
-    label: str
-    href: str = ""
-    colour: str = ""
-    phone: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
-        return self.value is None or self.value == ""
-
-    @property
-    def look(self) -> str:
-        """CSS classes of the cell."""
-        place = f"at-{self.phone.replace('.', '-')}" if self.phone else ""
-        return f"{self._kind_look} {place}".strip()
-
-    @property
-    def _kind_look(self) -> str:
-        if self.is_empty:
-            return "is-empty text-sm-end" if self.kind == "number" else "is-empty"
-        if self.kind == "text":
-            return "whole" if self._is_short else ""
-        return _LOOKS.get(self.kind, "")
-
-    @property
-    def _is_short(self) -> bool:
-        """Return whether the text fits on one line; the main column has more room."""
-        return len(str(self.value)) <= (_SHORT_LINK if self.href else _SHORT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +174,8 @@ class ListPage:
         extra = self.more(request) if self.more else {}
         ends = (content.page.previous_cursor, content.page.next_cursor)
         tag = fragment_etag(request, lines, content.count, ends, extra)
+        if "freshness" in extra:
+            note_as_of(request, extra["freshness"].as_of)
         if same := not_modified(request, tag):
             return same
         context = {
@@ -336,36 +244,6 @@ class ListPage:
 def _direction(order: Order) -> str:
     """Return the direction as `aria-sort` calls it."""
     return "descending" if order.is_descending else "ascending"
-
-
-def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> Iterator[Any]:
-    """Yield the rows of a file; `prepare` is called on each chunk first."""
-    waiting = iter(rows)
-    while chunk := list(islice(waiting, CHUNK_ROWS)):
-        prepare(chunk)
-        yield from chunk
-
-
-def columns_of(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
-    """Return those of the columns that a page of these rows shows."""
-    shown = [column for column in columns if column.kind != "export"]
-    return [each for each in shown if not each.sparse or any(_shows(each, row) for row in rows)]
-
-
-def _shows(column: Column, row: Any) -> bool:
-    return (column.shown or column.value)(row) not in (None, "")
-
-
-def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:
-    """Return the cells of one row."""
-    return [_cell(column, row) for column in columns]
-
-
-def _cell(column: Column, row: Any) -> Cell:
-    value = (column.shown or column.value)(row)
-    href = column.link(row) if column.link else ""
-    colour = colour_of(str(value)) if column.kind == "badge" else ""
-    return Cell(value, column.kind, column.label, href, colour, column.phone)
 
 
 def _pairs(request: HttpRequest) -> list[tuple[str, str]]:

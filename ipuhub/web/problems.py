@@ -32,6 +32,9 @@ _TOO_LONG: Final = (
     "PostgreSQL did not finish this query within IPUHUB_WEB_QUERY_SECONDS. Request less data, or "
     "try again later."
 )
+_AWAY: Final = "PostgreSQL is unavailable"
+_UNFINISHED: Final = "PostgreSQL takes too long"
+_FAILED: Final = "The dashboard failed"
 _OUTDATED = "This form is out of date. Reload the page and send it again."
 _ADMINS_ONLY = "This page shows all namespaces and is visible to administrators only."
 
@@ -56,8 +59,9 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
         if is_canceled:
             return problem_answer(status, _TOO_LONG, "query-too-long")
         return problem_answer(status)
-    if wants_fragment(request):  # an open page keeps what it shows
-        return HttpResponse(status=status)
+    if wants_fragment(request):  # an open page keeps what it shows, and says this beside it
+        said = _UNFINISHED if is_canceled else _AWAY if status == 503 else _FAILED
+        return HttpResponse(said, "text/plain; charset=utf-8", status)
     if is_canceled:
         return busy(request, _TOO_LONG, "This took too long")
     return HttpResponse(loader.render_to_string(f"{status}.html"), status=status)

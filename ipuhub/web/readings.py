@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -16,14 +17,13 @@ from django.db import Error, connection
 from ipuhub.models import WatchCheckpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from datetime import datetime
 
 NO_CONFIG: Final = "The web process has no usable kubeconfig"
 PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
 _RETRY_SECONDS: Final = 3.0
-_SHARED_SECONDS: Final = 0.5
-_MOST_SHARED: Final = 256
+_GRACE_SECONDS: Final = PATIENCE_SECONDS  # while one reads the next, others have the last
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
@@ -72,7 +72,8 @@ class Latest(Generic[_T]):
 
     `read(last, now)` returns the next state; `is_whole` says whether all sources answered. After an
     incomplete round the next round waits `_RETRY_SECONDS`, so that pages do not queue up behind a
-    server that does not answer.
+    server that does not answer. One thread reads; the others get the last state meanwhile, for
+    at most `_GRACE_SECONDS`.
     """
 
     def __init__(
@@ -92,18 +93,29 @@ class Latest(Generic[_T]):
 
     def at(self, now: datetime) -> _T:
         """Return the state at `now`; concurrent readers share one round of requests."""
-        with self._lock:
-            if not self._is_fresh(now):
+        with _turn(self._lock, lambda: self._is_fresh(now, _GRACE_SECONDS)) as is_mine:
+            if is_mine and not self._is_fresh(now):
                 self._state = self._read(self._state, now)
                 self._asked_at = now
             return self._state
 
-    def _is_fresh(self, now: datetime) -> bool:
+    def _is_fresh(self, now: datetime, grace: float = 0.0) -> bool:
         if self._asked_at is None:
             return False
-        whole = self._is_whole(self._state)
-        limit = self._fresh_seconds if whole else _RETRY_SECONDS
-        return (now - self._asked_at).total_seconds() < limit
+        limit = self._fresh_seconds if self._is_whole(self._state) else _RETRY_SECONDS
+        return abs((now - self._asked_at).total_seconds()) < limit + grace
+
+
+@contextmanager
+def _turn(lock: threading.Lock, has_enough: Callable[[], bool]) -> Iterator[bool]:
+    """Hold the lock, or do without it (False) while another thread does and one `has_enough`."""
+    if not (is_mine := lock.acquire(blocking=False)) and not has_enough():
+        is_mine = lock.acquire()
+    try:
+        yield is_mine
+    finally:
+        if is_mine:
+            lock.release()
 
 
 @dataclass(eq=False, slots=True)
@@ -111,33 +123,36 @@ class _Slot(Generic[_T]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     built: tuple[datetime, _T] | None = None
 
+    def is_younger(self, now: datetime, seconds: float) -> bool:
+        built = self.built
+        return built is not None and abs((now - built[0]).total_seconds()) < seconds
+
 
 class Shared(Generic[_K, _T]):
-    """Values by key, each built by one thread and shared by all for `_SHARED_SECONDS`.
+    """Values by key, each built by one thread and shared by all for so many seconds.
 
-    At most `_MOST_SHARED` keys are kept.
+    While the next is built the others get the last one, for at most `_GRACE_SECONDS`. At most
+    `most` keys are kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.5, most: int = 256) -> None:
+        self._seconds, self._most = seconds, most
         self._slots: dict[_K, _Slot[_T]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
         """Return what was built for `key` a moment ago, or else what `build` returns."""
         with self._lock:
-            if key not in self._slots and len(self._slots) >= _MOST_SHARED:
+            if key not in self._slots and len(self._slots) >= self._most:
                 self._slots.clear()
             slot = self._slots.setdefault(key, _Slot())
-        with slot.lock:
+        with _turn(
+            slot.lock, lambda: slot.is_younger(now, self._seconds + _GRACE_SECONDS)
+        ) as is_mine:
             # Threads that waited here took `now` before the value was built.
-            if slot.built is None or abs((now - slot.built[0]).total_seconds()) >= _SHARED_SECONDS:
+            if slot.built is None or (is_mine and not slot.is_younger(now, self._seconds)):
                 slot.built = (now, build())
             return slot.built[1]
-
-    def forget(self) -> None:
-        """Build all anew."""
-        with self._lock:
-            self._slots.clear()
 
 
 _BRIEF_SECONDS: Final = 2.0
@@ -178,10 +193,11 @@ STALE_SECONDS = 90  # a watch shows at least a bookmark each minute
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """When the cluster last sent something (None: never, or just now), and whether that is too long
-    ago."""
+    ago. `as_of`: when it did, in any case; it changes no ETag."""
 
     seen_at: datetime | None
     is_stale: bool
+    as_of: datetime | None = field(default=None, compare=False, repr=False)
 
 
 def freshness(watch: str, now: datetime) -> Freshness:
@@ -194,4 +210,4 @@ def judge(seen: datetime | None, now: datetime) -> Freshness:
     """Return the freshness of a watch whose last sign of life was at `seen`."""
     stale = seen is None or (now - seen).total_seconds() > STALE_SECONDS
     # A fresh time changes with every event: without it an unchanged page keeps its ETag.
-    return Freshness(seen if stale else None, stale)
+    return Freshness(seen if stale else None, stale, seen)

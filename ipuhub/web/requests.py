@@ -18,6 +18,7 @@ The client address of a request takes only configured proxies into account.
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC
 from functools import lru_cache
 from importlib.metadata import version
 from ipaddress import IPv6Address, ip_address
@@ -30,15 +31,24 @@ from django.utils.http import parse_etags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
     from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
     from django.http import HttpRequest, HttpResponse
+
+
+_AS_OF: Final = "_ipuhub_as_of"
 
 
 def wants_fragment(request: HttpRequest) -> bool:
     """Return whether htmx requests the fragment; a boosted link requests the whole page."""
     headers = request.headers
     return headers.get("HX-Request") == "true" and headers.get("HX-Boosted") != "true"
+
+
+def note_as_of(request: HttpRequest, at: datetime | None) -> None:
+    """Note of when the figures of the answer are (None: not known), for its header `X-As-Of`."""
+    setattr(request, _AS_OF, at)
 
 
 def fragment_etag(request: HttpRequest, *shown: object) -> str:
@@ -71,8 +81,16 @@ def tagged(request: HttpRequest, answer: HttpResponse, tag: str) -> HttpResponse
     # tag of an earlier visit the browser would show that visit's page, without the message.
     answer["ETag"] = tag if wants_fragment(request) else f'W/"{token_hex(16)}"'
     answer["Cache-Control"] = "private, no-cache"
+    # Of an unchanged fragment, too, which has no text to say it.
+    say_as_of(answer, getattr(request, _AS_OF, None))
     patch_vary_headers(answer, ("HX-Request", "Cookie"))
     return answer
+
+
+def say_as_of(answer: HttpResponse, at: datetime | None) -> None:
+    """Write the header `X-As-Of`: of when the figures of the answer are (None: not known)."""
+    if at is not None:
+        answer["X-As-Of"] = at.astimezone(UTC).isoformat(timespec="seconds")
 
 
 @lru_cache(maxsize=1)

@@ -32,6 +32,7 @@ _LOG = structlog.get_logger(__name__)
 _BODY_IN_MEMORY_BYTES: Final = 64 * 1024
 _TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
 _FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"
+_LEAVING: Final = "end: this replica is shutting down\n"
 _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
 
 
@@ -133,6 +134,7 @@ class WebServer:
     def __post_init__(self) -> None:
         self._budget = Budget(self.limits.ahead_bytes)
         self._runner: web.ServerRunner | None = None
+        self._unready = ""
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port. Raise OSError if the port is in use."""
@@ -158,6 +160,15 @@ class WebServer:
         await site.start()
         return int(self._runner.addresses[0][1])
 
+    async def leave(self, path: str, seconds: float) -> None:
+        """Answer for `seconds` more, but 503 on `path`, which says whether this replica is ready.
+
+        Whoever routes requests here hears of the end only then. Each response ends its connection,
+        so that the next request goes to another replica.
+        """
+        self._unready = path
+        await asyncio.sleep(seconds)
+
     async def stop(self) -> None:
         """Accept no more requests, and finish current requests for up to 20 s."""
         if self._runner is not None:
@@ -168,7 +179,10 @@ class WebServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._server.asks(request.protocol)
         try:
-            return await self._answer(request)
+            response = await self._answer(request)
+            if self._unready:
+                response.force_close()
+            return response
         finally:
             self._server.asked(request.protocol)
 
@@ -176,6 +190,8 @@ class WebServer:
         said = self.constants.get(request.path)
         if said is not None:
             return web.Response(text=said, headers=_PLAIN)
+        if request.path == self._unready:
+            return web.Response(status=503, text=_LEAVING, headers=_PLAIN)
         self._limit_silence(request)
         pool = self._asides.get(request.path, self._pool)
         if self._server.is_full and pool is self._pool:
@@ -257,6 +273,8 @@ class WebServer:
             said = await _in_time(head, pool)
             response = web.StreamResponse(status=said.status, reason=said.reason)
             response.headers["Server"] = "ipuhub"
+            if self._unready:  # in the head, which is sent before the response is back
+                response.force_close()
             for name, value in said.headers:
                 response.headers.add(name, value)
             try:

@@ -153,14 +153,15 @@ FILES: Final = {
 
 
 def sleep_command() -> list[str]:
-    """Return a command that sleeps for 365 days.
+    """Return a command that sleeps until it is told to end.
 
     It ends with success at once on SIGTERM, and within seconds when the file says so (see
     `mpi_volume`). A bare `sleep` as process 1 ignores the signal, which takes the pod's whole grace
     period.
     """
-    told = f"until [ -s {MPI_FOLDER}/{END_FILE} ]; do sleep 2; done; kill -TERM $$"
-    return ["sh", "-c", f'trap "exit 0" TERM; ({told}) & sleep 365d & wait']
+    # Without a dollar: a kubelet reads `$(NAME)` and `$$` in commands before any shell does.
+    watch = f"until [ -s {MPI_FOLDER}/{END_FILE} ]; do sleep 2; done"
+    return ["sh", "-c", f'trap "exit 0" TERM; ({watch}) & wait']
 
 
 def mpi_volume(config_map: str, items: list[Manifest], *, sleeps: bool) -> Manifest:

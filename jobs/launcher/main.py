@@ -272,12 +272,15 @@ class Launcher:
     def run(self) -> None:
         """Return once the command may start; raises LauncherError when it must not."""
         while not self._are_workers_ready():
-            self._check_gate()
+            pass
         self._check_gate()
         self._say(f"all {self._task.workers} workers are ready")
 
     def _are_workers_ready(self) -> bool:
-        """Follow the workers until all are Ready, or for half a minute."""
+        """Follow the workers until all are Ready, one goes, or for half a minute.
+
+        Raise LauncherError where the job has gone with them: its workers will never be ready.
+        """
         task = self._task
         labels = f"graphcore.ai/ipujob-uid={task.uid},graphcore.ai/role=worker"
         path = f"/api/v1/namespaces/{task.namespace}/pods?labelSelector={labels}"
@@ -286,16 +289,15 @@ class Launcher:
             pods = {pod["metadata"]["name"]: pod for pod in found.get("items") or ()}
             if self._is_all(pods):
                 return True
+            self._check_gate()
             seconds = self._seconds_left(WATCH_SECONDS)
             path += f"&watch=1&timeoutSeconds={max(int(seconds), 1)}"
             path += f"&resourceVersion={found['metadata']['resourceVersion']}"
             for event in self._api.watch(path, seconds):
                 pod = event["object"]
-                if event["type"] == "ERROR":
+                if event["type"] in {"ERROR", "DELETED"}:
                     return False
                 pods[pod["metadata"]["name"]] = pod
-                if event["type"] == "DELETED":
-                    del pods[pod["metadata"]["name"]]
                 if self._is_all(pods):
                     return True
         except NoAnswerError as error:

@@ -94,7 +94,7 @@ class Beside:
                 await self.lull.wait(self._due.get(uid, 0.0))
                 await self.carry_out(uid)
             except Exception:  # one poisoned key must not stop the others
-                log.exception("steps beside a pass failed", uid=uid)
+                log.exception("steps beside a pass failed", job_uid=uid)
                 self.queue.add_rate_limited(uid)
             finally:
                 self.queue.done(uid)
@@ -244,7 +244,7 @@ class Controller:
         try:
             outcome = await self.reconcile(uid, away)
         except Exception:  # one poisoned key must not stop the others
-            log.exception("pass failed", uid=uid)
+            log.exception("pass failed", job_uid=uid)
             self.queue.add_rate_limited(uid)
         finally:
             self.queue.done(uid)

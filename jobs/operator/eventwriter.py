@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import structlog
 
-from jobs.ipujob.names import uid_of
+from ipuhub.concurrency import end_tasks
+from jobs.ipujob.names import name_of, namespace_of, uid_of
 from jobs.operator.metrics import EVENTS_DROPPED
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class EventWriter:
         reason: str,
         message: str,
     ) -> None:
-        """Queue an Event; it is written soon."""
+        """Queue an Event, which is written soon, and log it: Events are kept for an hour only."""
+        job = f"{namespace_of(regarding)}/{name_of(regarding)}"
+        log.info("event", reason=reason, message=message, job=job, job_uid=uid_of(regarding))
         queue = self._queues[hash(uid_of(regarding)) % WRITERS]
         try:
             queue.put_nowait(
@@ -78,10 +81,8 @@ class EventWriter:
                 writer.result()  # a bug: for the outermost loop to report
         finally:
             await self._finish(writers)
-            for writer in writers:
-                writer.cancel()
             # Ended before this is: its caller may close the connections that they use.
-            await asyncio.gather(*writers, return_exceptions=True)
+            await end_tasks(*writers)
 
     async def _write(self, queue: asyncio.Queue[_Event]) -> None:
         while True:

@@ -101,7 +101,7 @@ class RefusalLog:
             self._said.pop(key.uid, None)
         elif refusal != self._said.get(key.uid):
             self._said[key.uid] = refusal
-            log.warning("rejected, retrying", job=key.path, why=refusal)
+            log.warning("rejected, retrying", job=key.path, job_uid=key.uid, why=refusal)
 
     def forget(self, uid: str) -> None:
         """The job has gone."""

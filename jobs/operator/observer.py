@@ -274,7 +274,7 @@ class Observer:
             named = [f"{namespace_of(p)}/{name_of(p)}" for p in strangers[:_MOST_NAMED]]
             log.warning(
                 "pods that say they are a job's are ignored: another namespace, name or controller",
-                job=uid,
+                job_uid=uid,
                 pods=named,
             )
         self._ignored[uid] = len(strangers)

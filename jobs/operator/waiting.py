@@ -14,8 +14,8 @@ from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.ipujob.names import metadata, parse_time
 from jobs.operator.actions import DeleteChild
-from jobs.operator.decisions import LONGEST_PAUSE_SECONDS
 from jobs.operator.instancerecord import End
+from jobs.operator.restarts import LONGEST_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

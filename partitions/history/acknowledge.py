@@ -9,6 +9,7 @@ import psycopg
 import structlog
 
 from ipuhub.backoff import Backoff, jitter
+from ipuhub.concurrency import wait_set
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.errors import PartitionsError
@@ -65,7 +66,7 @@ class Acknowledger:
                 continue
             failures = 0
             self._note("")
-            await self._rest()
+            await wait_set(self._woken, _EVERY_SECONDS)
 
     async def once(self) -> int:
         """Acknowledge everything that is due; return how many. Raises what prevents it."""
@@ -78,13 +79,6 @@ class Acknowledger:
         for first in range(0, len(keys), MOST_AT_ONCE):
             await self._proxy.acknowledge(keys[first : first + MOST_AT_ONCE])
         return len(keys)
-
-    async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(_EVERY_SECONDS):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
 
     def _note(self, problem: str) -> None:
         if bool(problem) != bool(self.problem):

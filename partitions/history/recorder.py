@@ -12,8 +12,8 @@ from ipuhub.recording.recorder import Fault, Subject
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, GAP_TABLE
 from partitions.errors import UnreadableEntry
 from partitions.history.capacity import Capacity
-from partitions.proxy.store import LABEL
 from partitions.proxy.tracker import decode_entry
+from partitions.proxy.trackerstore import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -124,6 +124,10 @@ ON CONFLICT (key) DO UPDATE SET
     user_verified = CASE WHEN excluded."user" = ''
                          THEN known.user_verified ELSE excluded.user_verified END,
     active_at = COALESCE(known.active_at, excluded.active_at),
+    -- Another attempt may stand elsewhere: a partition that is gone is made again.
+    machines = CASE WHEN (known.attempt, known.partition, known.controller)
+                         = (excluded.attempt, excluded.partition, excluded.controller)
+                    THEN known.machines ELSE '{}'::jsonb END,
     released_at = excluded.released_at,
     estimated = excluded.estimated,
     uncertainty_seconds = 0,
@@ -289,7 +293,7 @@ class PartitionRecorder:
 
     `owners_of` finds for whom jobs hold theirs. To be set by who runs it: `known_until` gives the
     time of the last committed position; `released` is called when tombstones that nobody has
-    acknowledged are committed.
+    acknowledged are committed, `active` when partitions that are active are.
     """
 
     name = "tracker"
@@ -305,6 +309,7 @@ class PartitionRecorder:
         self.selection = f"{namespace}/{name}"
         self.known_until: Callable[[], datetime | None] = lambda: None
         self.released: Callable[[], None] = lambda: None
+        self.active: Callable[[], None] = lambda: None
         self._owners_of = owners_of
 
     def read(
@@ -344,6 +349,9 @@ class PartitionRecorder:
         return close_lost_shards(cursor, absence)
 
     async def committed(self, rows: Sequence[ShardRow]) -> None:
-        """Say so when the proxy can be told that it need not keep its tombstones."""
+        """Say so when the proxy can be told that it need not keep its tombstones, and when the
+        place of a partition can be asked for."""
         if any(tombstones(row.entries) for row in rows):
             self.released()
+        if any(entry.phase is Phase.ACTIVE for row in rows for entry in row.entries):
+            self.active()

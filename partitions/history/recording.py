@@ -1,4 +1,4 @@
-"""io: the recorder of partitions and of capacity for the prober, built from plain values."""
+"""io: the recorder of partitions, their places and capacity for the prober, from plain values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import psycopg
 
 from partitions.history.acknowledge import Acknowledger
 from partitions.history.capacity import CapacityPoll
+from partitions.history.places import PlaceRecorder, places_of, store_places, unplaced
 from partitions.history.recorder import (
     Owner,
     PartitionRecorder,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ipuhub.partition import TrackerPlace
     from partitions.client import ProxyClient
     from partitions.history.capacity import Changes
+    from partitions.history.places import Unplaced
 
     T = TypeVar("T")
 
@@ -33,7 +35,7 @@ _SILENCE_SECONDS = 60.0
 
 
 class PartitionHistory:
-    """The recorder of partitions, and what runs beside it: acknowledgements and capacity.
+    """The recorder of partitions, and what runs beside it: acknowledgements, places, capacity.
 
     `owners_of` finds for whom jobs hold theirs, as group, user and whether he is verified, given
     their UIDs and namespaces. `database` are psycopg's arguments, `clock` gives aware UTC times.
@@ -62,14 +64,23 @@ class PartitionHistory:
         self.recorder = PartitionRecorder(place.namespace, place.name, owners)
         self.acknowledger = Acknowledger(client, self.recorder.scope, proxy, self._recorded_of)
         self.recorder.released = self.acknowledger.wake
+        self.places = PlaceRecorder(proxy, self._unplaced, self._store_places)
+        self.recorder.active = self.places.wake
         self.capacity = CapacityPoll(proxy, self._store_capacity, clock, place.capacity_seconds)
 
     def works(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What runs beside the recording, until cancelled."""
-        return self.acknowledger.run(), self.capacity.run()
+        return self.acknowledger.run(), self.places.run(), self.capacity.run()
 
     async def _recorded_of(self, keys: Sequence[str]) -> list[str]:
         return await self._in_transaction(lambda cursor: recorded_of(cursor, keys))
+
+    async def _unplaced(self) -> list[Unplaced]:
+        return await self._in_transaction(unplaced)
+
+    async def _store_places(self, rows: Sequence[Unplaced], fleet: Mapping[str, Any]) -> int:
+        places = places_of(fleet)
+        return await self._in_transaction(lambda cursor: store_places(cursor, rows, places))
 
     async def _store_capacity(self, changes: Changes, at: datetime) -> int:
         def store(cursor: psycopg.Cursor[Any]) -> int:

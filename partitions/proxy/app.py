@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.requests import Handler
     from partitions.proxy.service import PartitionService
-    from partitions.proxy.store import TrackerStore
     from partitions.proxy.sweep import Sweep
+    from partitions.proxy.trackerstore import TrackerStore
 
 _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
 # Recording is a right of its own: who has it may not reserve or reset partitions.
@@ -170,8 +170,15 @@ class Routes:
         await self._require(request, "list")
         entries, views, age = await self._read_fleet()
         removals = await find_removals(views, entries, self._parts.fleet.api)
-        waiting = self._parts.service.in_turn()
-        return _with_age(_json(fleet_to_json(views, entries, waiting, removals)), age)
+        service = self._parts.service
+        found = fleet_to_json(
+            views,
+            entries,
+            service.in_turn(),
+            removals,
+            reserve_after_seconds=service.waiting.reserve_after_seconds,
+        )
+        return _with_age(_json(found), age)
 
     async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView], float]:
         """The tracker, what the controllers say, and how many seconds ago they did; raises Problem

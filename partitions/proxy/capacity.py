@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ipuhub.partition import Phase
+from ipuhub.times import format_time
 from partitions.proxy.controllers import explain_shortage, never_fits, stale, unlabelled
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from partitions.proxy.circuit import CircuitFacts
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.drift import Drift
     from partitions.proxy.lifecycle import TrackerEntry
@@ -143,6 +145,16 @@ def _controller(view: ControllerView) -> dict[str, Any]:
         "hasNode": view.has_node,
         "freeIpus": view.free,
         "ageSeconds": round(view.age_seconds),
+        "circuit": _circuit(view.circuit),
+    }
+
+
+def _circuit(facts: CircuitFacts) -> dict[str, str | None]:
+    """The circuit breaker; `since` when no calls are sent, and when one tries next."""
+    return {
+        "state": facts.state.value,
+        "since": format_time(facts.since) if facts.since else None,
+        "nextTry": format_time(facts.next_try) if facts.next_try else None,
     }
 
 
@@ -196,6 +208,7 @@ def controllers_to_json(
             **common(view.spec.address, view.spec.label),
             "reachable": view.is_reachable,
             "message": view.problem,
+            "circuit": _circuit(view.circuit),
             "hasNode": view.has_node,
             "draining": False,
             "total": view.total if view.is_reachable else None,
@@ -210,6 +223,7 @@ def controllers_to_json(
             **common(address, label),
             "reachable": None,
             "message": "off the list: takes no new partitions",
+            "circuit": None,
             "hasNode": None,
             "draining": True,
             "total": None,

@@ -4,6 +4,7 @@ one."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
+from partitions.proxy.circuit import CircuitFacts
 from partitions.proxy.lifecycle import Shortage
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from partitions.vipu.topology import Block, IpuId, Topology
     from partitions.vipu.types import VipuPartition
@@ -29,6 +31,9 @@ _LABEL = re.compile(
 )
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
 _SHAPE = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[^:]*):(?P<label>.*)")
+_MOST_NAMED = 3
+_LONGEST_WHY = 200  # a status and an Event have room for three of them
+_CLOSED = CircuitFacts()
 _EXAMPLE = "write host:port:label=value, for example pod001:8090:vipu-ctrl=pod001"
 
 
@@ -75,6 +80,7 @@ class ControllerView:
     has_node: bool = True
     refused_from: int = 0
     age_seconds: float = 0.0
+    circuit: CircuitFacts = _CLOSED
 
     @cached_property
     def partition_ids(self) -> frozenset[str]:
@@ -268,6 +274,27 @@ def unlabelled(views: Sequence[ControllerView]) -> str:
     return f"no job can use the IPUs of {addresses}: label a node with {labels}"
 
 
+def out_of_service(views: Iterable[ControllerView]) -> str:
+    """Return which IPUs get no new partition, and why, in the controllers' words: those that an
+    administrator wrote for a cordon are for who waits. Empty if there are none."""
+    closed = (ipu for view in views if view.reach for ipu in view.reach.closed.values())
+    counts = Counter(ipu.fault or ipu.cordon for ipu in closed)
+    said = [
+        f"{_ipus(count)} ({_shortened(why)})" for why, count in list(counts.items())[:_MOST_NAMED]
+    ]
+    if more := sum(list(counts.values())[_MOST_NAMED:]):
+        said.append(f"{_ipus(more)} more")
+    return ", ".join(said)
+
+
+def _ipus(count: int) -> str:
+    return "1 IPU" if count == 1 else f"{count} IPUs"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_WHY else f"{text[: _LONGEST_WHY - 1]}…"
+
+
 def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Collection[str]) -> str:
     """Return only what holds until the job gets its IPUs: what is free changes all the time."""
     sentence = f"{size} IPUs in one block are needed"
@@ -276,8 +303,8 @@ def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Colle
     else:
         largest = max(view.largest_block for view in views)
         sentence += " and not free now" + (f"; blocks have up to {largest}" if largest else "")
-    if closed := sum(len(view.reach.closed) for view in views if view.reach):
-        sentence += f"; {closed} IPUs are cordoned or have a fault"
+    if closed := out_of_service(views):
+        sentence += f"; out of service: {closed}"
     if silent:
         sentence += f"; not answering: {', '.join(silent)}"
     return sentence

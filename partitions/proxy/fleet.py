@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ipuhub.backoff import Backoff, jitter
+from ipuhub.concurrency import end_tasks
 from partitions.errors import InvalidControllers
+from partitions.proxy.circuit import CircuitOpen
 from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
 from partitions.proxy.vipuapi import ChangeCounter
-from partitions.vipu.errors import Unavailable, VipuError
+from partitions.vipu.errors import NoAnswer, Unavailable, VipuError
 from partitions.vipu.places import with_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from partitions.proxy.breaker import CircuitBreaker, Connection
+    from partitions.proxy.circuit import CircuitFacts
     from partitions.proxy.controllers import ControllerSpec
     from partitions.proxy.vipuapi import VipuApi
     from partitions.vipu.topology import Topology
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _NO_SETTINGS = PartitionSettings()
-_BACKOFF = Backoff(first_seconds=0.25, max_seconds=4.0)
 # Of `fresh_seconds`: from then on the next answer is asked for, while readers have the last one.
 _RENEW_AFTER = 0.8
+# For so long the last answer of a controller that is silent by now is good enough for people.
+_REMEMBER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +40,17 @@ class FleetOptions:
     """How long to wait for controllers, and how often to look after them.
 
     `refusal_seconds`: how long to believe a controller that it has no room for a size, where
-    nobody says how its IPUs stand and no partition of it goes. `remember_seconds`: how long the
-    last answer of one that is silent by now is good enough for people. `fresh_seconds`: how long an
+    nobody says how its IPUs stand and no partition of it goes. `fresh_seconds`: how long an
     answer counts as current for people, unless the proxy has changed something there since.
+    `doubt_seconds`: how long to wait for the view of a controller that did not answer last time.
     """
 
     view_seconds: float = 3.0
     topology_seconds: float = 10.0
     watch_seconds: float = 5.0
     refusal_seconds: float = 60.0
-    remember_seconds: float = 60.0
     fresh_seconds: float = 1.0
-    backoff: Backoff = _BACKOFF
+    doubt_seconds: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,11 @@ class _Answer:
 
 @dataclass(eq=False)
 class _Member:
-    """The connection to one address, and when it last failed."""
+    """The connection to one address; `silence`: why the last list failed."""
 
     api: ChangeCounter
-    problem: str = ""
-    failures: int = 0
-    retry_at: float = 0.0
+    breaker: CircuitBreaker
+    silence: str = ""
     topology: Topology | None = None
     topology_at: float = 0.0
     listed: frozenset[str] = frozenset()
@@ -96,6 +98,11 @@ class _Member:
     running: asyncio.Task[_Listing] | None = None
     following: asyncio.Task[_Listing] | None = field(default=None)
     renewing: asyncio.Task[ControllerView] | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be asked of it, as far as we know; "" if something can."""
+        return self.breaker.problem or self.silence
 
 
 class Fleet:
@@ -108,7 +115,7 @@ class Fleet:
 
     def __init__(  # the outside world it stands between
         self,
-        connect: Callable[[str], VipuApi],
+        connect: Callable[[str], Connection],
         read_list: Callable[[], str],
         has_node: Callable[[str], bool],
         clock: Callable[[], float],
@@ -151,6 +158,10 @@ class Fleet:
         """Return the controller of that address; None if it is not in the list."""
         return next((spec for spec in self._specs if spec.address == address), None)
 
+    def circuits(self) -> dict[str, CircuitFacts]:
+        """Return how the circuit breaker of each controller stands, by address."""
+        return {address: member.breaker.facts for address, member in self._members.items()}
+
     def api(self, address: str) -> VipuApi:
         """The connection to an address, on the list or not."""
         return self._member(address).api
@@ -189,16 +200,17 @@ class Fleet:
         return list(await asyncio.gather(*(self.view(spec) for spec in self._specs)))
 
     async def view(self, spec: ControllerSpec) -> ControllerView:
-        """Return the current state of one controller; one that did not answer lately is not waited
-        for."""
+        """Return the current state of one controller; one that did not answer last time is hardly
+        waited for, so that it does not delay what another one can do."""
         has_node = self._has_node(spec.label)
         member = self._member(spec.address)
-        if member.problem and self._clock() < member.retry_at:
-            return ControllerView(spec, problem=member.problem, has_node=has_node)
         try:
-            listing = await self._list(member, spec.address)
+            member.breaker.refuse(is_question=True)
+            seconds = self._options.doubt_seconds if member.breaker.is_doubted else None
+            listing = await self._list(member, spec.address, seconds)
         except VipuError as error:
-            return ControllerView(spec, problem=str(error), has_node=has_node)
+            problem, circuit = member.problem or str(error), member.breaker.facts
+            return ControllerView(spec, problem=problem, has_node=has_node, circuit=circuit)
         partitions = listing.partitions
         topology = member.topology and with_places(member.topology, partitions)
         refused = self._refused_from(member, partitions)
@@ -254,11 +266,12 @@ class Fleet:
         if view.is_reachable or answer is None:
             return view
         last, age = answer.view, self._clock() - answer.at
-        if last.spec != view.spec or age >= self._options.remember_seconds:
+        if last.spec != view.spec or age >= _REMEMBER_SECONDS:
             return view
         # At least 1, as it is told in whole seconds and 0 means now.
         age = max(age, 1.0)
-        return replace(last, problem=view.problem, has_node=view.has_node, age_seconds=age)
+        last = replace(last, problem=view.problem, circuit=view.circuit, has_node=view.has_node)
+        return replace(last, age_seconds=age)
 
     def note_refusal(self, address: str, size: int) -> None:
         """A controller that has room as far as we know has none for a partition of `size`."""
@@ -292,10 +305,7 @@ class Fleet:
                 at: answer[1] for at, answer in answers.items() if answer and answer[0] > since
             }
             if found:
-                return {
-                    at: {partition.id: partition for partition in listed}
-                    for at, listed in found.items()
-                }
+                return {at: {one.id: one for one in listed} for at, listed in found.items()}
             await self._heard.wait()
 
     async def run(self) -> None:
@@ -310,19 +320,19 @@ class Fleet:
         members, self._members = list(self._members.values()), {}
         for member in members:
             tasks = (member.running, member.following, member.renewing)
-            running = [task for task in tasks if task is not None]
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await end_tasks(*(task for task in tasks if task is not None))
             await member.api.close()
 
     def _member(self, address: str) -> _Member:
         if address not in self._members:
-            self._members[address] = _Member(ChangeCounter(self._connect(address)))
+            made = self._connect(address)
+            self._members[address] = _Member(ChangeCounter(made.api), made.breaker)
         return self._members[address]
 
-    async def _list(self, member: _Member, address: str) -> _Listing:
+    async def _list(self, member: _Member, address: str, seconds: float | None = None) -> _Listing:
         """List the partitions by a call that begins now or later, shared by all who wait for it.
+
+        Raise NoAnswer after so many `seconds`; the call goes on.
 
         A call that is under way already may have been answered before what the caller has just
         seen happen, so only the next one will do.
@@ -331,7 +341,11 @@ class Fleet:
             member.following = asyncio.create_task(self._list_after(member, address))
             # Nobody may be left to hear of a failure, which the member remembers anyway.
             member.following.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(member.following)
+        task = member.following
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise NoAnswer(f"{address}: no answer in {seconds:g} s")
+        return task.result()
 
     async def _list_after(self, member: _Member, address: str) -> _Listing:
         if member.running is not None and not member.running.done():
@@ -341,13 +355,16 @@ class Fleet:
             async with asyncio.timeout(self._options.view_seconds):
                 listing = await self._ask_again(member)
         except TimeoutError:
-            error = Unavailable(f"{address}: no answer in {self._options.view_seconds:g} s")
-            self._failed(member, address, error)
-            raise error from None
-        except VipuError as error:
-            self._failed(member, address, error)
+            why = f"{address}: no answer in {self._options.view_seconds:g} s"
+            member.breaker.note_silence(why)
+            member.silence, member.topology = why, None
+            raise NoAnswer(why) from None
+        except CircuitOpen:
             raise
-        self._answered(member, address)
+        except VipuError as error:
+            member.silence, member.topology = str(error) or type(error).__name__, None
+            raise
+        member.silence = ""
         return listing
 
     async def _ask_again(self, member: _Member) -> _Listing:
@@ -374,20 +391,3 @@ class Fleet:
         member.listing = number, partitions
         self._heard.set()
         return _Listing(partitions, changes)
-
-    def _failed(self, member: _Member, address: str, error: VipuError) -> None:
-        if not member.problem:
-            log.warning(
-                "V-IPU controller does not answer, retrying", controller=address, problem=str(error)
-            )
-        chance = jitter()
-        pause = self._options.backoff.delay_seconds(member.failures, chance)
-        member.problem = str(error) or type(error).__name__
-        member.failures += 1
-        member.retry_at = self._clock() + pause
-        member.topology = None
-
-    def _answered(self, member: _Member, address: str) -> None:
-        if member.problem:
-            log.info("V-IPU controller answers again", controller=address)
-        member.problem, member.failures = "", 0

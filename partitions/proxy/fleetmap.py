@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import Phase, format_time
 from partitions.proxy.capacity import stats
-from partitions.proxy.controllers import never_fits
+from partitions.proxy.controllers import never_fits, out_of_service
 from partitions.proxy.queue import room_of
 from partitions.vipu.topology import PARTITION_SIZES
 from partitions.vipu.types import OperationState
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.queue import Room, Waiter
-    from partitions.vipu.topology import Block, Ipu, IpuId
+    from partitions.vipu.topology import Block, Hardware, Ipu, IpuId
 
 _MACHINE_IPUS = 4  # of an IPU-M2000, where the controller does not name the agents
 
@@ -38,22 +39,29 @@ def fleet_to_json(
     entries: Collection[TrackerEntry],
     waiting: Sequence[tuple[Waiter, bool]],
     removals: Collection[tuple[str, str]] = (),
+    *,
+    reserve_after_seconds: float = 0.0,
 ) -> dict[str, Any]:
     """The fleet as of one reading, so that all its numbers agree.
 
-    `controllers` in the order of the list, each with its IPU-Machines in IPU-Link order and its
-    partitions, those of `removals` (by controller and id) with the state REMOVING; `fits`: how many
-    partitions of each size fit now, up to the largest that ever could; `queue`: who waits, in the
-    order of service (`waiting`: with whether somebody older holds him back); `stats` as `/stats`
-    has them.
+    `controllers` in the order of the list, each with its partitions, those of `removals` (by
+    controller and id) with the state REMOVING, and its IPU-Machines in IPU-Link order (`hardware`:
+    what the controller says that they are made of); `fits`: how many partitions of each size fit
+    now and where, up to the largest that ever could; `queue`: who waits, in the
+    order of service (`waiting`: with whether somebody older holds him back); `outOfService`: which
+    IPUs get no new partition, in a sentence; `reserveAfterSeconds`: after which wait newer jobs are
+    kept off one controller (0: never); `stats` as `/stats` has them.
     """
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     served = {entry.holder for entry in live}
     waiters = [(waiter, held) for waiter, held in waiting if waiter.holder not in served]
+    rooms = [room for view in views if (room := room_of(view, live)) is not None]
     return {
         "controllers": [_controller(view, live, removals) for view in views],
-        "fits": _fits(views),
-        "queue": _queue(views, live, waiters),
+        "fits": _fits(views, rooms),
+        "queue": _queue(views, rooms, waiters),
+        "outOfService": out_of_service(views),
+        "reserveAfterSeconds": reserve_after_seconds,
         "stats": stats(entries, views),
     }
 
@@ -71,6 +79,8 @@ def _controller(
         "ageSeconds": round(view.age_seconds),
         "hasNode": view.has_node,
         "placesKnown": view.topology is not None and not view.topology.is_guess,
+        "largestBlock": view.largest_block,
+        "freeBlocks": _free_blocks(view),
         "machines": list(_machines(view)),
         "partitions": [
             {
@@ -86,6 +96,12 @@ def _controller(
             for partition in view.partitions
         ],
     }
+
+
+def _free_blocks(view: ControllerView) -> list[dict[str, int]]:
+    """The free IPUs as blocks, the largest first."""
+    counts = Counter(block.size for block in view.free_blocks)
+    return [{"size": size, "count": count} for size, count in sorted(counts.items(), reverse=True)]
 
 
 def _job(entry: TrackerEntry | None) -> dict[str, Any] | None:
@@ -109,14 +125,26 @@ def _machines(view: ControllerView) -> Iterable[dict[str, Any]]:
     ours = view.reach.by_id
     for (cluster, domain, agent, _), found in groupby(view.topology.ipus, _machine_of):
         ipus = list(found)
-        lost = ipus[0].lost
+        lost, hardware = ipus[0].lost, ipus[0].hardware
         yield {
             "agent": agent,
             "cluster": cluster,
             "domain": domain,
             **({"lost": lost} if lost else {}),
-            "ipus": [_ipu(ipu, holders, ours) for ipu in ipus],
+            **_made_of(hardware),
+            "ipus": [
+                _ipu(ipu, holders, ours)
+                # Most IPUs of a machine are alike: what differs stands with the IPU.
+                | (_made_of(ipu.hardware) if ipu.hardware != hardware else {})
+                for ipu in ipus
+            ],
         }
+
+
+def _made_of(hardware: Hardware) -> dict[str, Any]:
+    names = ("boardType", "boardSerial", "clock", "firmware")
+    said = {name: text for name, text in zip(names, hardware, strict=True) if text}
+    return {"hardware": said} if said else {}
 
 
 def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
@@ -125,32 +153,48 @@ def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
 
 
 def _ipu(ipu: Ipu, holders: Mapping[IpuId, str], ours: Collection[IpuId]) -> dict[str, Any]:
-    """`outside`: in a cluster or allocation of which our partitions get nothing; `cordon` and
-    `fault`: why it gets no new partition."""
+    """`device`: its number in the machine; `outside`: in a cluster or allocation of which our
+    partitions get nothing; `cordon` and `fault`: why it gets no new partition."""
     found: dict[str, Any] = {
         "position": ipu.id.position,
+        "device": ipu.index,
         "partition": holders.get(ipu.id),
     }
     found |= {name: text for name, text in (("cordon", ipu.cordon), ("fault", ipu.fault)) if text}
     return found if ipu.id in ours else {**found, "outside": True}
 
 
-def _fits(views: Sequence[ControllerView]) -> list[dict[str, int]]:
+def _fits(views: Sequence[ControllerView], rooms: Sequence[Room]) -> list[dict[str, Any]]:
+    """`places`: on which controllers it fits, with the block that the next partition gets there
+    where that is known. Of a size that fits nowhere the block that comes free first, as in the
+    queue."""
     usable = [view for view in views if view.has_node]
     largest = max((view.largest_block for view in usable), default=0)
-    return [
-        {"size": size, "count": sum(view.fitting(size) for view in usable)}
-        for size in PARTITION_SIZES
-        if size <= largest
-    ]
+    listed = {view.spec.address: view for view in views}
+    found: list[dict[str, Any]] = []
+    for size in (each for each in PARTITION_SIZES if each <= largest):
+        fitting = [(view, count) for view in usable if (count := view.fitting(size))]
+        told = {"size": size, "count": sum(count for _, count in fitting)}
+        places = [_place(view, size, count) for view, count in fitting]
+        wanted = {} if fitting else _wanted(_target(rooms, size), listed, size)
+        found.append({**told, "places": places, **wanted})
+    return found
+
+
+def _place(view: ControllerView, size: int, count: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"controller": view.spec.address, "count": count}
+    if view.topology is None or view.topology.is_guess:
+        return told
+    block = min(block for block in view.free_blocks if block.size >= size)  # as `place` has it
+    place = {"cluster": block.cluster, "domain": block.domain, "start": block.start}
+    return told | place | {"size": size}
 
 
 def _queue(
     views: Sequence[ControllerView],
-    live: Collection[TrackerEntry],
+    rooms: Sequence[Room],
     waiters: Sequence[tuple[Waiter, bool]],
 ) -> list[dict[str, Any]]:
-    rooms = [room for view in views if (room := room_of(view, live)) is not None]
     sizes = {waiter.size for waiter, _ in waiters}
     targets = {size: _target(rooms, size) for size in sizes}
     never = {size: never_fits(views, size) for size in sizes}

@@ -300,6 +300,12 @@ class TrackerEntry:
         """Job UID and instance."""
         return self.uid, self.instance
 
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """Fields of every log line about this partition; `job_uid` is the operator's as well."""
+        job = f"{self.namespace}/{self.name}"
+        return {"id": self.id, "job": job, "job_uid": self.uid}
+
 
 # Longer ids made jobs of the first IPU Operator fail with "Failed to acquire IPU(s)".
 MAX_ID_LENGTH = 42

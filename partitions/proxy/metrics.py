@@ -10,13 +10,15 @@ from aiohttp import web
 
 from ipuhub.partition import Phase
 from ipuhub.process.metrics import LONG_SECONDS, OTHER, Meters
+from partitions.proxy.circuit import CircuitState
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from aiohttp.typedefs import Handler
 
+    from partitions.proxy.circuit import CircuitFacts
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.drift import Drift
     from partitions.proxy.lifecycle import TrackerEntry
@@ -56,6 +58,21 @@ REACHABLE = PROXY.gauge(
     "ipuhub_vipu_controller_reachable",
     "1: the V-IPU controller answered the last poll (every 5 s).",
     "Is a V-IPU controller unreachable?",
+    "controller",
+)
+CIRCUIT = PROXY.gauge(
+    "ipuhub_vipu_circuit_state",
+    "1 for the present state of a V-IPU controller's circuit breaker, 0 for the others: closed "
+    "(calls are sent), open (calls fail at once), half-open (one call tries).",
+    "Does the proxy refuse calls to a V-IPU controller that does not answer?",
+    "controller",
+    "state",
+)
+CIRCUIT_TRIPS = PROXY.counter(
+    "ipuhub_vipu_circuit_trips_total",
+    "How often calls to a V-IPU controller stopped because it did not answer: 3 calls in a row. "
+    "A failed try while they are stopped does not count.",
+    "Does a V-IPU controller fail again and again?",
     "controller",
 )
 IPUS = PROXY.gauge(
@@ -168,6 +185,17 @@ def fill_fleet(views: Collection[ControllerView]) -> None:
         for size in PARTITION_SIZES
     }
     FITTING.set_all(fitting)
+
+
+def fill_circuits(circuits: Mapping[str, CircuitFacts]) -> None:
+    """Set the metrics of the circuit breakers, by the address of the controller."""
+    CIRCUIT.set_all(
+        {
+            (address, state.value): facts.state is state
+            for address, facts in circuits.items()
+            for state in CircuitState
+        }
+    )
 
 
 def fill_tracker(tracker: Tracker | None) -> None:

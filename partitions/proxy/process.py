@@ -7,11 +7,12 @@ import signal
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from ipuhub.concurrency import end_tasks, endless
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
 from ipuhub.process.health import build_runner, listening
@@ -21,27 +22,29 @@ from ipuhub.process.process import ClusterProcess
 from ipuhub.times import utc_now
 from partitions.errors import TrackerUnavailable
 from partitions.proxy import metrics
-from partitions.proxy.advertising import Advertiser
 from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
+from partitions.proxy.breaker import CircuitBreaker, Connection
+from partitions.proxy.controllerlist import READ_SECONDS, ControllerList
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
-from partitions.proxy.extender import Extender, allow_node_lists
 from partitions.proxy.fleet import Fleet, FleetOptions
 from partitions.proxy.metrics import PROXY
-from partitions.proxy.nodes import NodeLabels
+from partitions.proxy.nodes.advertising import Advertiser
+from partitions.proxy.nodes.extender import Extender, allow_node_lists
+from partitions.proxy.nodes.informer import NodeLabels
 from partitions.proxy.service import PartitionService, ServiceOptions
-from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
+from partitions.proxy.trackerstore import StoreOptions, TrackerStore
 from partitions.proxy.vipuapi import only_while_leading
 from partitions.vipu.accessfiles import ControllerAccess, access_of
 from partitions.vipu.client import VipuClient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
 
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.process.leadership import LeadershipOptions
-    from partitions.proxy.advertising import VisibilityOptions
-    from partitions.proxy.vipuapi import VipuApi
+    from partitions.proxy.nodes.advertising import VisibilityOptions
     from partitions.vipu.tlsfiles import ClientTls
 
 log = structlog.get_logger(__name__)
@@ -70,6 +73,8 @@ class ProxyOptions:
     tracker: str = "ipu-partitions-tracker"
     controllers: str = ""
     controllers_path: str = ""
+    controllers_configmap: str = ""
+    controllers_seconds: float = READ_SECONDS
     deadline_seconds: float = 10.0
     tls: ClientTls | None = None
     access_path: Path | None = None
@@ -103,9 +108,16 @@ class ProxyProcess(ClusterProcess):
         self.store = TrackerStore(
             self.client, StoreOptions(namespace=options.namespace, name=options.tracker)
         )
+        self.controllers = ControllerList(
+            self.client,
+            options.namespace,
+            text=options.controllers,
+            path=options.controllers_path,
+            configmap=options.controllers_configmap,
+        )
         self.fleet = Fleet(
             connect=self._connect,
-            read_list=self._read_list,
+            read_list=self.controllers.read,
             has_node=self.nodes.has,
             clock=time.monotonic,
             options=options.fleet,
@@ -125,7 +137,7 @@ class ProxyProcess(ClusterProcess):
         self.health.ask("nodes", lambda: self.nodes.problem)
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
 
-    def _connect(self, address: str) -> VipuApi:
+    def _connect(self, address: str) -> Connection:
         options = self.options
         access = access_of(address, options.access_path, ControllerAccess(options.tls))
         client = VipuClient(
@@ -135,34 +147,46 @@ class ProxyProcess(ClusterProcess):
             credentials=access.credentials,
             pod_tls=access.pod_tls,
         )
-        return only_while_leading(client, lambda: self.leadership.left_seconds)
+        breaker = CircuitBreaker(address, time.monotonic, utc_now)
+        api = only_while_leading(breaker.guard(client), lambda: self.leadership.left_seconds)
+        return Connection(api, breaker)
 
     def _fill_metrics(self) -> None:
         metrics.HELD_BACK.set(self.service.waiting.held_back(utc_now()))
         metrics.fill_fleet(self.fleet.last_views)
+        metrics.fill_circuits(self.fleet.circuits())
         metrics.fill_drift(self.sweep.drift)
         metrics.fill_tracker(self.store.tracker if self.store.is_read else None)
 
     def start(self) -> None:
         """Start the loops that keep the proxy's picture of the world fresh."""
         self.fleet.reload()
-        runs = [self.nodes.informer.run(), self.fleet.run(), self.leadership.lead(self._lead)]
+        runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "nodes": self.nodes.informer.run,
+            "V-IPU controllers": self.fleet.run,
+            "leadership": partial(self.leadership.lead, self._lead),
+        }
+        if self.controllers.is_followed:
+            seconds = self.options.controllers_seconds
+            runs["list of controllers"] = partial(self.controllers.run, seconds)
         if self.label is not None:
-            runs.append(self.label.run())
-        self.loops = [asyncio.create_task(run) for run in runs]
+            runs["leader label"] = self.label.run
+        self.loops = [asyncio.create_task(endless(name, run)) for name, run in runs.items()]
 
     async def _lead(self) -> None:
         """Write the tracker and sweep. Nothing of it goes on once the Lease may be another's."""
-        runs = [self.store.run, self.sweep.run, self.sweep.watch]
+        runs = {
+            "tracker": self.store.run,
+            "sweep": self.sweep.run,
+            "watch of the sweep": self.sweep.watch,
+        }
         if self.options.visibility is not None:
-            runs.append(self._advertiser(self.options.visibility).run)
-        loops = [asyncio.create_task(run()) for run in runs]
+            runs["IPU visibility"] = self._advertiser(self.options.visibility).run
+        loops = [asyncio.create_task(endless(name, run)) for name, run in runs.items()]
         try:
             await asyncio.gather(*loops)
         finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            await end_tasks(*loops)
             await self.service.close()
 
     def _advertiser(self, options: VisibilityOptions) -> Advertiser:
@@ -228,16 +252,10 @@ class ProxyProcess(ClusterProcess):
 
     async def close(self) -> None:
         """Stop where we are; the tracker says how to go on."""
-        for loop in self.loops:
-            loop.cancel()
-        await asyncio.gather(*self.loops, return_exceptions=True)
+        await end_tasks(*self.loops)
         await self.service.close()
         await self.fleet.close()
         await self.client.close()
-
-    def _read_list(self) -> str:
-        path = self.options.controllers_path
-        return Path(path).read_text("utf-8") if path else self.options.controllers
 
 
 @asynccontextmanager
@@ -253,7 +271,8 @@ async def running(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
 
 
 async def serve(options: ProxyOptions) -> None:
-    """Serve until SIGTERM or SIGINT; a loop that fails ends the process with its error."""
+    """Serve until SIGTERM or SIGINT; a loop that fails or returns ends it with an
+    error that names the loop."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import Phase, Reason
 from partitions.proxy.lifecycle import Shortage
-from partitions.vipu.topology import block_with_fewest, place
+from partitions.vipu.topology import block_with_fewest, free_blocks, place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -43,7 +44,7 @@ class Waiter:
     asked_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Room:
     """One controller: its IPUs, those that partitions of ours hold or are about to, and those that
     others hold, for ever as far as we know. `refused_from` (0: none): the smallest size that the
@@ -55,6 +56,11 @@ class Room:
     others: frozenset[IpuId]
     refused_from: int = 0
 
+    @cached_property
+    def _blocks(self) -> tuple[Block, ...]:
+        """What is left beside others', as blocks; computed once for all sizes."""
+        return free_blocks(self.topology, self.others)
+
     def in_the_way(self, size: int) -> int | None:
         """Return how many of our IPUs must be freed for `size`, at least; None: it never fits."""
         found = self.best_block(size)
@@ -62,7 +68,7 @@ class Room:
 
     def best_block(self, size: int) -> tuple[int, Block] | None:
         """The block of `size` with the fewest IPUs of ours in it, and how many; None: as above."""
-        found = block_with_fewest(self.topology, self.ours, self.others, size)
+        found = block_with_fewest(self._blocks, self.ours, size)
         # Room that looks free and is refused is not kept from anybody: it would be for ever.
         is_refused = found is not None and found[0] == 0 and 0 < self.refused_from <= size
         return None if is_refused else found
@@ -162,6 +168,11 @@ class WaitingQueue:
         self._waiters: dict[Holder, Waiter] = {}
         self._held_back: set[Holder] = set()
         self._look_at = datetime.min.replace(tzinfo=UTC)
+
+    @property
+    def reserve_after_seconds(self) -> float:
+        """After how many seconds of waiting a controller is kept for a request; 0: never."""
+        return self._options.reserve_after_seconds
 
     def note(self, holder: Holder, size: int, now: datetime) -> None:
         """Somebody is told to wait, since he does not fit; another size begins anew."""

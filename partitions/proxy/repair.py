@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.drift import Drift
     from partitions.proxy.fleet import Fleet
-    from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
+    from partitions.proxy.trackerstore import TrackerStore
 
     Manifest = Mapping[str, Any]
 

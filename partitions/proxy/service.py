@@ -14,10 +14,10 @@ from partitions.errors import Contradiction, ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of
-from partitions.proxy.driver import Driver, Pace
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
 from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
-from partitions.proxy.steps import Memory, Steps
+from partitions.proxy.steps.driver import Driver, Pace
+from partitions.proxy.steps.step import Memory, Surroundings
 from partitions.proxy.tracker import free_id, next_serial
 from partitions.proxy.vipuapi import make_key
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.lifecycle import Holder, Request, Shortage
     from partitions.proxy.queue import Waiter
-    from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
+    from partitions.proxy.trackerstore import TrackerStore
 
 log = structlog.get_logger(__name__)
 
@@ -76,8 +76,8 @@ class PartitionService:
         self._now = now
         self._options = options
         self.waiting = WaitingQueue(options.queue)
-        steps = Steps(store, fleet, now, options.rule, self.waiting)
-        self._driver = Driver(store, steps, options.pace or Pace())
+        around = Surroundings(store, fleet, now, options.rule, self.waiting)
+        self._driver = Driver(around, options.pace or Pace())
         self._made_keys: dict[Holder, tuple[str, str]] = {}
         self._calls: set[asyncio.Future[None]] = set()
         self._is_ending = False

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.service import PartitionService
-    from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
+    from partitions.proxy.trackerstore import TrackerStore
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +131,7 @@ class Sweep:
             try:
                 status = await self._fleet.api(entry.controller).partition_status(entry.id)
             except VipuError as error:
-                log.info("no status of a faulty partition", id=entry.id, problem=str(error))
+                log.info("no status of a faulty partition", problem=str(error), **entry.log_fields)
                 continue
             if status.is_faulty:
                 marked[entry] = lifecycle.fault(entry, status)
@@ -155,9 +155,11 @@ class Sweep:
                     continue
                 await api.remove_partition(entry.id)
             except (VipuError, PartitionsError) as error:
-                log.warning("late partition not removed", id=entry.id, problem=str(error))
+                log.warning("late partition not removed", problem=str(error), **entry.log_fields)
             else:
-                log.warning("late partition removed", id=entry.id, controller=entry.controller)
+                log.warning(
+                    "late partition removed", controller=entry.controller, **entry.log_fields
+                )
 
     def _is_taken(self, late: TrackerEntry) -> bool:
         """Whether somebody holds that id by now."""
@@ -197,8 +199,9 @@ class Sweep:
 
 def _warn(drift: Drift) -> None:
     for entry in drift.lost:
-        log.warning("partition lost", id=entry.id, controller=entry.controller)
+        log.warning("partition lost", controller=entry.controller, **entry.log_fields)
     for entry in drift.faulty:
-        log.warning("partition in ERROR", id=entry.id, controller=entry.controller)
+        log.warning("partition in ERROR", controller=entry.controller, **entry.log_fields)
     for entry, why in drift.replaced:
-        log.warning("partition replaced", controller=entry.controller, problem=why)
+        where = {"controller": entry.controller, **entry.log_fields}
+        log.warning("partition replaced", problem=why, **where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import grpc
@@ -109,7 +110,7 @@ class Credentials:
 class VipuClient:
     """One controller, over one connection that all calls share and that comes back by itself.
 
-    `address` is "host:port". Every method raises a VipuError: Unavailable when the controller does
+    `address` is "host:port". Every method raises a VipuError: NoAnswer when the controller does
     not answer within `deadline_seconds`, else what the controller says. `tls` is asked at
     each call: with other files a new connection is opened. `credentials` are sent with each call
     over TLS, and never without. `pod_tls`: what pods show this controller; None: they need no key.
@@ -134,6 +135,7 @@ class VipuClient:
         self._used: TlsFiles | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._listed: dict[bytes, VipuPartition] = {}
+        self._fleet: tuple[bytes, Topology] | None = None  # of the last answer, by its digest
         self._is_lack_said = False
 
     async def __aenter__(self) -> Self:
@@ -157,9 +159,15 @@ class VipuClient:
         return list(self._listed.values())
 
     async def list_ipu_attributes(self) -> Topology:
-        """The fleet: every IPU with its place, agent, cluster and allocation."""
+        """The fleet: every IPU with its place, agent, cluster and allocation.
+
+        One that has not changed is not read again: that of 4,096 IPUs takes 60 ms of CPU.
+        """
         answer = await self._call(self._user.ListIPUAttributes, pb.ListIPUAttributesRequest())
-        return topology_from_attributes(wire.attributes_from_message(answer))
+        said = sha256(answer.SerializeToString(deterministic=True)).digest()
+        if self._fleet is None or self._fleet[0] != said:
+            self._fleet = said, topology_from_attributes(wire.attributes_from_message(answer))
+        return self._fleet[1]
 
     async def create_partition(self, request: CreateRequest) -> str:
         """Ask for a partition and return its id; it is PENDING until its status says ACTIVE.

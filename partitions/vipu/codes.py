@@ -9,6 +9,7 @@ from grpc import StatusCode
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
+    NoAnswer,
     NoCapacity,
     NotFound,
     NotReady,
@@ -30,12 +31,13 @@ _CODES: Mapping[type[VipuError], StatusCode] = {
     Unauthenticated: StatusCode.UNAUTHENTICATED,
     NotReady: StatusCode.FAILED_PRECONDITION,
     Unavailable: StatusCode.UNAVAILABLE,
+    NoAnswer: StatusCode.UNAVAILABLE,  # the last: what this status means to a client
     VipuError: StatusCode.INTERNAL,
 }
 _ERRORS: Mapping[StatusCode, type[VipuError]] = {
     **{code: error for error, code in _CODES.items()},
     StatusCode.OUT_OF_RANGE: InvalidRequest,
-    StatusCode.DEADLINE_EXCEEDED: Unavailable,
+    StatusCode.DEADLINE_EXCEEDED: NoAnswer,
     StatusCode.ABORTED: Unavailable,
     StatusCode.CANCELLED: Unavailable,
 }

@@ -54,6 +54,10 @@ class NotReady(VipuError):
 
 
 class Unavailable(VipuError):
-    """The controller did not answer, or not before the deadline; the call may have taken effect."""
+    """The call could not be made or was not finished; it may have taken effect."""
 
     retryable = True
+
+
+class NoAnswer(Unavailable):
+    """The controller did not answer, or not before the deadline; the call may have taken effect."""

@@ -11,19 +11,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import structlog
-
-from partitions.vipu.server import outages
 from partitions.vipu.server.machines import device_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from partitions.vipu.server.agentfleet import Machines
+    from partitions.vipu.server.agents.fleet import Machines
     from partitions.vipu.server.machines import DevicePort, Hardware
     from partitions.vipu.server.records import PartitionRecord
 
-log = structlog.get_logger(__name__)
 
 ASK_SECONDS: Final = 1.0
 # A machine that says READY opens its ports at once; what is closed for longer stays closed.
@@ -61,19 +57,8 @@ class IpuofProbes:
             found.add(key)
             if now - self._closed_since.setdefault(key, now) >= PATIENCE_SECONDS:
                 del self._closed_since[key]
-                await asyncio.to_thread(_fail_start, machines, record, problem)
+                await asyncio.to_thread(machines.fail_part, record, problem)
         return found
-
-
-def _fail_start(machines: Machines, record: PartitionRecord, problem: str) -> None:
-    log.warning("IPUoF port does not answer", partition=record.id, problem=problem)
-    now = machines.clock()
-    machines.change(
-        lambda draft: outages.fail_start(draft, record, problem, now),
-        "IPUoF port does not answer",
-        partition=record.id,
-        problem=problem,
-    )
 
 
 @dataclass(frozen=True, slots=True)

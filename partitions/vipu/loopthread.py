@@ -8,6 +8,8 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from ipuhub.concurrency import end_tasks
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -53,8 +55,5 @@ class LoopThread:
 
 
 async def _end(last: Callable[[], Coroutine[None, None, None]]) -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await end_tasks(*(asyncio.all_tasks() - {asyncio.current_task()}))
     await last()

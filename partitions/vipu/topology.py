@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +32,24 @@ CORDON_ATTRIBUTE = "cordon"
 FAULT_ATTRIBUTE = "fault"
 # Why the agent of its machine does not answer; of an IPU that can be asked about it says nothing.
 LOST_ATTRIBUTE = "agent lost"
+# What every V-IPU controller says of the machine, and of the IPU.
+BOARD_TYPE_ATTRIBUTE = "board type"
+BOARD_SERIAL_ATTRIBUTE = "board serial number"
+CLOCK_ATTRIBUTE = "clock"
+FIRMWARE_ATTRIBUTE = "firmware version"
+_MADE_OF = (BOARD_TYPE_ATTRIBUTE, BOARD_SERIAL_ATTRIBUTE, CLOCK_ATTRIBUTE, FIRMWARE_ATTRIBUTE)
+
+
+class Hardware(NamedTuple):
+    """What an IPU and its machine are made of, in the controller's words; empty: not said."""
+
+    board_type: str = ""
+    board_serial: str = ""
+    clock: str = ""
+    firmware: str = ""
+
+
+_UNSAID = Hardware()
 
 
 class IpuId(NamedTuple):
@@ -57,7 +75,7 @@ class Ipu:
 
     `cluster` and `allocation` are empty where the controller does not say them. `cordon` and
     `fault` say why it gets no new partition; both are empty when it may. `lost`: why its agent
-    does not answer.
+    does not answer. `hardware`: what it is made of.
     """
 
     id: IpuId
@@ -68,6 +86,7 @@ class Ipu:
     cordon: str = ""
     fault: str = ""
     lost: str = ""
+    hardware: Hardware = _UNSAID
 
 
 @dataclass(frozen=True)
@@ -217,16 +236,36 @@ def _stated_places(
 
 
 def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Iterator[Ipu]:
-    for number, (agent, index, _) in enumerate(_flat(attributes)):
+    for number, (agent, index, found) in enumerate(_flat(attributes)):
         # Not even a stated cluster: IPUs of several would be numbered as if they were of one.
-        yield _ipu(divmod(number, DOMAIN_IPUS), agent, index, {})
+        place = IpuId(*divmod(number, DOMAIN_IPUS))
+        yield Ipu(place, agent, index, hardware=_hardware(found))
 
 
 def _ipu(place: tuple[int, int], agent: str, index: int, found: Mapping[str, str]) -> Ipu:
     cluster, allocation = found.get(CLUSTER_ATTRIBUTE, ""), found.get(ALLOCATION_ATTRIBUTE, "")
     cordon, fault = found.get(CORDON_ATTRIBUTE, ""), found.get(FAULT_ATTRIBUTE, "")
-    lost = found.get(LOST_ATTRIBUTE, "")
-    return Ipu(IpuId(*place, cluster), agent, index, cluster, allocation, cordon, fault, lost)
+    return Ipu(
+        IpuId(*place, cluster),
+        agent,
+        index,
+        cluster,
+        allocation,
+        cordon,
+        fault,
+        lost=found.get(LOST_ATTRIBUTE, ""),
+        hardware=_hardware(found),
+    )
+
+
+def _hardware(found: Mapping[str, str]) -> Hardware:
+    return _shared(*(found.get(name, "") for name in _MADE_OF))
+
+
+@lru_cache(maxsize=4096)
+def _shared(*said: str) -> Hardware:
+    """One object for the IPUs of a machine, which mostly say the same."""
+    return Hardware(*said)
 
 
 def _may_be(wanted: str, stated: str) -> bool:
@@ -302,21 +341,20 @@ def best_fit(blocks: Iterable[Block], size: int) -> tuple[IpuId, ...] | None:
 
 
 def block_with_fewest(
-    topology: Topology, passing: Collection[IpuId], fixed: Collection[IpuId], size: int
+    blocks: Iterable[Block], passing: Collection[IpuId], size: int
 ) -> tuple[int, Block] | None:
-    """The block of `size` with the fewest IPUs of `passing`, the first of equals, and how many.
-
-    None: there is no such block, or each has IPUs of `fixed`.
+    """The block of `size` in `blocks` with the fewest IPUs of `passing`, the first of equals, and
+    how many; None: there is no such block.
     """
     if size_problem(size):
         return None
     taken = frozenset(passing)
-    blocks = [
+    parts = [
         Block(size, block.domain, start, block.cluster)
-        for block in free_blocks(topology, fixed)
+        for block in blocks
         for start in range(block.start, block.start + block.size - size + 1, size)
     ]
-    counts = ((sum(ipu in taken for ipu in block.ipus()), block) for block in blocks)
+    counts = ((sum(ipu in taken for ipu in block.ipus()), block) for block in parts)
     return min(counts, key=lambda counted: counted[0], default=None)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 _MODULES = {
     "burst": "burst",
+    "controller-edits": "controller_edits",
     "dashboards": "dashboards",
     "demo": "demo_figures",
     "fragmentation": "fragmentation",
@@ -21,6 +22,7 @@ _MODULES = {
     "starts": "starts",
     "stream": "stream",
     "takeover": "takeover",
+    "trial": "trial",
     "usage-downloads": "usage_downloads",
     "usage-ingest": "usage_ingest",
     "usage-reports": "usage_reports",
@@ -44,6 +46,11 @@ def main() -> None:
     hooks.add_argument("--rounds", type=int, default=3)
     leaders = commands.add_parser("takeover", help="after kill -9 and SIGTERM of a leader")
     leaders.add_argument("--rounds", type=int, default=3)
+    look = commands.add_parser("trial", help="the chart's trial on a cluster with real nodes")
+    look.add_argument("--nodes", type=Path, required=True, help="folder of the running cluster")
+    look.add_argument("--kit", type=Path, required=True, help="folder of its command `load`")
+    look.add_argument("--rounds", type=int, default=3)
+    look.add_argument("--copies", type=int, default=5, help="of the launcher pod, a round")
     commands.add_parser("pass", help="plan() and a no-op pass of the operator")
     size = commands.add_parser("burst", help="bursts of jobs beside a floor program")
     size.add_argument("--jobs", type=int, nargs="+", default=[100])
@@ -108,6 +115,8 @@ def main() -> None:
     reads.add_argument("--partitions", type=int, default=2000)
     reads.add_argument("--rounds", type=int, default=31)
     reads.add_argument("--seconds", type=int, default=20, help="of readers at 50 a second")
+    edits = commands.add_parser("controller-edits", help="the list of V-IPU controllers is edited")
+    edits.add_argument("--rounds", type=int, default=20)
     lives = commands.add_parser(
         "vipu-cycles", help="partitions created and removed, again and again"
     )

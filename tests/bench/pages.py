@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_QUERIES, MOST_MS = 8, 150
-JOB = "(SELECT uid FROM jobs_jobrecord ORDER BY created_at DESC LIMIT 1 OFFSET 1000)"
+JOB = (
+    "(SELECT uid FROM jobs_jobrecord ORDER BY created_at DESC LIMIT 1"
+    " OFFSET (SELECT least(1000, count(*) - 1) FROM jobs_jobrecord))"
+)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -27,10 +27,11 @@ from partitions.proxy.lifecycle import TrackerEntry
 from partitions.vipu.client import CreateRequest, VipuClient
 from partitions.vipu.errors import Unavailable
 from tests.fakes.freeport import free_port
+from tests.fakes.vipu import unfenced
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from partitions.proxy.controllers import ControllerView
 
@@ -52,6 +53,8 @@ def run(options: argparse.Namespace) -> None:
 
 RATE: Final = 50
 """Questions a second."""
+CALM_MS: Final = 3.0
+"""How fast the floor answers while the machine has time."""
 
 
 async def _measure(address: str, options: argparse.Namespace) -> None:
@@ -95,7 +98,7 @@ async def _fill(address: str, partitions: int) -> None:
 
 def _fleet(address: str, fresh_seconds: float) -> Fleet:
     fleet = Fleet(
-        lambda there: VipuClient(there, deadline_seconds=90),
+        lambda there: unfenced(VipuClient(there, deadline_seconds=90)),
         lambda: f"{address}:vipu-ctrl=vctl1",
         lambda _: True,
         time.monotonic,
@@ -134,21 +137,25 @@ async def _measure_waits(address: str, entries: list[TrackerEntry], seconds: int
     port = free_port()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     command = [sys.executable, "-m", "tests.bench.proxy_reads"]
-    load = os.getloadavg()[0]
-    reader = await asyncio.create_subprocess_exec(
-        *command, f"http://127.0.0.1:{port}", str(seconds)
-    )
+    floor_port, load = free_port(), os.getloadavg()[0]
+    floor = await asyncio.create_subprocess_exec(*command, str(floor_port))
+    urls = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{floor_port}"]
+    reader = await asyncio.create_subprocess_exec(*command, *urls, str(seconds))
     await reader.wait()
-    print(f"  (load of this machine before: {load:.1f})")
+    print(f"  (load of this machine before: {load:.1f}, after: {os.getloadavg()[0]:.1f})")
+    floor.kill()
+    await floor.wait()
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     await runner.cleanup()
     await fleet.close()
 
 
-async def _read(url: str, seconds: int) -> None:
-    """Ask at a fixed rate, whether or not the last answer has come."""
-    async with aiohttp.ClientSession(url) as http:
+async def _read(url: str, floor_url: str, seconds: int) -> None:
+    """Ask at a fixed rate, whether or not the last answer has come. Between every two questions
+    ask the floor, which shows what the machine's other work costs."""
+    async with aiohttp.ClientSession(url) as http, aiohttp.ClientSession(floor_url) as floor:
+        await _wait_for_floor(floor)
         for method, path, body in (("GET", "/stats", None), ("POST", "/query", {"size": 16})):
 
             async def ask(due: float, method: str, path: str, body: object) -> float:
@@ -159,12 +166,59 @@ async def _read(url: str, seconds: int) -> None:
                     answer.raise_for_status()
                 return 1000 * (time.monotonic() - began)
 
+            async def ask_floor(due: float) -> float:
+                await asyncio.sleep(due - time.monotonic())
+                began = time.monotonic()
+                async with floor.get("/") as answer:
+                    await answer.read()
+                return 1000 * (time.monotonic() - began)
+
             start = time.monotonic() + 0.5
             dues = [start + number / RATE for number in range(seconds * RATE)]
-            waits = sorted(await asyncio.gather(*(ask(due, method, path, body) for due in dues)))
-            half, most = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
-            told = f"median {half:.1f} ms, p99 {most:.1f} ms, longest {waits[-1]:.1f} ms"
-            print(f"  {path}, {RATE} a second for {seconds} s: {told}", flush=True)
+            waits, floors = await asyncio.gather(
+                asyncio.gather(*(ask(due, method, path, body) for due in dues)),
+                asyncio.gather(*(ask_floor(due - 0.5 / RATE) for due in [*dues, dues[-1] + 1])),
+            )
+            around = zip(waits, floors, floors[1:], strict=False)
+            calm = [wait for wait, *beside in around if max(beside) <= CALM_MS]
+            print(f"  {path}, {RATE} a second for {seconds} s: {_told(waits)}")
+            print(f"    the floor at the same time: {_told(floors)}")
+            print(
+                f"    beside answers of the floor within {CALM_MS:g} ms: {_told(calm)}", flush=True
+            )
+
+
+def _told(waits: Sequence[float]) -> str:
+    """The waits in ms in a few numbers."""
+    if not waits:
+        return "none"
+    found = sorted(waits)
+    half, most = found[len(found) // 2], found[len(found) * 99 // 100]
+    return f"median {half:.1f} ms, p99 {most:.1f} ms, longest {found[-1]:.1f} ms of {len(found)}"
+
+
+async def _wait_for_floor(floor: aiohttp.ClientSession) -> None:
+    wait = Backoff(first_seconds=0.1, max_seconds=1)
+    for failures in range(60):
+        try:
+            async with floor.get("/"):
+                return
+        except aiohttp.ClientConnectionError:
+            await asyncio.sleep(wait.delay_seconds(failures, 0.5))
+
+
+async def _serve_floor(port: int) -> None:
+    """Answer any question with a constant, in a process of its own."""
+    app = web.Application()
+    app.router.add_get("/", lambda _: _constant())
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.Event().wait()
+
+
+async def _constant() -> web.Response:
+    return web.json_response({"size": 16, "available": True})
 
 
 async def _cpu(
@@ -182,4 +236,7 @@ async def _cpu(
 
 
 if __name__ == "__main__":
-    asyncio.run(_read(sys.argv[1], int(sys.argv[2])))
+    if len(sys.argv) == 2:
+        asyncio.run(_serve_floor(int(sys.argv[1])))
+    else:
+        asyncio.run(_read(sys.argv[1], sys.argv[2], int(sys.argv[3])))

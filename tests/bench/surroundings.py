@@ -19,7 +19,7 @@ from ipuhub.kube import resources
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from jobs.ipujob.names import IPUJOBS
-from partitions.proxy.store import LABEL as TRACKER_LABEL
+from partitions.proxy.trackerstore import LABEL as TRACKER_LABEL
 from tests.e2e.running_demo import ROOT
 from tests.fakes.freeport import free_port
 

@@ -70,6 +70,8 @@ IN_POD: Final[dict[str, Json]] = {
     "volume-without-name": _volumes({"emptyDir": {}}),
     "claim-without-name": _volumes({"name": "a", "persistentVolumeClaim": {}}),
     "folder-without-path": _volumes({"name": "a", "hostPath": {}}),
+    "unknown-priority-class": {"priorityClassName": "of-nobody"},
+    "unknown-runtime-class": {"runtimeClassName": "of-nobody"},
 }
 
 

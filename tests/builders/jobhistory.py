@@ -103,6 +103,7 @@ def partition(of: JobRecord, **fields: Any) -> PartitionLifetime:
         "partition": f"p-{of.name}-{of.namespace}-0",
         "controller": "vipu-1",
         "size": 4,
+        "machines": {"ag0": [0, 1, 2, 3]},
         "phase": "active",
         "group": of.group,
         "reserved_at": of.created_at,

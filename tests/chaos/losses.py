@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.chaos.stories import STORIES, ends_from, new, running, story
+from tests.chaos.stories import STORIES, asked_for, ends_from, new, running, story
 
 if TYPE_CHECKING:
     from tests.fakes.chaosworld import ChaosWorld
@@ -26,10 +26,10 @@ def said(world: ChaosWorld) -> str:
 async def node_that_never_comes_back(world: ChaosWorld) -> None:
     """The next attempt waits for the last pod of this one, however long, and says so."""
     await running(world, new().with_spec(restartPolicy=AGAIN))
-    made = list(world.partitions.history)
+    made = asked_for(world)
     world.kube.lose_pod("sample-worker-1")
     await world.until(lambda: reason(world) == "PodsStuck", launcher_exit=None)
-    assert world.partitions.history == made
+    assert asked_for(world) == made
     world.kube.force_delete_pod("sample-worker-1")
     await world.settle(launcher_exit=ends_from(1))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from zlib import crc32
 from tests.chaos.losses import STORIES
 from tests.chaos.stories import check_end, check_rest
 from tests.fakes.chaosworld import ChaosWorld, Faults
+from tests.fakes.longform import IS_LONG
 from tests.fakes.wire import kind_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from tests.chaos.stories import Story
 
-LONG = bool(os.environ.get("CHAOS_LONG"))
+
+LEAST = 2  # times that each kind is struck
 
 
 async def told(story: Story, faults: Faults) -> ChaosWorld:
@@ -67,11 +68,11 @@ async def events_of(story: Story, share: int) -> list[int]:
 
 def chosen(lives: Mapping[str, Sequence[str]], share: int) -> dict[str, list[int]]:
     """By life, the numbers of what is struck: at least one of each life and, over all lives, each
-    kind four times, if it is there so often."""
-    if LONG:
+    kind `LEAST` times, if it is there so often."""
+    if IS_LONG:
         return {name: list(range(len(kinds))) for name, kinds in lives.items()}
     total = Counter(kind for kinds in lives.values() for kind in kinds)
-    stride = {kind: max(1, min(share, count // 4)) for kind, count in total.items()}
+    stride = {kind: max(1, min(share, count // LEAST)) for kind, count in total.items()}
     seen = Counter({kind: crc32(kind.encode()) for kind in total})  # each kind in other lives
     found: dict[str, list[int]] = {}
     for name, kinds in lives.items():

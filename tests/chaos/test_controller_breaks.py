@@ -1,4 +1,5 @@
-"""The controller refuses for a while, or partitions break: one attempt per announced pause."""
+"""The controller refuses for a while or forgets its partitions, or these break: one attempt per
+announced pause."""
 
 from __future__ import annotations
 
@@ -9,15 +10,17 @@ import pytest
 
 from jobs.ipujob.rules import Patience
 from tests.chaos.losses import STORIES
-from tests.chaos.samples import LONG, turn_of
+from tests.chaos.samples import turn_of
 from tests.chaos.stories import check_end, check_rest, new
 from tests.fakes.chaosworld import Breakage, ChaosWorld, Faults
+from tests.fakes.longform import IS_LONG, one_in_turn
 
 if TYPE_CHECKING:
     from tests.chaos.stories import Story
 
 SINCE = (0.0, 6.0, 12.0, 20.0, 30.0, 50.0)
-SECONDS = (20.0, 130.0, 700.0) if LONG else (130.0,)
+SECONDS = (20.0, 130.0, 700.0) if IS_LONG else (130.0,)
+OUTAGES = (0.0, 20.0, 130.0, 700.0) if IS_LONG else (0.0, 130.0)
 # Never but for what is taken from the job: no exit code of a story is among these.
 OF_LOSSES_ONLY = {"type": "ExitCode", "exitCodes": "250"}
 
@@ -41,7 +44,9 @@ async def told(story: Story, breakage: Breakage, **faults: Any) -> None:
         restarted_after_losses(world)
     await story.tell(world)
     await world.settle()
-    check_end(world, replace(story, want_attempts=None))
+    lost_last = [verb for verb, _, _ in world.partitions.history][-1:] == ["lose"]
+    kept = 0 if lost_last else story.want_held  # of what is lost nothing is left to keep
+    check_end(world, replace(story, want_attempts=None, want_held=kept))
     await check_rest(world)
 
 
@@ -49,7 +54,7 @@ async def told(story: Story, breakage: Breakage, **faults: Any) -> None:
 async def test_the_controller_may_be_out_of_order_for_a_while(story: Story) -> None:
     """A life that ends with the first loss, as it must under Never, breaks once it runs."""
     is_never = story.name.endswith("_under_never")
-    for since in SINCE if LONG else (SINCE[turn_of(story) % len(SINCE)],):
+    for since in one_in_turn(SINCE, turn_of(story)):
         for seconds in SECONDS:
             for breaks in (False, True):
                 await told(story, Breakage(since, seconds, breaks, waits_for_start=is_never))
@@ -58,8 +63,25 @@ async def test_the_controller_may_be_out_of_order_for_a_while(story: Story) -> N
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_and_the_operator_dies_on_top(story: Story) -> None:
     is_never = story.name.endswith("_under_never")
-    for write in range(2, 30, 3) if LONG else range(2 + turn_of(story) % 14, 30, 14):
+    for write in one_in_turn(range(2, 30, 3), turn_of(story)):
         breakage = Breakage(4.0, 60.0, breaks=True, waits_for_start=is_never)
+        await told(story, breakage, kill_at=write, downtime=20.0)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_the_controller_may_restart_empty(story: Story) -> None:
+    """At once, or after a while in which it does not answer."""
+    is_never = story.name.endswith("_under_never")
+    for since in one_in_turn(SINCE, turn_of(story)):
+        for seconds in OUTAGES:
+            await told(story, Breakage(since, seconds, forgets=True, waits_for_start=is_never))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_and_the_operator_dies_while_the_controller_is_away(story: Story) -> None:
+    is_never = story.name.endswith("_under_never")
+    for write in one_in_turn(range(2, 30, 3), turn_of(story)):
+        breakage = Breakage(6.0, 40.0, forgets=True, waits_for_start=is_never)
         await told(story, breakage, kill_at=write, downtime=20.0)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
-from tests.chaos.samples import LONG, events_of, told, turn_of, writes_of
+from tests.chaos.samples import events_of, told, turn_of, writes_of
 from tests.fakes.chaosworld import Faults
 from tests.fakes.logcache import Feed
+from tests.fakes.longform import one_in_turn
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,7 +37,7 @@ async def test_every_event_may_be_late(story: Story) -> None:
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_caches_may_lag(story: Story) -> None:
     """Each resource by its own time, which changes every half minute."""
-    for seed in range(12 if LONG else 2):
+    for seed in one_in_turn(range(12), turn_of(story)):
         salt = random.Random(seed).random()
 
         def lag(plural: str, now: datetime, salt: float = salt) -> float:
@@ -49,7 +50,7 @@ async def test_caches_may_lag(story: Story) -> None:
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_a_new_operator_may_read_an_older_version(story: Story) -> None:
     """Its first lists are some time old, and stay so for as long again."""
-    for number in await writes_of(story, 6):
-        for age in AGES if LONG else (AGES[(number + turn_of(story)) % 2],):
+    for number in await writes_of(story, 12):
+        for age in one_in_turn(AGES, number + turn_of(story)):
             past = Feed(from_past=age)
             await told(story, Faults(kill_at=number + 1, feed_after=past))

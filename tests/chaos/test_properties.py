@@ -15,15 +15,15 @@ from jobs.ipujob.privileges import Privileges
 from jobs.webhooks.review import Review
 from jobs.webhooks.validating import judge
 from tests.builders.ipujobs import ipujob
-from tests.chaos.samples import LONG
 from tests.chaos.stories import check_rest
 from tests.fakes.chaosworld import ChaosWorld, Faults
+from tests.fakes.longform import IS_LONG
 from tests.fakes.wire import Mischief
 
 if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
 
-EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "3000" if LONG else "120"))
+EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "3000" if IS_LONG else "120"))
 CODES = st.sampled_from([None, None, 0, 1, 7, 137])
 
 EDITS = st.sampled_from(
@@ -49,6 +49,7 @@ WHAT = st.one_of(
     st.tuples(st.just("pod"), st.sampled_from(["delete", "evict"]), st.integers(0, 5)),
     st.tuples(st.just("partition"), st.integers(0, 2)),
     st.tuples(st.just("refuses"), st.booleans()),
+    st.tuples(st.just("silent"), st.booleans()),
     st.tuples(st.just("kill"), st.integers(1, 6)),
     st.tuples(st.just("faults"), st.sampled_from([0.0, 0.2, 0.5])),
     st.tuples(st.just("full"), st.booleans()),
@@ -127,6 +128,13 @@ class History:
     async def _refuses(self, is_refusing: bool) -> None:
         self.world.partitions.refuses = "out of order" if is_refusing else ""
 
+    async def _silent(self, is_silent: bool) -> None:
+        """A controller that answers again has lost its partitions."""
+        if is_silent:
+            self.world.partitions.is_silent = True
+        elif self.world.partitions.is_silent:
+            self.world.partitions.restart_empty()
+
     async def _kill(self, writes: int) -> None:
         self.world.faults.kill_at = self.world.writes + writes
 
@@ -147,7 +155,9 @@ class History:
         self.mischief.share, self.world.faults.kill_at = 0.0, None
         self.world.kube.is_full, self.code = False, 0
         self.world.partitions.refuses = ""
+        await self._silent(is_silent=False)
         world = self.world
+        await world.run(6, **self.pods)  # those that wait for IPUs ask every few seconds
         await world.settle(**self.pods)
         state = world.state()
         assert state in {"Completed", "Failed", "Suspended", None}, state
@@ -167,8 +177,8 @@ async def lived(job: tuple[Any, ...], happened: list[tuple[Any, ...]], seed: int
     await history.end()
 
 
-@pytest.mark.timeout(3_600 if LONG else 300)
-@settings(max_examples=EXAMPLES, derandomize=not LONG)
+@pytest.mark.timeout(3_600 if IS_LONG else 300)
+@settings(max_examples=EXAMPLES, derandomize=not IS_LONG)
 @given(JOBS, st.lists(WHAT, max_size=25), st.integers(0, 2**16))
 def test_any_history_keeps_the_invariants_and_comes_to_an_end(
     job: tuple[Any, ...], happened: list[tuple[Any, ...]], seed: int

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.chaos.samples import LONG
 from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
+from tests.fakes.longform import IS_LONG
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
-JOBS = int(os.environ.get("CHAOS_JOBS", "50" if LONG else "16"))
-KILLS = int(os.environ.get("CHAOS_KILLS", "24" if LONG else "8"))
+JOBS = int(os.environ.get("CHAOS_JOBS", "50" if IS_LONG else "10"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "24" if IS_LONG else "4"))
 LATE_KILLS = KILLS // 4  # while the last ones run and end
 SEED = int(os.environ.get("CHAOS_SEED", "20261121"))
 VICTIMS = ("run_operator", "run_vipu_proxy", "partitions.vipu.server", "run_devcluster")

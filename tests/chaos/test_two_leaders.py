@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
-from tests.chaos.samples import LONG, told
+from tests.chaos.samples import told
 from tests.fakes.chaosworld import Faults, Rival
 from tests.fakes.logcache import Feed
+from tests.fakes.longform import IS_LONG
 
 if TYPE_CHECKING:
     from tests.chaos.stories import Story
 
-SEEDS = 40 if LONG else 3
+SEEDS = 40 if IS_LONG else 1
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)

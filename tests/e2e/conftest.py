@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.browsing import find_chromium, running_browser
+from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import start_demo, stop_demo
+from tests.fakes.chromium import shared_browser
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
     from tests.e2e.running_demo import RunningDemo
 
@@ -61,13 +62,20 @@ def end_demo() -> None:
         assert [line for line in ended.lines if "is forbidden" in line] == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def browser() -> Iterator[Browser]:
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    with running_browser(chromium) as running:
+    with shared_browser() as running:
         yield running
+
+
+@pytest.fixture
+def page(browser: Browser, demo: RunningDemo) -> Iterator[Page]:
+    """The demo as its administrator sees it at a desk."""
+    demo.wait_until_recording()
+    opened = browser.new_page(viewport={"width": 1440, "height": 900})
+    signed_in(opened, demo)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(autouse=True)

@@ -77,3 +77,46 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
     page.goto(f"{demo.dashboard}/jobs/{uid}/events/")
     page.get_by_text("admin asked to cancel the job").wait_for()
     page.close()
+
+
+def shows(page: Page, state: str) -> bool:
+    """Whether the page of a job, opened anew, shows the state: nothing moves without scripts."""
+    page.reload()
+    return page.locator(f'.job-head .badge[data-state="{state}"]').count() == 1
+
+
+def test_all_actions_work_without_javascript(browser: Browser, demo: RunningDemo) -> None:
+    demo.wait_until_recording()
+    name = f"plain-{uuid4().hex[:8]}"
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    signed_in(page, demo)
+    assert not page.locator("[data-theme-switch]").is_visible()  # nothing that does nothing
+    create(page, demo, name)
+    for button, verb, want in (
+        ("Suspend", "suspended", "Suspended"),
+        ("Resume", "resumed", "Running"),
+    ):
+        page.get_by_role("link", name=button, exact=True).click()
+        page.get_by_role("button", name=f"{button} the job").click()
+        page.get_by_text(f"Job default/{name} was {verb}.").wait_for()
+        wait_until(lambda want=want: shows(page, want), want)  # type: ignore[misc]
+    page.get_by_role("link", name="Run again", exact=True).click()
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_text(f"Job default/{name}-run2 was created.").wait_for()
+    for each in (f"{name}-run2", name):
+        page.goto(f"{demo.dashboard}/jobs/?name={each}")
+        wait_until(lambda each=each: _open(page, each), f"{each} in the list")  # type: ignore[misc]
+        page.get_by_role("link", name="Cancel", exact=True).click()
+        page.get_by_role("button", name="Cancel the job").click()
+        page.get_by_text(f"Job default/{each} was canceled.").wait_for()
+    context.close()
+
+
+def _open(page: Page, name: str) -> bool:
+    found = page.get_by_role("link", name=name, exact=True)
+    if not found.count():
+        page.reload()
+        return False
+    found.first.click()
+    return True

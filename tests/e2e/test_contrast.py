@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipuhub.web.lists import COLOURS
+from ipuhub.web.cells import COLOURS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -47,6 +47,7 @@ def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
     assert page.get_by_text("4 of 32").count() >= 1
     assert "p-ipujob-sample-default-0" in page.content()
     assert problems == []
+    page.locator("summary.nav-user").click()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("User name").wait_for()
     page.close()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.running_demo import ROOT, start_demo, stop_demo
+from tests.e2e.administrator import vipu_admin
+from tests.e2e.running_demo import start_demo, stop_demo
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -77,20 +76,7 @@ def fleet(demo: RunningDemo) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def vipu_admin(demo: RunningDemo, *arguments: str) -> str:
-    """`vipu-admin` at the second controller."""
-    port = str(demo.ports["V-IPU 2 admin"])
-    done = subprocess.run(
-        [sys.executable, "-m", "partitions.vipu.cli.admin", *arguments, "--api-port", port],
-        cwd=ROOT,
-        env={**os.environ, "VIPU_CLI_API_HOST": "localhost"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+second_admin = partial(vipu_admin, at="V-IPU 2 admin")
 
 
 def test_jobs_run_on_both_controllers_and_on_their_nodes_after_a_second_start(
@@ -124,18 +110,18 @@ def test_a_layout_changed_by_vipu_admin_is_what_the_proxy_counts(demo: RunningDe
     assert before["total"] == {"used": 192, "available": 64}
     used = fleet(demo)["controllers"][1]["partitions"][0]["id"]
     (free,) = {"rack2", "rack3"} - {
-        word for word in vipu_admin(demo, "list", "partitions").split() if word.startswith("rack")
+        word for word in second_admin(demo, "list", "partitions").split() if word.startswith("rack")
     }
-    vipu_admin(demo, "remove", "allocation", free)
-    vipu_admin(demo, "remove", "cluster", free)
+    second_admin(demo, "remove", "allocation", free)
+    second_admin(demo, "remove", "cluster", free)
     agents = {
         machine["agent"]
         for machine in fleet(demo)["controllers"][1]["machines"]
         if machine["cluster"] == free
     }
     first, *_ = chosen = sorted(agents, key=lambda agent: int(agent.removeprefix("ag")))[:4]
-    vipu_admin(demo, "create", "cluster", "small", "--agents", ",".join(chosen))
-    vipu_admin(demo, "create", "allocation", "team-a", "--cluster", "small", "--agents", first)
+    second_admin(demo, "create", "cluster", "small", "--agents", ",".join(chosen))
+    second_admin(demo, "create", "allocation", "team-a", "--cluster", "small", "--agents", first)
 
     def counted() -> bool:
         return bool(detail(demo)["total"] == {"used": 192, "available": 4})

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
+from ipuhub.partition import ASK_AGAIN
 from jobs.builders.pods import PodOptions
 from jobs.ipujob.names import RESOURCE_OF, Kind
 from jobs.ipujob.rules import USUAL, Rules
@@ -49,12 +50,14 @@ class Rival:
 @dataclass
 class Breakage:
     """From a moment on and for a while (seconds) the V-IPU controller refuses to make and reset
-    partitions; with `breaks` those that are ACTIVE turn ERROR first. `waits_for_start`: the moment
+    partitions; with `breaks` those that are ACTIVE turn ERROR first. With `forgets` it does not
+    answer at all, and has lost its partitions when it answers again. `waits_for_start`: the moment
     is counted from when the job runs."""
 
     since: float
     seconds: float
     breaks: bool = False
+    forgets: bool = False
     waits_for_start: bool = False
 
 
@@ -177,6 +180,7 @@ class ChaosWorld:
         is_ours = isinstance(self.partitions, FakePartitions)
         self.announcements = Announcements(self.kube, self.partitions) if is_ours else None
         self._breaks_at: datetime | None = None
+        self._asked_by = self.began  # when whoever waits for IPUs will have asked again
         self.writes = 0
         self.kinds: list[str] = []  # of each write what it did
         self.steps = 0
@@ -236,9 +240,13 @@ class ChaosWorld:
             return
         if not self.partitions.refuses and plan.breaks:
             self.partitions.break_all("an IPU is down")
-        self.partitions.refuses = "the controller is out of order"
+        self.partitions.refuses = "" if plan.forgets else "the controller is out of order"
+        self.partitions.is_silent = plan.forgets
         if self.now >= self._breaks_at + timedelta(seconds=plan.seconds):
             self.partitions.refuses, self.faults.breakage = "", None
+            self._asked_by = self.now + 2 * ASK_AGAIN
+            if plan.forgets:
+                self.partitions.restart_empty()
 
     def _see_to_rival(self) -> None:
         plan, age = self.faults.rival, (self.now - self.began).total_seconds()
@@ -292,7 +300,8 @@ class ChaosWorld:
 
     @property
     def _is_breaking(self) -> bool:
-        return self.faults.breakage is not None and self._breaks_at is not None
+        is_broken = self.faults.breakage is not None and self._breaks_at is not None
+        return is_broken or self.now < self._asked_by
 
     def state(self, name: str = "sample") -> str | None:
         return (self.kube.job(name) or {}).get("status", {}).get("launcherStatus")

@@ -128,7 +128,7 @@ class Invariants:
                     assert given == valid.access_key, "a pod starts with a key that has ended"
 
     def _check_history(self) -> None:
-        """One partition per instance at a time: made, cleaned, given back, made again."""
+        """One partition per instance at a time: made, cleaned, given back or lost, made again."""
         held: set[tuple[str, int]] = set()
         for verb, uid, instance in self._partitions.history:
             if verb == "create":
@@ -136,6 +136,8 @@ class Invariants:
                 held.add((uid, instance))
             elif verb == "release":
                 assert (uid, instance) in held, "released twice"
+                held.remove((uid, instance))
+            elif verb == "lose":
                 held.remove((uid, instance))
 
     def starts(self) -> int:

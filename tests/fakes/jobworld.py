@@ -46,9 +46,9 @@ class WatchfulPartitions(FakePartitions):
             await asyncio.sleep(0)
         if request["uid"] in self.refused:
             raise RefusedError("no more than 0 IPUs for this job")
-        before = list(self.history)
+        before = len(self.tries)
         record = await super().ensure(**request)
-        if self.history[len(before) :] and self.history[-1][0] == "reset":
+        if len(self.tries) > before:
             self._check_unused(request["uid"], request["instance"])
         return record
 
@@ -61,7 +61,8 @@ class WatchfulPartitions(FakePartitions):
             if pod["metadata"]["uid"] in self._kube.strangers:
                 continue
             labels = pod["metadata"]["labels"]
-            mine = (labels[LABEL_JOB_UID], labels["graphcore.ai/instance"]) == (uid, str(instance))
+            of = (labels.get(LABEL_JOB_UID), labels.get("graphcore.ai/instance"))
+            mine = of == (uid, str(instance))
             assert not mine or pod["status"]["phase"] in {"Succeeded", "Failed"}, (
                 f"partition taken from {pod['metadata']['name']}"
             )

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ipuhub.partition import KEY_WANTED, Partition, PodKey
+from ipuhub.partition import KEY_WANTED, Partition, PodKey, Reason
+
+SILENT = {
+    "reason": Reason.CONTROLLER_UNAVAILABLE,
+    "message": "no V-IPU controller answers: 127.0.0.1:8090",
+}
 
 
 class ProxyAwayError(Exception):
@@ -33,8 +38,8 @@ class FakePartitions:
     `history` every (verb, uid, instance) that changed something, `tries` the attempts that were
     begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is set
     the controller makes and resets none, with these words, and while `refuses_removal` is set it
-    removes none. With `is_secure` pods need keys: `valid_keys` has those that V-IPU takes, by
-    holder."""
+    removes none. While `is_silent` the controller does not answer: what is asked of it waits until
+    it does. With `is_secure` pods need keys: `valid_keys` has those that V-IPU takes, by holder."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
@@ -45,6 +50,7 @@ class FakePartitions:
         self.first_phase = "active"
         self.refuses = ""
         self.refuses_removal = ""
+        self.is_silent = False
         self.is_secure = False
         self.makes_keys = True
         self.keys = 0
@@ -56,7 +62,7 @@ class FakePartitions:
 
     @property
     def used(self) -> int:
-        return sum(r.size for r in self.records.values() if r.phase != "released")
+        return sum(_ipus_of(r) for r in self.records.values())
 
     @property
     def is_moving(self) -> bool:
@@ -77,8 +83,34 @@ class FakePartitions:
             if record.phase == "active":
                 self.set_phase(uid, instance, "error", message)
 
+    def restart_empty(self) -> None:
+        """The controller answers, and has lost its state: no partition of before is there. What was
+        ACTIVE is found lost, what was being made is made, what was being removed is gone."""
+        self.is_silent = False
+        for holder in list(self._made):
+            self.history.append(("lose", *holder))
+        self._made.clear()
+        self.valid_keys.clear()
+        for holder, record in list(self.records.items()):
+            if record.phase == "active":
+                gone = f"{record.controller} no longer knows partition {record.id}"
+                lost = replace(record, phase="error", reason=Reason.PARTITION_LOST, message=gone)
+                self.records[holder] = lost
+            elif record.phase == "creating":
+                self._make(holder, "creating" if self.is_slow else self.first_phase)
+            elif record.phase == "releasing":
+                self.records[holder] = replace(record, phase="released", reason="", message="")
+
+    def _make(self, holder: tuple[str, int], phase: str) -> None:
+        """The controller makes the partition, or resets the one that is there."""
+        self.history.append(("reset" if holder in self._made else "create", *holder))
+        self._made.add(holder)
+        self.records[holder] = replace(self.records[holder], phase=phase, reason="", message="")
+
     def tick(self) -> None:
         """Finishes what is under way."""
+        if self.is_silent:
+            return
         after = {"creating": "active", "releasing": "released"}
         for (uid, instance), record in list(self.records.items()):
             if self.is_slow and record.phase in after:
@@ -101,7 +133,7 @@ class FakePartitions:
             return known
         if known is not None and known.phase != "released" and known.attempt == attempt:
             return known
-        held = known.size if known is not None and known.phase != "released" else 0
+        held = _ipus_of(known) if known is not None else 0
         new = Partition(
             uid=uid,
             namespace=namespace,
@@ -115,6 +147,8 @@ class FakePartitions:
             node_selector=self.node_selector,
             pod_key=KEY_WANTED if self.is_secure else "",
         )
+        if self.is_silent and not held:
+            return replace(new, id="", phase="waiting", **SILENT)
         free = self.ipus - self.used + held
         if size > free:
             message = f"{size} IPUs in one block are needed and not free now"
@@ -124,13 +158,15 @@ class FakePartitions:
         holder = (uid, instance)
         was_active = known is not None and known.phase == "active"
         self.tries.append(Try(holder, attempt, was_active))
-        if self.refuses:
-            new = replace(new, phase="error", reason="CreateRefused", message=self.refuses)
+        if self.is_silent:
+            self.records[holder] = replace(new, phase="creating", **SILENT)
+        elif self.refuses:
+            refusal = {"reason": "CreateRefused", "message": self.refuses}
+            self.records[holder] = replace(new, phase="error", **refusal)
         else:
-            self.history.append(("reset" if holder in self._made else "create", uid, instance))
-            self._made.add(holder)
-        self.records[holder] = new
-        return new
+            self.records[holder] = new
+            self._make(holder, new.phase)
+        return self.records[holder]
 
     async def reset(self, uid: str, instance: int, attempt: int) -> Partition:
         self._answer("reset")
@@ -146,6 +182,9 @@ class FakePartitions:
         if self.refuses_removal and known.phase != "released":
             why = {"reason": "ReleaseRefused", "message": self.refuses_removal}
             self.records[uid, instance] = replace(known, phase="releasing", **why)
+            return self.records[uid, instance]
+        if self.is_silent and known.phase != "released":
+            self.records[uid, instance] = replace(known, phase="releasing", **SILENT)
             return self.records[uid, instance]
         if self.is_slow and known.phase != "released":
             self.records[uid, instance] = replace(known, phase="releasing")
@@ -187,3 +226,8 @@ class FakePartitions:
         if self.away:
             raise ProxyAwayError("connection refused")
         self.calls.append(call)
+
+
+def _ipus_of(record: Partition) -> int:
+    """The IPUs that a partition has: of one that is released or lost, none."""
+    return 0 if record.phase == "released" or record.is_lost else record.size

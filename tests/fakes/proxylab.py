@@ -59,13 +59,14 @@ class Lab:
     vipu_port: int
     tracker: str
     published_only: bool = False
+    create_latency_seconds: float = 0.05
     vipu: VipuServer | None = None
 
     def start_vipu(self) -> None:
         options = ServerOptions(
             storage=self.storage,
             port=self.vipu_port,
-            create_latency_seconds=0.05,
+            create_latency_seconds=self.create_latency_seconds,
             published_attributes_only=self.published_only,
         )
         self.vipu = VipuServer(options)
@@ -75,6 +76,10 @@ class Lab:
         if self.vipu is not None:
             await asyncio.to_thread(self.vipu.stop)
         self.vipu = None
+
+    def lose_state(self) -> None:
+        """What the stopped vipu-server has stored is gone."""
+        self.storage.unlink()
 
     @property
     def options(self) -> ProxyOptions:

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -34,7 +36,6 @@ from tests.fakes.kube import Change, FakeKube
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipuhub.kube.blocking import BlockingKubeClient
     from ipuhub.kube.client import KubeClient
     from tests.fakes.kube import Manifest
 
@@ -77,11 +78,18 @@ class Observer:
             self.versions[plural] = int(event.resource_version)
 
 
+class Verbs(BlockingKubeClient):
+    """The verbs of the client as ordinary calls."""
+
+    def __getattr__(self, verb: str) -> Any:
+        return partial(self.run, getattr(self.client, verb))
+
+
 class ServerKube(FakeKube):
     """One namespace of a server. `objects` is what its watches have shown of it so far, and what
     the answers to own calls have; `latest` the newest version known to be written, by plural."""
 
-    def __init__(self, client: BlockingKubeClient, namespace: str) -> None:
+    def __init__(self, client: Verbs, namespace: str) -> None:
         super().__init__()
         self.client = client
         self.namespace = namespace
@@ -322,11 +330,11 @@ def _version(manifest: Manifest) -> int:
     return int(manifest["metadata"]["resourceVersion"])
 
 
-def make_namespace(client: BlockingKubeClient, name: str) -> None:
+def make_namespace(client: Verbs, name: str) -> None:
     client.create(NAMESPACES, {"metadata": {"name": name, "labels": {"chaos": name}}})
 
 
-def is_complete(client: BlockingKubeClient, namespace: str) -> bool:
+def is_complete(client: Verbs, namespace: str) -> bool:
     """Whether pods can be made in a namespace: its default account is there and gives tokens."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = SERVICE_ACCOUNTS.path(namespace, "default", "token")
@@ -337,7 +345,7 @@ def is_complete(client: BlockingKubeClient, namespace: str) -> bool:
     return bool(answer["status"]["token"])
 
 
-def make_node(client: BlockingKubeClient) -> None:
+def make_node(client: Verbs) -> None:
     """The node on which all pods of these worlds run: it is alive as of now."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
     with contextlib.suppress(AlreadyExists):
@@ -347,7 +355,7 @@ def make_node(client: BlockingKubeClient) -> None:
     client.patch(NODES, NODE, {"status": {"conditions": [ready]}}, subresource="status")
 
 
-def remove(client: BlockingKubeClient, namespace: str) -> None:
+def remove(client: Verbs, namespace: str) -> None:
     """Takes a world's namespace away, whatever is left in it."""
     for job in client.list(IPUJOBS, namespace).items:
         name = job["metadata"]["name"]

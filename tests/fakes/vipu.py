@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ipuhub.times import utc_now
+from partitions.proxy.breaker import CircuitBreaker, Connection
 from partitions.vipu.client import Credentials
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
 from partitions.vipu.server.machines import ipu_attributes
 from partitions.vipu.topology import (
+    CORDON_ATTRIBUTE,
     LOST_ATTRIBUTE,
     fleet_of_parts,
     place,
@@ -26,7 +30,7 @@ from partitions.vipu.types import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from partitions.vipu.client import TlsFiles
+    from partitions.vipu.client import TlsFiles, VipuClient
     from partitions.vipu.errors import VipuError
     from partitions.vipu.server.controller import Controller
     from partitions.vipu.topology import Ipu, IpuId, Topology
@@ -68,6 +72,7 @@ class FakeVipu:
     remove_refused: list[VipuError] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # agents that do not answer it
+    cordons: dict[str, str] = field(default_factory=dict)  # reasons by agent
     needs_force: bool = False
     removes_slowly: bool = False
     removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
@@ -110,6 +115,9 @@ class FakeVipu:
         for agent in self.lost & told.keys():
             for attributes in told[agent].values():
                 attributes[LOST_ATTRIBUTE] = f"{agent} has not answered"
+        for agent in self.cordons.keys() & told.keys():
+            for attributes in told[agent].values():
+                attributes[CORDON_ATTRIBUTE] = f"{agent} is cordoned: {self.cordons[agent]}"
         return topology_from_attributes(told)
 
     async def create_partition(self, request: CreateRequest) -> str:
@@ -210,3 +218,9 @@ def let_ipu_fail(controller: Controller, partition: str, what: str) -> Ipu:
     ipu = controller.topology.by_id[controller.get(partition).ipus[0]]
     controller.fail_ipu(ipu.agent, ipu.index, what)
     return ipu
+
+
+def unfenced(client: VipuClient) -> Connection:
+    """A controller for a fleet without a Lease."""
+    breaker = CircuitBreaker(client.address, time.monotonic, utc_now)
+    return Connection(breaker.guard(client), breaker)

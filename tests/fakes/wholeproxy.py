@@ -11,8 +11,8 @@ from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.partition import Phase
 from partitions.errors import ProxyUnavailable
 from partitions.proxy.process import ProxyProcess
-from partitions.proxy.store import LABEL
 from partitions.proxy.tracker import decode_entry
+from partitions.proxy.trackerstore import LABEL
 from tests.fakes.proxylab import SYSTEM
 from tests.fakes.waiting import eventually
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fakes.waiting import wait_until
 from tests.realnodes.certmanager import CRDS
-from tests.realnodes.image import NAME, build_image, build_images
+from tests.realnodes.image import NAME, build_image
 from tests.realnodes.kit import RealCluster
 from tests.realnodes.product import Product
 
@@ -32,13 +32,6 @@ collect_ignore = [] if os.environ.get("IPUHUB_TEST_AUDIT") else [AUDITING]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Judge last what all have done."""
     items.sort(key=lambda item: item.path.name == AUDITING)
-
-
-@pytest.fixture(scope="session")
-def archives() -> Path:
-    """Folder of the product's images; IPUHUB_TEST_IMAGES: they are built already, in there."""
-    given = os.environ.get("IPUHUB_TEST_IMAGES", "")
-    return Path(given) if given else build_images(Path("build/test-image").absolute())
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +65,9 @@ def product(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     product.start()
     yield product
     product.stop()
+    # Those of an installation by the chart would ask them, too.
+    kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+    cluster.kubectl("delete", kinds, "ipuhub-ipujobs")
     assert [line for line in product.lines if "is forbidden" in line] == []
 
 
@@ -99,7 +95,11 @@ class Jobs:
             "spec": {"jobInstances": 1, "ipusPerJobInstance": "2", **spec}
             | {"workers": {"template": template}},
         }
-        self.kubectl("create", "-f", "-", stdin=json.dumps(body))
+        made = self.cluster.try_kubectl(
+            "-n", self.namespace, "apply", "-f", "-", stdin=json.dumps(body)
+        )
+        # Not even a warning, of the server or of our webhooks: nobody did anything wrong.
+        assert (made.returncode, made.stderr) == (0, "")
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.cluster.get("ipujob", name, "-n", self.namespace)

@@ -6,7 +6,6 @@ For the tests only: a base from mmdebstrap, put together by buildah, without any
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -17,15 +16,6 @@ NAME = "localhost/ipuhub:test"
 PACKAGES = "openmpi-bin,python3"
 PROGRAM = "/usr/local/bin/ipuhub-launcher"
 LAUNCHER = ROOT / "jobs/launcher/main.py"
-
-
-def build_images(folder: Path) -> Path:
-    """Build the product's images as `make images` does; return the folder of their archives."""
-    command = str(ROOT / "containers/build")
-    where = {**os.environ, "OUT": str(folder), "WITHOUT_POSTGRES": "yes"}
-    done = subprocess.run(command, env=where, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 def build_image(folder: Path) -> Path:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,18 +65,8 @@ class RealCluster:
         self._run("load", str(self.folder), str(image))
 
     def kill(self, process: str, down_seconds: int = 0) -> None:
-        """End a process of the cluster with SIGKILL and start it again."""
-        environment = {"KUBE_SIGNAL": "KILL", "DOWN": str(down_seconds)}
-        self._run("restart", str(self.folder), process, **environment)
-        if process != "kube-apiserver":
-            return
-        # Who calls a port of this machine that nobody listens on may be given just that port to
-        # call from: he then has it, and the API server ends at once. It is started again.
-        for _ in range(_STARTS):
-            wait_until(lambda: self._is_ready() or not self._is_alive(process), process)
-            if self._is_alive(process):
-                return
-            self._run("restart", str(self.folder), process, DOWN="1")
+        """End a process of the cluster with SIGKILL and start it; return once it is up again."""
+        self._start(process, KUBE_SIGNAL="KILL", DOWN=str(down_seconds))
 
     @contextmanager
     def without_node(self, number: int) -> Iterator[None]:
@@ -90,10 +81,38 @@ class RealCluster:
         finally:
             subprocess.run([*link, "up"], check=True)
             for part in parts:
-                self._run("restart", str(self.folder), part)
+                self._start(part)
 
-    def _is_ready(self) -> bool:
-        return self.try_kubectl("get", "--raw", "/readyz").returncode == 0
+    def _start(self, process: str, **environment: str) -> None:
+        """Start it until it stays: nobody else starts one that ends at once.
+
+        An API server does when somebody calls its port from the same one, as who calls a port of
+        this machine that nobody listens on may; a kubelet does when containerd does not answer yet.
+        """
+        for _ in range(_STARTS):
+            before = self._renewed(process)
+            self._run("restart", str(self.folder), process, **environment)
+            up = partial(self._is_up, process, before)
+            wait_until(lambda: not self._is_alive(process) or up(), process)  # noqa: B023
+            if self._is_alive(process):
+                return
+            environment = {"DOWN": "1"}
+        raise AssertionError(f"{process} ended {_STARTS} times: see {self.folder}/logs")
+
+    def _is_up(self, process: str, renewed: str) -> bool:
+        if process.startswith("kubelet-"):
+            return self._renewed(process) != renewed
+        if process == "kube-apiserver":
+            return self.try_kubectl("get", "--raw", "/readyz").returncode == 0
+        return True
+
+    def _renewed(self, process: str) -> str:
+        """When a node's kubelet last told that it lives; of another process: empty."""
+        if not process.startswith("kubelet-"):
+            return ""
+        lease = f"node-{process.removeprefix('kubelet-')}"
+        path = "jsonpath={.spec.renewTime}"
+        return self.kubectl("get", "lease", lease, "-n", "kube-node-lease", "-o", path)
 
     def _is_alive(self, process: str) -> bool:
         number = (self.folder / "pids" / process).read_text().split()[0]

@@ -103,9 +103,18 @@ def python_in(cluster: RealCluster, pod: str, script: str) -> str:
 
 
 def partition_phases(cluster: RealCluster, uid: str) -> set[str]:
+    return {entry["phase"] for entry in _tracked(cluster, uid)}
+
+
+def held(cluster: RealCluster, uid: str = "") -> int:
+    """IPUs of a job's partitions by the tracker, or of all jobs'."""
+    return sum(each["size"] for each in _tracked(cluster, uid) if each["phase"] != "released")
+
+
+def _tracked(cluster: RealCluster, uid: str) -> list[dict[str, Any]]:
     tracker = cluster.get("configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
     entries = (tracker.get("data") or {}).items()
-    return {json.loads(entry)["phase"] for key, entry in entries if key.startswith(f"{uid}.")}
+    return [json.loads(entry) for key, entry in entries if key.startswith(uid)]
 
 
 def recorded(cluster: RealCluster, uid: str) -> str:
@@ -123,6 +132,11 @@ def serving(cluster: RealCluster) -> list[str]:
     )["items"]
     ends = [end for each in slices for end in each.get("endpoints") or []]
     return [end["targetRef"]["name"] for end in ends if end["conditions"]["ready"]]
+
+
+def used(cluster: RealCluster) -> int:
+    """What /stats says of all jobs; -1 while nobody serves."""
+    return int(stats(cluster).get("total", {}).get("used", -1))
 
 
 def stats(cluster: RealCluster) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Installing the chart on a cluster with real nodes, by the kit's helm."""
+"""Installing the chart on a cluster, by the kit's helm or another one beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.times import read_time
 
 if TYPE_CHECKING:
     from tests.devcluster.conformance.servers import Server
@@ -15,15 +17,20 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CHART = "charts/ipuhub"
 IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
+BIN = Path(os.environ.get("CLUSTER_BIN", ""))
+# What installs on real nodes: the kit's, or another by its path.
+HELM = os.environ.get("IPUHUB_TEST_HELM", "helm")
+# The kit's, and Helm 3 where somebody has built it (docs/developer/chart.md).
+HELMS = ["helm", *(name for name in ("helm3",) if (BIN / name).exists())]
 
 
 class Helm:
-    """The kit's helm on one cluster, in one namespace."""
+    """A helm on one cluster, in one namespace."""
 
-    def __init__(self, cluster: RealCluster | Server, namespace: str) -> None:
+    def __init__(self, cluster: RealCluster | Server, namespace: str, program: str = HELM) -> None:
         self.namespace = namespace
         self._environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-        self._program = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+        self._program = str(BIN / program)
 
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run helm in the release's namespace."""
@@ -60,3 +67,19 @@ def end_jobs(cluster: RealCluster) -> None:
         patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         where = ("-n", meta["namespace"])
         cluster.kubectl("patch", "ipujob", meta["name"], *where, *patch, check=False)
+
+
+def component_of(pod: dict[str, Any]) -> str:
+    """The component of the chart that a pod is of."""
+    return str(pod["metadata"]["labels"]["app.kubernetes.io/component"])
+
+
+def seconds_until_ready(pods: list[dict[str, Any]]) -> dict[str, int]:
+    """By component, from the start of its pod on a node, in whole seconds as Kubernetes has it."""
+    found = {}
+    for pod in pods:
+        (ready,) = (each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+        began = read_time(pod["status"]["startTime"])
+        ended = read_time(ready["lastTransitionTime"])
+        found[component_of(pod)] = int((ended - began).total_seconds())
+    return found

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.devcluster.unit.demo.test_access_rules import granted
@@ -30,10 +31,6 @@ _IN_THE_DEMO = {
     "ipuhub-prober": "prober",
     "ipuhub-monitor": "monitor",
 }
-_HOOKS = re.compile(
-    r"-(test|uninstall|hide-ipus)$"
-)  # Helm deletes theirs while the release goes on
-_LAST_REQUESTS = timedelta(seconds=60)  # of pods that end, after their rights
 _BINDINGS = {"rolebindings", "clusterrolebindings"}
 
 
@@ -104,32 +101,32 @@ class Audit:
     def __init__(self, log: Path) -> None:
         self.used: set[str] = set()
         self.denials: list[Denial] = []
-        self._ended: dict[str, list[datetime]] = defaultdict(list)
+        self._bindings = Bindings()
         with log.open(encoding="utf-8") as lines:
             for line in lines:
-                self._read(json.loads(line))
+                with suppress(json.JSONDecodeError):  # still being written, or cut by SIGKILL
+                    self._read(json.loads(line))
 
     def denials_with_rights(self) -> list[Denial]:
-        """The denials while the bindings of the account's release, or namespace, were there."""
-        return [each for each in self.denials if not self._is_last(each)]
+        """The denials while the account had all of its bindings.
 
-    def _is_last(self, denial: Denial) -> bool:
-        ends = [end for name, found in self._ended.items() if name in denial.user for end in found]
-        return any(end <= denial.at <= end + _LAST_REQUESTS for end in ends)
+        Pods that end go on asking for a while after an upgrade or Helm's removal of the release
+        has taken their rights.
+        """
+        return [each for each in self.denials if not self._bindings.is_lacking(each.user, each.at)]
 
     def _read(self, event: dict[str, Any]) -> None:
-        asked = event.get("objectRef") or {}
-        at = datetime.fromisoformat(event["requestReceivedTimestamp"])
-        if asked.get("resource") in _BINDINGS and event["verb"].startswith("delete"):
-            self._end(asked, at)
-        if "impersonatedUser" in event or not asked:
+        self._bindings.read(event)
+        if "impersonatedUser" in event:
             return
+        asked = event.get("objectRef") or {"resource": event["requestURI"].partition("?")[0]}
         user, resource = event["user"]["username"], asked["resource"]
         if asked.get("subresource"):
             resource += f"/{asked['subresource']}"
         request = (event["verb"], resource, asked.get("apiGroup", ""), asked.get("name", ""))
         if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
             if _ACCOUNT.match(user):
+                at = datetime.fromisoformat(event["stageTimestamp"])
                 self.denials.append(Denial(at, user, _right(*request, full_name=" ")))
         else:
             self._use(user, *request)
@@ -151,11 +148,43 @@ class Audit:
             for known in {"", name}:
                 self.used.add(f"{account} {_right(verb, resource, group, known, full_name)}")
 
-    def _end(self, binding: dict[str, Any], at: datetime) -> None:
-        """Note when accounts began to lose rights: those of a release, or of a namespace."""
-        if _HOOKS.search(binding.get("name", "")):
+
+class Bindings:
+    """When accounts got and lost their rights; a binding is its namespace, if any, and its name."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._made: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+        self._deleted: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+
+    def is_lacking(self, user: str, at: datetime) -> bool:
+        """Whether one of the account's bindings was deleted by then, and not made again."""
+        return any(self._is_gone(each, at) for each in self._of[user])
+
+    def read(self, event: dict[str, Any]) -> None:
+        """Note what the event did to a binding, if anything."""
+        asked = event.get("objectRef") or {}
+        is_done = event.get("responseStatus", {}).get("code") in {200, 201}
+        is_tried = "dryRun=" in event["requestURI"]
+        if asked.get("resource") not in _BINDINGS or is_tried or not is_done:
             return
-        found = re.search(r"(?:[a-z0-9-]+-)?ipu-operator(?=-)", binding.get("name", ""))
-        namespace = binding.get("namespace", "")
-        name = f":{found[0].removeprefix(f'{namespace}-')}-" if found else f":{namespace}:"
-        self._ended[name].append(at)
+        binding = (asked.get("namespace", ""), asked.get("name", ""))
+        if event["verb"].startswith("delete"):
+            # It may be denied from then on, before the deletion is answered.
+            began = datetime.fromisoformat(event["requestReceivedTimestamp"])
+            self._deleted[binding].append(began)
+        elif event["verb"] in {"create", "update", "patch"}:
+            made = event["responseObject"]
+            binding = (binding[0], made["metadata"]["name"])
+            self._made[binding].append(datetime.fromisoformat(event["stageTimestamp"]))
+            for each in made.get("subjects", ()):
+                if each["kind"] == "ServiceAccount":
+                    account = f"system:serviceaccount:{each['namespace']}:{each['name']}"
+                    self._of[account].add(binding)
+
+    def _is_gone(self, binding: tuple[str, str], at: datetime) -> bool:
+        namespace, _ = binding
+        all_of_it = self._deleted.get((namespace, ""), []) if namespace else []
+        ends = [*self._deleted.get(binding, []), *all_of_it]
+        last = max((each for each in ends if each <= at), default=None)
+        return last is not None and not any(last < each <= at for each in self._made[binding])

@@ -7,13 +7,16 @@ uninstallation: hooks are left out.
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.devcluster.conformance import servers
 from tests.devcluster.conformance.kubectl import Kubectl
-from tests.realnodes.release import CHART, Helm
+from tests.realnodes.release import CHART, HELMS, ROOT, Helm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +43,25 @@ def kubectl(embedded: servers.Server, tmp_path: Path) -> Kubectl:
     return Kubectl(embedded.kubeconfig, tmp_path)
 
 
-def test_a_release_is_installed_upgraded_and_removed(helm: Helm, kubectl: Kubectl) -> None:
+def test_each_helm_lints_and_renders_the_same(embedded: servers.Server) -> None:
+    fixed = ("database.enabled=false", "database.url=postgresql://x", "web.existingSecret=web")
+    values = (*TRIAL, *(word for value in fixed for word in ("--set", value)))
+    rendered: list[list[dict[str, Any]]] = []
+    for program in HELMS:
+        helm = Helm(embedded, "ipus", program)
+        assert "0 chart(s) failed" in helm.run("lint", "--strict", CHART, *TRIAL).stdout
+        # A Helm 3 that `go install` builds takes the cluster for 1.20.
+        text = helm.run("template", "gc", CHART, "--kube-version=1.37.0", *values).stdout
+        rendered.append([each for each in yaml.safe_load_all(text) if each])
+    assert len([each for each in rendered[0] if each["kind"] == "Deployment"]) == 9
+    assert all(each == rendered[0] for each in rendered)
+
+
+@pytest.mark.parametrize("program", HELMS)
+def test_a_release_is_installed_upgraded_and_removed(
+    program: str, embedded: servers.Server, kubectl: Kubectl
+) -> None:
+    helm = Helm(embedded, "ipus", program)
     helm.run("install", "gc", CHART, "--create-namespace", *TRIAL)
     first = helm.run("get", "manifest", "gc").stdout
     assert kubectl.run("diff", "-f", "-", "-n", "ipus", stdin=first) == ""
@@ -58,6 +79,37 @@ def test_a_release_is_installed_upgraded_and_removed(helm: Helm, kubectl: Kubect
     assert "ipujobs.graphcore.ai" in kubectl.run("get", "crd", "-o", "name")
 
 
+@pytest.mark.parametrize("program", HELMS)
+def test_an_upgrade_takes_the_crd_along(
+    program: str, embedded: servers.Server, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Helm itself never upgrades what a chart has in `crds/`."""
+    helm, older = Helm(embedded, "ipus", program), tmp_path / "ipuhub"
+    shutil.copytree(ROOT / CHART, older)
+    file = older / "files/graphcore.ai_ipujobs.yaml"
+    definition = yaml.safe_load(file.read_text("utf-8"))
+    del fields(definition)["suspend"]
+    file.write_text(yaml.safe_dump(definition))
+
+    helm.run("install", "gc", str(older), "--create-namespace", *TRIAL)
+    assert "suspend" not in fields(kubectl.json("get", "crd", "ipujobs.graphcore.ai"))
+    helm.run("upgrade", "gc", CHART, *TRIAL)
+    assert "suspend" in fields(kubectl.json("get", "crd", "ipujobs.graphcore.ai"))
+
+
+def test_the_notes_run_a_job_with_the_image_of_the_release(helm: Helm) -> None:
+    image = ("--set", "image.repository=registry.example/ipuhub")
+    helm.run("install", "gc", CHART, "--create-namespace", *TRIAL, *image)
+    said = helm.run("get", "notes", "gc").stdout
+    (command,) = (line for line in said.splitlines() if "examples/trial.yaml" in line)
+    sends = " | kubectl apply -f -"
+    assert command.endswith(sends)
+    made = subprocess.check_output(["sh", "-c", command.removesuffix(sends)], cwd=ROOT, text=True)
+    container = yaml.safe_load(made)["spec"]["workers"]["template"]["spec"]["containers"][0]
+    assert container["image"] == "registry.example/ipuhub:0.1.0"
+    assert "database.persistent is off" in said
+
+
 def test_a_field_that_another_changed_stops_the_upgrade(helm: Helm, kubectl: Kubectl) -> None:
     helm.run("install", "gc", CHART, "--create-namespace", *TRIAL)
     replicas = ("--type=merge", "-p", json.dumps({"spec": {"replicas": 5}}))
@@ -70,6 +122,14 @@ def test_a_field_that_another_changed_stops_the_upgrade(helm: Helm, kubectl: Kub
 
     helm.run(*wanted, "--force-conflicts")
     assert web(kubectl)["spec"]["replicas"] == 4
+
+
+def fields(definition: dict[str, Any]) -> dict[str, Any]:
+    """The schema of `spec` in a CRD."""
+    (version,) = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    found: dict[str, Any] = schema["properties"]
+    return found
 
 
 def web(kubectl: Kubectl) -> dict[str, Any]:

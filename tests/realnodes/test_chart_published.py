@@ -31,6 +31,7 @@ from tests.realnodes.published import (
     REPLICATED,
     STAYS,
     TAINT,
+    held,
     is_called_ready,
     job,
     lead_on,
@@ -42,6 +43,7 @@ from tests.realnodes.published import (
     serving,
     stats,
     until,
+    used,
 )
 from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_images
 
@@ -200,6 +202,33 @@ def test_mpirun_reaches_two_workers_by_the_launcher_image(server: RealCluster) -
 
 
 @pytest.mark.usefixtures("helm")
+def test_an_edit_of_the_controllers_is_known_before_a_kubelet_has_to_show_it(
+    server: RealCluster,
+) -> None:
+    """It may write the file after 90 s; the proxy is to know within 60."""
+    installed = server.get("configmap", f"{NAME}-vipu-controllers", "-n", NAMESPACE)
+    kept = {key: installed["metadata"][key] for key in ("name", "labels", "annotations")}
+    other = f"{enforcement.MACHINE}:1:vipu-ctrl=other"
+
+    def edit(controllers: str) -> None:
+        """As Helm: a field that another manager has set stops the upgrade below."""
+        edited = installed | {"metadata": kept, "data": {"controllers.yaml": controllers}}
+        manager = ("--server-side", "--field-manager=helm")
+        server.kubectl("apply", "-n", NAMESPACE, *manager, "-f", "-", stdin=json.dumps(edited))
+
+    def is_known() -> bool:
+        log = server.kubectl("logs", "-n", NAMESPACE, f"deployment/{NAME}-vipu-proxy")
+        return f"{enforcement.MACHINE}:1'" in log or f'{enforcement.MACHINE}:1"' in log
+
+    before = installed["data"]["controllers.yaml"]
+    edit(f"{before}\n{other}")
+    try:
+        wait_until(is_known, "the proxy knows the other controller", seconds=60)
+    finally:
+        edit(before)
+
+
+@pytest.mark.usefixtures("helm")
 def test_an_upgrade_makes_two_of_each_and_the_service_has_one(
     server: RealCluster, helm: Helm
 ) -> None:
@@ -275,8 +304,9 @@ def test_the_standbys_go_on_when_the_leaders_node_dies(server: RealCluster) -> N
         wait_until(lambda: serving(server) == [heirs["vipu-proxy"]], "the Service finds the heir")
         print(f"the Service finds the new leader after {time.monotonic() - began:.1f} s")
         assert is_called_ready(server, dead["vipu-proxy"])
-        # Jobs of the tests before may still hold theirs.
-        assert wait_until(lambda: stats(server), "/stats")["total"]["used"] >= 2
+        assert held(server, uid) == 2
+        # Jobs of the tests before may still hold theirs, and give them back meanwhile.
+        wait_until(lambda: used(server) == held(server), "/stats says what the tracker holds")
         assert partition_phases(server, uid) == {"active"}
 
         now = job(server, "trial")

@@ -107,6 +107,19 @@ def test_visibility_gives_the_proxy_one_right_more_and_takes_the_numbers_along(
     assert environment(job) == {"IPUHUB_NAMESPACE": "ipus"}
 
 
+def test_showing_ipus_replaces_no_pod_but_those_that_have_to_do_with_it() -> None:
+    """A simulated V-IPU that is replaced forgets the partitions of running jobs."""
+    values = (VIPU, "database.existingSecret=postgres")
+    before, after = (
+        named(render(*values, f"ipuVisibility.enabled={shown}"), "Deployment")
+        for shown in ("false", "true")
+    )
+    changed = {
+        name.removeprefix("gc-ipu-operator-") for name in after if before[name] != after[name]
+    }
+    assert changed == {"vipu-proxy", "prober"}
+
+
 def test_an_upgrade_ends_the_old_proxy_before_the_new_one_has_to_lead() -> None:
     """Only the leader is ready: with a rolling update each waits for the other."""
     proxy = named(render(VIPU), "Deployment")["gc-ipu-operator-vipu-proxy"]

@@ -79,6 +79,11 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
     ("values", "said"),
     [
         (("contoller.replicas=2",), "additional properties 'contoller' not allowed"),
+        (
+            ("controller.resources.limit.cpu=1",),
+            "at '/controller/resources': additional properties 'limit' not allowed",
+        ),
+        (("tolerations[0].keys=x",), "at '/tolerations/0': additional properties 'keys'"),
         (("service.port=x",), "at '/service/port': got string, want integer"),
         (("vipuServerAddr=example.com",), "vipuServerAddr is still example.com"),
         (("vipuControllers=pod001",), 'vipuControllers: "pod001" is not host:port:key=value'),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from devcluster.demo.cluster import CRD_FILE
-from partitions.proxy.visibility import LABEL_TOTAL, MARK_OWNER, RESOURCE
+from partitions.proxy.nodes.visibility import LABEL_TOTAL, MARK_OWNER, RESOURCE
 from tests.fakes.waiting import wait_until
 from tests.realnodes.release import load_image
 

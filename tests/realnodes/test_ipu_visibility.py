@@ -14,9 +14,9 @@ import pytest
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NODES
-from partitions.proxy.advertising import VisibilityOptions, hide_ipus
+from partitions.proxy.nodes.advertising import VisibilityOptions, hide_ipus
+from partitions.proxy.nodes.visibility import LABEL_TOTAL, RESOURCE
 from partitions.proxy.process import running
-from partitions.proxy.visibility import LABEL_TOTAL, RESOURCE
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import SYSTEM, Lab, get
 from tests.fakes.waiting import eventually
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tests.realnodes.kit import RealCluster
 
 TOTAL = "32"
+ZERO = {"status": {path: {RESOURCE: "0"} for path in ("capacity", "allocatable")}}
 LABEL = "shows-ipus=here"  # of no other test: the nodes are shared
 
 
@@ -40,6 +41,8 @@ def labelled(server: RealCluster) -> Iterator[list[str]]:
     names = [node["metadata"]["name"] for node in server.get("nodes")["items"]]
     names = sorted(name for name in names if name.startswith("node-"))
     assert len(names) > 1, "a cluster with two real nodes is needed"
+    # One that is not ready shows no IPUs in another's place.
+    server.kubectl("wait", "nodes", *names, "--for=condition=Ready", "--timeout=60s")
     server.kubectl("label", "nodes", *names, "--overwrite", LABEL)
     yield names
     server.kubectl("label", "nodes", *names, "shows-ipus-")
@@ -60,7 +63,13 @@ async def options(server: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOpt
         controllers = f"127.0.0.1:{lab.vipu_port}:{LABEL}"
         yield replace(lab.options, controllers=controllers, visibility=visibility)
         await lab.stop_vipu()
+        await hide_ipus(client, visibility.owner)  # else no other owner may show any
         server.kubectl("delete", "configmap", tracker, "-n", SYSTEM, "--ignore-not-found")
+
+
+def kubelet_of(server: RealCluster, node: str) -> KubeClient:
+    """What a kubelet itself may write."""
+    return KubeClient(load_config(str(server.folder / f"{node}.kubeconfig")))
 
 
 async def shows(server: RealCluster, **nodes: tuple[str, str, str]) -> None:
@@ -88,19 +97,20 @@ async def test_capacity_survives_a_kubelet_that_resets_it(
 
     # Without a proxy: the kubelet begins anew, and resets what no device plugin has shown it.
     await asyncio.to_thread(server.kill, labelled[0].replace("node", "kubelet"))
-    zero = {path: {RESOURCE: "0"} for path in ("capacity", "allocatable")}
-    async with KubeClient(load_config(str(server.folder / f"{labelled[0]}.kubeconfig"))) as kubelet:
-        await kubelet.patch(NODES, labelled[0], {"status": zero}, subresource="status")
+    async with kubelet_of(server, labelled[0]) as kubelet:
+        await kubelet.patch(NODES, labelled[0], ZERO, subresource="status")
     await shows(server, **{first: ("0", "0", TOTAL)})
 
     async with running(options):
         await shows(server, **{first: number, second: bare})
         # The kubelet's next report leaves it as it is.
         await asyncio.to_thread(server.kill, labelled[0].replace("node", "kubelet"))
-        server.kubectl("wait", "--for=condition=Ready", f"node/{labelled[0]}", "--timeout=60s")
         await shows(server, **{first: number, second: bare})
         server.kubectl("cordon", labelled[0])
         try:
+            await shows(server, **{first: bare, second: number})
+            async with kubelet_of(server, labelled[0]) as kubelet:  # it had read the number before
+                await kubelet.patch(NODES, labelled[0], ZERO, subresource="status")
             await shows(server, **{first: bare, second: number})
         finally:
             server.kubectl("uncordon", labelled[0])

@@ -25,6 +25,8 @@ def test_mpirun_reaches_three_workers_by_exec_and_all_end_well(jobs: Jobs) -> No
     assert ranks == {"0", "1", "2"}
     nodes = {pod["spec"]["nodeName"] for pod in jobs.pods("hello").values()}
     assert nodes <= {"node-1", "node-2"}
+    for pod in ("hello-launcher", *(f"hello-worker-{number}" for number in range(3))):
+        jobs.until_phase("hello", pod, "Succeeded")  # alerts count pods that end as Failed
 
 
 def test_the_launcher_waits_for_workers_that_are_ready_late(jobs: Jobs) -> None:

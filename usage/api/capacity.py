@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
@@ -17,10 +15,11 @@ from rest_framework.views import APIView
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept
-from ipuhub.api.views import FORMS, JSON, form_of
+from ipuhub.api.views import CSV, FORMS, JSON, form_of
 from ipuhub.web.exports import export
-from usage.api.sums import CURSOR, RANGE
-from usage.query import given, one
+from ipuhub.web.keyset import as_cursor, values_of
+from usage.api.sums import CURSOR, RANGE, TOTAL
+from usage.query import given, one, read_total
 from usage.time.months import usage_zone
 from usage.time.windows import STEPS
 from usage.utilization.pages import (
@@ -48,6 +47,7 @@ _PARAMETERS = [
         "controller", str, description="Restricts the result to this V-IPU controller."
     ),
     CURSOR,
+    TOTAL,
     OpenApiParameter("page_size", int, description="Number of rows per page; default: 100."),
 ]
 
@@ -122,12 +122,14 @@ class CapacityView(APIView):
     def get(self, request: Request, **_form: str) -> HttpResponseBase:
         """The steps in order; administrators only. Raises BadFilter."""
         params = given(request.query_params)
-        kind = form_of(request)
-        answer = answer_capacity(params, timezone.now(), usage_zone(), "cursor", "page_size")
+        kind, has_total = form_of(request), read_total(params)
+        more = ("total", "cursor", "page_size")
+        answer = answer_capacity(params, timezone.now(), usage_zone(), *more)
         size = page_size(one(params, "page_size") or None)
         if kind != JSON:
             refuse_cursor(one(params, "cursor"))
-            return export(kind, capacity_columns(), answer.rows, "utilization")
+            lines = answer.lines(has_total=has_total and kind == CSV)
+            return export(kind, capacity_columns(), lines, "utilization")
         rows = _after(answer.rows, one(params, "cursor"))
         following = None
         if len(rows) > size:
@@ -158,16 +160,18 @@ def _position(row: CapacityRow) -> str:
 
 
 def _cursor(row: CapacityRow) -> str:
-    return base64.urlsafe_b64encode(_position(row).encode()).decode().rstrip("=")
+    return as_cursor([_position(row)])
 
 
 def _after(rows: Sequence[CapacityRow], cursor: str) -> list[CapacityRow]:
     if not cursor:
         return list(rows)
     try:
-        position = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        (position,) = values_of(cursor)
+        if not isinstance(position, str):
+            raise TypeError(cursor)
         int(position[:12])
-    except (binascii.Error, ValueError):
+    except (ValueError, TypeError, RecursionError):
         why = "not a cursor of this list. Start again without it."
         raise ValidationError({"cursor": [why]}) from None
     return [row for row in rows if _position(row) > position]

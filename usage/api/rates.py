@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAccountant
+from ipuhub.api.idempotency import idempotent
 from usage.api.reportserializers import (
     RateEndSerializer,
     RatePreviewSerializer,
@@ -35,7 +36,6 @@ class RateList(ListAPIView[Rate]):
     queryset = Rate.objects.all()
     serializer_class = RateSerializer
     permission_classes = (IsAccountant,)
-    filter_backends = ()
     ordering = ("created_at", "id")
 
     @extend_schema(operation_id="usage_rates_list", summary="Rates", tags=["usage"])
@@ -49,6 +49,7 @@ class RateList(ListAPIView[Rate]):
         tags=["usage"],
         responses={201: RateSerializer},
     )
+    @idempotent
     def post(self, request: Request) -> Response:
         """Set a rate. Raises ValidationError."""
         asked = RateSerializer(data=request.data)
@@ -98,6 +99,7 @@ class RateEnd(APIView):
         request=RateEndSerializer,
         responses=RateSerializer,
     )
+    @idempotent
     def post(self, request: Request, pk: int) -> Response:
         """End a rate. Raises ValidationError and Http404."""
         asked = RateEndSerializer(data=request.data)

@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAccountant
 from ipuhub.api.files import read_yes
+from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import AnyAccept
 from usage.api.reportserializers import (
     ReportSerializer,
@@ -47,7 +48,7 @@ TOTAL = OpenApiParameter(
     str,
     enum=["yes", "no"],
     default="yes",
-    description="`no` leaves out the line of totals. It is the last line of a summary's CSV: "
+    description="`no` leaves out the line of totals. It is the last line of the CSV: "
     "its first column is `total`, and each number is the sum of the printed column.",
 )
 EXCEL = OpenApiParameter(
@@ -134,7 +135,6 @@ class ReportList(ListAPIView[MonthReport]):
     queryset = MonthReport.objects.all()
     serializer_class = ReportSerializer
     permission_classes = (IsAccountant,)
-    filter_backends = ()
     ordering = ("first", "id")
 
     @extend_schema(operation_id="usage_reports_list", summary="Month reports", tags=["usage"])
@@ -237,7 +237,6 @@ class RunList(ListAPIView[ReportRun]):
     queryset = ReportRun.objects.all()
     serializer_class = RunSerializer
     permission_classes = (IsAccountant,)
-    filter_backends = ()
     ordering = ("requested_at", "id")
 
     @extend_schema(operation_id="usage_runs_list", summary="Report runs", tags=["usage"])
@@ -255,6 +254,7 @@ class RunList(ListAPIView[ReportRun]):
         request=RunRequestSerializer,
         responses={202: RunSerializer},
     )
+    @idempotent
     def post(self, request: Request) -> Response:
         """Ask for a run. Raises ValidationError for a bad month and 503 without a broker."""
         asked = RunRequestSerializer(data=request.data)

@@ -8,6 +8,7 @@ from django.urls import reverse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from ipuhub.api.schema import body_example
 from usage.models import MonthReport, Rate, ReportRun
 from usage.rates.pricing import money_of
 from usage.reports.columns import PROFILES
@@ -259,6 +260,7 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
         return request.build_absolute_uri(reverse("usage-api:run-file", args=[run.pk]))
 
 
+@body_example({"month": "2026-10", "close": True})
 class RunRequestSerializer(serializers.Serializer[Any]):
     """The month to generate and whether to close it, or the range of a range file. Empty: this and
     last month, and corrections of closed months. `from` and `to` are days of the report zone (`to`
@@ -276,6 +278,7 @@ class RunRequestSerializer(serializers.Serializer[Any]):
         return super().get_fields() | {"from": begin}
 
 
+@body_example({"resource": "ipu", "name": "", "price": "1.25", "valid_from": "2026-11-01"})
 class RateSerializer(serializers.ModelSerializer[Rate]):
     """The hourly price of a resource, from `valid_from` to the day before `valid_until`."""
 
@@ -315,6 +318,7 @@ class RatePreviewSerializer(serializers.Serializer[Any]):
     problem = serializers.CharField()
 
 
+@body_example({"valid_until": "2026-12-01"})
 class RateEndSerializer(serializers.Serializer[Any]):
     """The first day on which the rate no longer applies. The rate's own first day: the rate never
     applied."""

@@ -41,6 +41,7 @@ from usage.sums.columns import (
     read_cursor,
     step_columns,
     step_rows,
+    steps_with_total,
     sums_columns,
     write_cursor,
 )
@@ -124,7 +125,7 @@ _ORDER = OpenApiParameter(
     description="Measure to sort by, largest first; default: ipu_hours. Cost needs the role "
     "accountant or administrator.",
 )
-_TOTAL = OpenApiParameter(
+TOTAL = OpenApiParameter(
     "total",
     str,
     enum=["yes", "no"],
@@ -144,7 +145,7 @@ class SummaryView(APIView):
         operation_id="usage_summary",
         summary="Usage of a month or any range",
         tags=["usage"],
-        parameters=[*PARAMETERS, _ORDER, _TOTAL],
+        parameters=[*PARAMETERS, _ORDER, TOTAL],
         responses=SummarySerializer,
     )
     def get(self, request: Request, **_form: str) -> HttpResponseBase:
@@ -179,13 +180,14 @@ class SeriesView(APIView):
         operation_id="usage_series",
         summary="Usage by hour, day, week or month",
         tags=["usage"],
-        parameters=[*PARAMETERS, _STEP],
+        parameters=[*PARAMETERS, _STEP, TOTAL],
         responses=SeriesSerializer,
     )
     def get(self, request: Request, **_form: str) -> HttpResponseBase:
         """Return the steps in order. Raises BadFilter and PermissionDenied."""
         form, params = form_of(request), given(request.query_params)
-        question = _question(request, "step", "cursor", "page_size")
+        question = _question(request, "step", "total", "cursor", "page_size")
+        has_total = read_total(params)
         step = one(params, "step") or "day"
         try:
             begins = series_begins(question, step)
@@ -196,8 +198,9 @@ class SeriesView(APIView):
         if form != JSON:
             refuse_cursor(one(params, "cursor"))
             rows = step_rows(with_job_names(by, all_sums(question, begins, STEP)), begins, end)
-            columns = step_columns(by, question.pricing)
-            return export("csv" if form == CSV else form, columns, rows, "usage-series")
+            if form == CSV and has_total:
+                rows = steps_with_total(question, begins, rows)
+            return export(form, step_columns(by, question.pricing), rows, "usage-series")
         question, after = _later(question, one(params, "cursor"))
         sums = read_sums(question, begins, STEP, size + 1, after)
         shown = sums.rows[:size]

@@ -296,7 +296,7 @@ def read_world(
 
     def listed(resource: Resource) -> list[Any]:
         try:
-            return client.list(resource, namespace).items
+            return client.run(client.client.list, resource, namespace).items
         except NotFound:
             kind = f"{resource.plural}.{resource.group}"
             note(f"{kind} are not installed here: none are looked for.")
@@ -315,7 +315,7 @@ def read_world(
 
 def _groups(client: BlockingKubeClient, note: Callable[[str], None]) -> dict[str, str]:
     try:
-        namespaces = client.list(NAMESPACES).items
+        namespaces = client.run(client.client.list, NAMESPACES).items
     except Forbidden:
         note("Namespaces may not be read: each counts as its own group.")
         return {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from ipuhub import composition
+from ipuhub import composition, heartbeats
 from ipuhub.process.runtime import until_stopped
 from ipuhub.recording.store import connection_arguments
 from ipuhub.times import utc_now
@@ -38,13 +38,19 @@ async def run_monitor() -> None:
         contextlib.aclosing(build_monitor(process.client)) as monitor,
     ):
         process.metrics.at_scrape(monitor.fill_metrics)
-        await until_stopped(monitor.run(process.health))
+        async with heartbeats.beating(heartbeats.MONITOR, database()):
+            await until_stopped(monitor.run(process.health))
+
+
+def database() -> dict[str, Any]:
+    """Return how the monitor reaches PostgreSQL."""
+    return connection_arguments(settings.DATABASES["default"])
 
 
 def build_monitor(client: KubeClient) -> Monitor:
     """The monitor, by the settings."""
     stale_seconds = settings.MONITOR_STALE_SECONDS
-    store = MonitorStore(connection_arguments(settings.DATABASES["default"]), stale_seconds)
+    store = MonitorStore(database(), stale_seconds)
     options = MonitorOptions(
         stale_seconds=stale_seconds, round_seconds=settings.MONITOR_ROUND_SECONDS
     )

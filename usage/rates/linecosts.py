@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import connection
-
 from usage.rates.pricing import LineCost
-from usage.rates.reading import pricing_at
 from usage.rates.sql import CostSql
+from usage.reading import fetch, pricing_at
 from usage.time.windows import bounds, clip
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ def read_line_costs(
         ids = [pk for pk, currencies in held.items() if currencies == {currency}]
         cost = CostSql(pricing.only(currency).usable)
         parameters = bounds(begin, end) | cost.parameters | {"ids": ids}
-        exact = dict(_run(lines.sql(cost, "id = ANY(%(ids)s)"), parameters))
+        exact = dict(fetch(lines.sql(cost, "id = ANY(%(ids)s)"), parameters))
         found |= {pk: LineCost(int(exact.get(pk, 0)), currency) for pk in ids}
     return found
 
@@ -90,7 +88,7 @@ def read_job_costs(
         begin, end = pricing.segments[0].begin, pricing.segments[-1].end
         parameters = bounds(begin, end) | cost.parameters | {"job_uids": list(job_uids)}
         sums = f"SELECT {key}, sum(cost) FROM ({lines}) AS lines GROUP BY {key}"  # noqa: S608
-        for uid, namespace, exact in _run(sums, parameters):
+        for uid, namespace, exact in fetch(sums, parameters):
             found.setdefault((uid, namespace), []).append(
                 LineCost(int(exact), currency, pricing.decimals)
             )
@@ -114,12 +112,5 @@ def _job_cost(pricing: Pricing, job_uid: str, namespace: str) -> Money | None:
     begin, until = pricing.segments[0].begin, pricing.segments[-1].end
     names = {"job_uid": job_uid, "namespace": namespace}
     parameters = bounds(begin, until) | cost.parameters | names
-    ((total,),) = _run(f"SELECT COALESCE(sum(cost), 0) FROM ({lines}) AS lines", parameters)  # noqa: S608
+    ((total,),) = fetch(f"SELECT COALESCE(sum(cost), 0) FROM ({lines}) AS lines", parameters)  # noqa: S608
     return pricing.money(int(total))
-
-
-def _run(statement: str, parameters: dict[str, Any]) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[Any] = cursor.fetchall()
-        return rows

@@ -11,7 +11,7 @@ from django.conf import settings
 from ipuhub.web.access import Scope
 from ipuhub.web.filters import BadFilter
 from usage.rates.pricing import Pricing, Segment
-from usage.rates.reading import pricing_at, tariff_of
+from usage.reading import pricing_at, tariff_of
 from usage.sums.measures import OUTPUTS
 from usage.sums.queries import Question, read_sums
 from usage.time.months import month_bounds

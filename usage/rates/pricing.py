@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.text import Figure
 from usage.sums.measures import COST_UNIT, HOUR
+from usage.time.windows import day_begin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
 DETAIL_DECIMALS: Final = 5
@@ -86,7 +88,7 @@ class Tariff:
         """Return [first, end) cut where a price changes, whether or not there is any."""
         days = {each.valid_from for each in self.prices}
         days |= {each.valid_until for each in self.prices if each.valid_until}
-        changes = sorted({_first_instant(day, zone): day for day in days}.items())
+        changes = sorted({day_begin(day, zone): day for day in days}.items())
         inside = [instant for instant, _ in changes if first < instant < end]
         bounds = [first, *inside, end]
         return tuple(
@@ -129,10 +131,6 @@ class Tariff:
             for each in record.get("rates", ())
         )
         return cls(record.get("currency", ""), record.get("decimals", 2), prices)
-
-
-def _first_instant(day: date, zone: ZoneInfo) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
 
 _EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ipuhub.text import inert_cell_sql, safe_cell_sql
+from usage.sums.measures import TOTAL
 
 Columns = tuple[tuple[str, str], ...]
 """Names with the SQL of their cells."""
@@ -32,7 +33,7 @@ class Profile:
 
     @property
     def has_total(self) -> bool:
-        """Return whether its summaries end with a line of totals; PrimeHub's do not."""
+        """Return whether its files end with a line of totals; PrimeHub's do not."""
         return self.has_cost
 
 
@@ -198,17 +199,20 @@ NUMBERS: Final = frozenset(
 """Columns of numbers; `estimated` of the details is Y or N."""
 
 
-TOTAL: Final = "total"
-"""What stands in the first column of the line of totals, which is the last one."""
-_ADDED_UP: Final = NUMBERS - {"correction"}
+_SUMMED: Final = NUMBERS - {"correction"}
+_SUMMED_OF_DETAILS: Final = frozenset(
+    {name for name in NUMBERS if name.endswith("_hours")} | {"seconds", "cost"}
+)
+"""Of a lifetime, neither its size nor its largest error adds up, and `estimated` is Y or N."""
 
 
 def total_of(columns: Columns) -> Columns:
     """Return the line of totals: the sums of the printed cells `cell_<name>`."""
     first, *others = (name for name, _ in columns)
+    summed = _SUMMED_OF_DETAILS if "seconds" in others else _SUMMED
     cells = [(first, f"'{TOTAL}'")]
     for name in others:
-        if name in _ADDED_UP:
+        if name in summed:
             cells.append((name, f"sum(cell_{name})"))
         else:
             cells.append((name, "max(cell_currency)" if name == "currency" else "NULL"))

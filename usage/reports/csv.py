@@ -16,7 +16,8 @@ import psycopg
 from psycopg.pq import ExecStatus
 
 from ipuhub.text import plain_text
-from usage.reports.columns import NUMBERS, TOTAL, YES_OR_NO
+from usage.reports.columns import NUMBERS, YES_OR_NO
+from usage.sums.measures import TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,6 +59,14 @@ def copy_csv(
         while libpq.get_result():
             pass  # else the rollback would find the connection busy
         raise
+
+
+def copy_all(
+    connection: psycopg.Connection[Any], queries: Iterable[str], parameters: Mapping[str, Any]
+) -> Iterator[bytes]:
+    """Yield the rows of one query after the other, as `copy_csv` does. Raises psycopg.Error."""
+    for query in queries:
+        yield from copy_csv(connection, query, parameters)
 
 
 def _blocks(libpq: PGconn) -> Iterator[bytes]:

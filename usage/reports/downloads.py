@@ -13,9 +13,9 @@ from psycopg.rows import dict_row
 from ipuhub.patientpostgres.connection import PatientConnection
 from usage.rates.pricing import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
-from usage.reports.csv import IN_ORDER, CsvStream, copy_csv, csv_form, json_lines
+from usage.reports.csv import IN_ORDER, CsvStream, copy_all, copy_csv, csv_form, json_lines
 from usage.reports.making import file_key, state_of
-from usage.reports.monthly import Range, details_sql, summary_sql
+from usage.reports.monthly import Range, details_queries, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.time.months import month_bounds
 from usage.time.windows import PARTITION_PIECES, POD_PIECES, bounds
@@ -226,7 +226,7 @@ def _blocks(
         return head, copy_csv(own, summary_sql(profile), parameters)
     own.execute(IN_ORDER)
     covers = _covers(report)
-    return head, copy_csv(own, details_sql(profile, covers), covers.parameters)
+    return head, copy_all(own, details_queries(profile, covers), covers.parameters)
 
 
 def _covers(report: dict[str, Any]) -> Range:

@@ -19,13 +19,12 @@ from django.db.models import Min, Sum
 
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
 from usage.rates.pricing import Tariff
-from usage.rates.reading import tariff_of
+from usage.reading import one_snapshot, tariff_of
 from usage.reports.columns import CORRECTION, PROFILES, header
-from usage.reports.csv import CHUNK_BYTES, copy_csv
-from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
+from usage.reports.csv import CHUNK_BYTES, copy_all, copy_csv
+from usage.reports.monthly import Range, details_queries, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
-from usage.sums.reading import one_snapshot
 from usage.sums.refill import copy_rows
 from usage.time.months import complete_until, month_bounds
 from usage.time.windows import Month
@@ -226,23 +225,23 @@ def _next_version(month: Month) -> int:
 def _store_files(report: MonthReport, covers: Range) -> None:
     """Store both files in every profile, so that nothing that changes later changes them."""
     for profile in PROFILES.values():
-        summary = summary_sql(profile), summary_parameters(report)
-        details = details_sql(profile, covers), covers.parameters
-        for kind, (query, parameters) in (("summary", summary), ("details", details)):
+        summary = (summary_sql(profile),), summary_parameters(report)
+        details = details_queries(profile, covers), covers.parameters
+        for kind, (queries, parameters) in (("summary", summary), ("details", details)):
             key = file_key(kind, profile)
             head = header(getattr(profile, kind)).encode()
             place = profile.name if kind == "details" else key
-            report.digests[key] = _store_file(report, place, head, (query, parameters))
+            report.digests[key] = _store_file(report, place, head, (queries, parameters))
 
 
 def _store_file(
-    report: MonthReport, place: str, head: bytes, query: tuple[str, dict[str, Any]]
+    report: MonthReport, place: str, head: bytes, query: tuple[tuple[str, ...], dict[str, Any]]
 ) -> str:
     """Store one file; it waits on disk meanwhile: a connection does one thing at a time."""
     with tempfile.TemporaryFile() as spool:
         spool.write(head)
         digest = hashlib.sha256(head)
-        for block in copy_csv(raw_connection(), *query):
+        for block in copy_all(raw_connection(), *query):
             spool.write(block)
             digest.update(block)
         spool.seek(0)

@@ -165,18 +165,36 @@ def _product_sum(amount: str, seconds: str, covers: Range) -> str:
     )
 
 
+def details_queries(profile: Profile, covers: Range) -> tuple[str, ...]:
+    """Return the SELECTs of a file of details: the lines, then their totals where the profile has
+    them; parameters of `covers`.
+
+    The totals are a query of their own: the first line leaves at once, and no process holds the
+    lines of a month to add them up.
+    """
+    lines = details_sql(profile, covers)
+    if not profile.has_total:
+        return (lines,)
+    total = _cells(total_of(profile.details))
+    unsorted = _details(profile, covers, order="")
+    return lines, f"SELECT {total} FROM ({unsorted}) AS lines HAVING count(*) > 0"  # noqa: S608
+
+
 def details_sql(profile: Profile, covers: Range) -> str:
     """Return the SELECT of a range's lifetimes; parameters of `covers`.
 
     Lines are in order of start, group, user and uid; what was carried into the range begins with
     it and comes first.
     """
+    return _details(profile, covers, order='ORDER BY start, "group", "user", uid')
+
+
+def _details(profile: Profile, covers: Range, order: str) -> str:
     cost = covers.cost if profile.has_cost else CostSql()
     parts = [(_columns(_POD_COLUMNS, cost.counts), part) for part in POD_PARTS]
     if profile.with_partitions:
         held = _columns(f"{_PARTITION_COLUMNS}, {idle_sql('held')} AS idle", cost.no_counts)
         parts += [(held, part) for part in PARTITION_PARTS]
-    order = 'ORDER BY start, "group", "user", uid'
     # Each part is put in order by itself, the long one from its index: the server merges them.
     source = " UNION ALL ".join(
         f"(SELECT {columns} FROM ({part}) AS held {order})"  # noqa: S608

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _SHOWN = 240
 _SHOWN_RANGES = 5
 _COLOURS = {"open": "blue", "provisional": "yellow", "closed": "green", "correction": "orange"}
+_TYPE_IT = (
+    "Nothing was closed: a closed month never changes. Type the month as the review names it, for "
+    "example 2026-10."
+)
 _REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
 
 
@@ -51,10 +55,13 @@ def reports(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def make_reports(request: HttpRequest) -> HttpResponse:
-    """Ask for a run and go back to the page, which shows its progress. Raises PermissionDenied."""
+    """Ask for a run and go back to the page, which shows its progress; closing takes the month's
+    name, typed. Raises PermissionDenied."""
     require_accountant(request.user)
     month, close = request.POST.get("month", ""), request.POST.get("close") == "yes"
     try:
+        if close and request.POST.get("typed", "").strip() != month:
+            raise ReportRefused(_TYPE_IT)
         ask_for_run(request.user.get_username(), timezone.now(), month, close=close)
     except _REFUSALS as error:
         messages.error(request, str(error))

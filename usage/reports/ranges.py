@@ -18,12 +18,12 @@ from django.utils import timezone
 
 from usage.models import RunChunk
 from usage.rates.pricing import Pricing, Tariff
-from usage.rates.reading import pricing_at
+from usage.reading import pricing_at
 from usage.reports.columns import PROFILES, header
-from usage.reports.csv import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv, csv_form, json_lines
+from usage.reports.csv import CHUNK_BYTES, IN_ORDER, CsvStream, copy_all, csv_form, json_lines
 from usage.reports.downloads import own_connection
 from usage.reports.making import ReportRefused
-from usage.reports.monthly import Range, details_sql, range_summary_sql
+from usage.reports.monthly import Range, details_queries, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
 from usage.time.windows import PARTITION_PIECES, POD_PIECES, Window, WindowError
@@ -51,8 +51,7 @@ class RangeFile:
     @property
     def lines_beside(self) -> int:
         """How many lines of a file with data are none of it: the header, and that of totals."""
-        has_total = self.kind == "summary" and PROFILES[self.profile].has_total
-        return 2 if has_total else 1
+        return 2 if self.total and PROFILES[self.profile].has_total else 1
 
     @property
     def name(self) -> str:
@@ -70,11 +69,11 @@ class RangeFile:
             own.read_only = True
             if self.kind == "summary":
                 own.execute(HASHED)
-                query = range_summary_sql(profile, covers)
+                queries: tuple[str, ...] = (range_summary_sql(profile, covers),)
             else:
                 own.execute(IN_ORDER)
-                query = details_sql(profile, covers)
-            blocks = copy_csv(own, query, covers.parameters)
+                queries = details_queries(profile, covers)
+            blocks = copy_all(own, queries, covers.parameters)
         except BaseException:
             own.close()
             raise

@@ -230,6 +230,8 @@ def ask_for_run(
 
     Raises MonthError, ReportRefused and BrokerAway.
     """
+    if month:
+        Month.parse(month)  # PostgreSQL cannot be asked for every text
     with transaction.atomic(), connection.cursor() as cursor:
         # Who asks at the same time waits until this run is stored.
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ASKING])

@@ -19,11 +19,11 @@ from ipuhub.web.problems import not_as_asked
 from usage.models import MonthReport, ReportRow
 from usage.query import given, one
 from usage.rates.pricing import money_of
+from usage.reading import one_snapshot
 from usage.reports.review import TOTALS
 from usage.selectors import job_names
 from usage.sums.measures import DIMENSIONS, hours
 from usage.sums.queries import Question, read_sums
-from usage.sums.reading import one_snapshot
 from usage.time.months import bounds_of
 from usage.time.windows import Month, MonthError, Window
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from usage.models import MonthReport, PurgeState, ReportState
+from usage.reading import read_coverage
 from usage.retention.rules import (
     FAULTS,
     GAPS,
@@ -19,7 +20,6 @@ from usage.retention.rules import (
     first_kept,
     first_unclosed,
 )
-from usage.sums.reading import read_coverage
 from usage.sums.rollups import refresh
 from usage.time.windows import Month, day_begin
 from usage.utilization import rollups as utilization

@@ -6,24 +6,24 @@ row moves between them.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
+import dataclasses
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.text import Figure
+from ipuhub.web.columns import Column
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.lists import Column
-from usage.sums.measures import OUTPUTS, Measures
-from usage.sums.queries import Place, SumRow
+from ipuhub.web.keyset import as_cursor, values_of
+from usage.sums.measures import OUTPUTS, TOTAL, Measures
+from usage.sums.queries import Place, SumRow, total_as_closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usage.rates.pricing import Money, Pricing
     from usage.sums.measures import Output
+    from usage.sums.queries import Question
 
 EXACT = ("pods", "partitions")
 JOB = "job"
@@ -31,12 +31,12 @@ JOB = "job"
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A row of a series with the times of its step."""
+    """A row of a series with the times of its step; that of totals begins at TOTAL."""
 
     key: tuple[str, ...]
     measures: Measures
-    begin: datetime
-    end: datetime
+    begin: datetime | str
+    end: datetime | None
     name: str = ""
 
 
@@ -82,11 +82,22 @@ def pair_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
 
 
 def step_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:
-    """Return the columns of StepRows: a series."""
+    """Return the columns of StepRows: a series.
+
+    A pod counts in each step in which it ran, so the line of totals has no numbers of pods and
+    partitions.
+    """
+
+    def in_steps(column: Column) -> Column:
+        def value(row: Any) -> object:
+            return None if row.begin == TOTAL else column.value(row)
+
+        return dataclasses.replace(column, value=value) if column.key in EXACT else column
+
     return (
         Column("begin", "From", lambda row: row.begin),
         Column("end", "Until", lambda row: row.end),
-        *sums_columns(by, pricing),
+        *map(in_steps, sums_columns(by, pricing)),
     )
 
 
@@ -108,6 +119,19 @@ def step_rows(
     ends = [*begins[1:], end]
     for row in rows:
         yield StepRow(row.key, row.measures, begins[row.step], ends[row.step], row.name)
+
+
+def steps_with_total(
+    question: Question, begins: Sequence[datetime], rows: Iterable[StepRow]
+) -> Iterator[StepRow]:
+    """Yield the rows of a series, then their exact sum, if there are any."""
+    sums = None
+    for row in rows:
+        sums = row.measures if sums is None else sums + row.measures
+        yield row
+    if sums is not None:
+        total = total_as_closed(question, begins, sums)
+        yield StepRow(("",) * len(question.by), total, TOTAL, None)
 
 
 def _amount(money: Money | None) -> str | None:
@@ -144,14 +168,13 @@ class Cursor:
 def write_cursor(cursor: Cursor) -> str:
     """Return a cursor as text for a URL."""
     record = [cursor.until.isoformat(), cursor.place.rank, *cursor.place.key]
-    text = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return as_cursor(record)
 
 
 def read_cursor(text: str, dimensions: int, now: datetime) -> Cursor:
     """Return the cursor of a list by this many dimensions. Raises BadFilter for any other."""
     try:
-        until, rank, *key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        until, rank, *key = values_of(text)
         instant = datetime.fromisoformat(until)
         is_ours = (
             instant.utcoffset() == timedelta(0)
@@ -163,7 +186,7 @@ def read_cursor(text: str, dimensions: int, now: datetime) -> Cursor:
         )
         # Half of a surrogate pair can be written in JSON and is no text for a database.
         "".join(key).encode()
-    except (binascii.Error, ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadFilter([_SENTENCE]) from error
     if not is_ours:
         raise BadFilter([_SENTENCE])

@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from usage.reading import one_snapshot
 from usage.sums.measures import NAMES, Measures
 from usage.sums.queries import (
     Question,
@@ -19,7 +20,6 @@ from usage.sums.queries import (
     sums_sql,
     total_as_closed,
 )
-from usage.sums.reading import one_snapshot
 from usage.sums.sql import key_array
 from usage.time.months import month_bounds
 from usage.time.windows import Month, Window

@@ -20,6 +20,8 @@ from ipuhub.text import is_label_key
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+TOTAL: Final = "total"
+"""The first cell of a file's line of totals, which is the last one."""
 HOUR: Final = 3600
 GIB: Final = 2**30
 COST_UNIT: Final = 10**36

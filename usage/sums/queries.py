@@ -11,10 +11,10 @@ from django.db import connection
 from psycopg import DatabaseError
 
 from ipuhub.web.filters import BadFilter
-from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, Measures
+from usage.reading import one_snapshot, patience, read_coverage, rows_of
+from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, TOTAL, Measures
 from usage.sums.parts import Coverage, Steps, split
 from usage.sums.pieces import Prices, closed_steps, table_of
-from usage.sums.reading import one_snapshot, patience, read_coverage, rows_of
 from usage.sums.sql import (
     TOTAL_COST,
     Query,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from usage.sums.pieces import ClosedSteps
     from usage.time.windows import Window
 
-TOTAL = "total"
 _CHUNK_ROWS = 2000
 _NUMBERS = itertools.count()
 

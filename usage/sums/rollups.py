@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from usage.reading import coverage_of
 from usage.sums.engine import PURGED, Rollup, Work
 from usage.sums.parts import (
     HOUR,
@@ -21,7 +22,6 @@ from usage.sums.parts import (
     spans_to_sum,
 )
 from usage.sums.pieces import FULL, PARTITIONS, stretch_parameters
-from usage.sums.reading import coverage_of
 from usage.sums.refill import REFILL, REFILL_SPANS, TABLES
 from usage.time.windows import day_begin, local_day
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from ipuhub.times import read_day_or_instant
 from usage.time.windows import Month, WindowError, day_begin, local_day, named_month
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
 NAMED: Final = (
@@ -27,25 +29,13 @@ _HOW: Final = (
 
 
 def read_instant(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime:
-    """Return the instant of `2026-11-21T10:00:00Z` (RFC 3339) or of a day of `zone`.
-
-    A day means its begin; with `end` its end, so that a range of days includes the last day. A time
-    without an offset is in `zone`. Raises WindowError.
-    """
+    """Return the same as `read_day_or_instant`. Raises WindowError."""
     try:
-        return _instant(text.replace(" ", "+"), zone, end)  # a `+` not escaped in the URL
+        return read_day_or_instant(text, zone, end=end)
     except (ValueError, OverflowError):
         raise WindowError(
             f"{text[:50]!r} is not a date. Use 2026-11-21 or 2026-11-21T10:00:00Z."
         ) from None
-
-
-def _instant(text: str, zone: ZoneInfo, end: bool) -> datetime:
-    if len(text) == len("2026-11-21"):
-        day = datetime.fromisoformat(text).date()
-        return day_begin(day + _DAY if end else day, zone)
-    instant = datetime.fromisoformat(text)
-    return (instant if instant.tzinfo else instant.replace(tzinfo=zone)).astimezone(UTC)
 
 
 def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:

@@ -121,7 +121,10 @@ class Window:
         """Return the window at `now`. Raises WindowError for a reversed or empty one."""
         begin, end = _second(begin), _second(end)
         if begin >= end:
-            raise WindowError(f"The range ends ({end:%FT%TZ}) before or at its beginning.")
+            raise WindowError(
+                f"The range from {begin:%FT%TZ} ends ({end:%FT%TZ}) before or at its beginning. "
+                "Choose an earlier beginning or a later end."
+            )
         if not _OLDEST <= begin < end <= _NEWEST:
             raise WindowError("The range must lie between the years 1970 and 9999.")
         return cls(begin, end, max(begin, min(end, _second(now))))

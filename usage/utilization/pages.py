@@ -15,12 +15,21 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.text import Figure
 from ipuhub.web.access import require_admin, signed_in
+from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.lists import Column
 from ipuhub.web.problems import not_as_asked
-from usage.query import given, one, read_format, read_month, read_range, refuse_unknown
-from usage.sums.measures import hours
+from ipuhub.web.requests import say_as_of
+from usage.query import (
+    given,
+    one,
+    read_format,
+    read_month,
+    read_range,
+    read_total,
+    refuse_unknown,
+)
+from usage.sums.measures import TOTAL, hours
 from usage.time.months import usage_zone
 from usage.time.windows import STEPS, Month, MonthError, WindowError, step_begins
 from usage.utilization.amounts import Utilization, spell_share, total_by_step
@@ -77,6 +86,16 @@ class CapacityRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityTotal:
+    """The line of totals of a file: all rows of all controllers."""
+
+    amounts: Utilization
+    begin: str = TOTAL
+    end: None = None
+    controller: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityAnswer:
     """Rows in order of time and controller, `controllers` over the whole range, and their total.
 
@@ -92,6 +111,10 @@ class CapacityAnswer:
     known_until: datetime | None
     silent_seconds: int
     week: Mapping[int, Utilization]
+
+    def lines(self, *, has_total: bool) -> Sequence[CapacityRow | CapacityTotal]:
+        """Return the rows for a file; with their exact sum, if there are any."""
+        return [*self.rows, CapacityTotal(self.total)] if has_total and self.rows else self.rows
 
     @property
     def has_gaps(self) -> bool:
@@ -213,13 +236,16 @@ def utilization_page(request: HttpRequest) -> HttpResponseBase:
     require_admin(request.user)
     now, params = timezone.now(), given(request.GET)
     try:
-        kind = read_format(params)
-        answer = answer_capacity(params, now, usage_zone(), with_week=not kind)
+        kind, has_total = read_format(params), read_total(params)
+        answer = answer_capacity(params, now, usage_zone(), "total", with_week=not kind)
     except BadFilter as error:
         return not_as_asked(request, error.messages)
     if kind:
-        return export(kind, capacity_columns(), answer.rows, "utilization")
-    return render(request, "usage/utilization.html", _context(answer, params, now))
+        lines = answer.lines(has_total=has_total and kind == "csv")
+        return export(kind, capacity_columns(), lines, "utilization")
+    page = render(request, "usage/utilization.html", _context(answer, params, now))
+    say_as_of(page, _as_of(answer))
+    return page
 
 
 @require_safe
@@ -229,10 +255,12 @@ def utilization_week(request: HttpRequest) -> HttpResponseBase:
     require_admin(request.user)
     try:
         params = given(request.GET)
-        answer = answer_capacity(params, timezone.now(), usage_zone(), with_week=True)
+        has_total = read_total(params)
+        answer = answer_capacity(params, timezone.now(), usage_zone(), "total", with_week=True)
     except BadFilter as error:
         return not_as_asked(request, error.messages)
-    return export("csv", week_columns(), hour_rows(answer.week), "utilization-week")
+    rows = hour_rows(answer.week, has_total=has_total)
+    return export("csv", week_columns(), rows, "utilization-week")
 
 
 @require_safe
@@ -281,7 +309,8 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
         "heat": draw_week(answer.week),
         "lines": lines,
         "total": _line("All controllers", total) if len(lines) > 1 else None,
-        "lag": _is_behind(answer),
+        "now": now,
+        "as_of": _as_of(answer),
         "steps": [(step, _address(params, step=step), step == answer.step) for step in STEPS],
         "chart": f"{reverse('utilization-chart')}?{_query(params)}",
         "week_csv": f"{reverse('utilization-week')}?{_query(params)}",
@@ -331,8 +360,11 @@ def _bar(amounts: Utilization) -> list[dict[str, Any]]:
     return parts
 
 
-def _is_behind(answer: CapacityAnswer) -> bool:
-    return answer.known_until is not None and answer.known_until < answer.window.until
+def _as_of(answer: CapacityAnswer) -> datetime | None:
+    """Return the last poll of the controllers if the range goes on after it; a range that is over
+    has no age."""
+    known = answer.known_until
+    return known if known is not None and known < answer.window.until else None
 
 
 def _neighbours(params: Params, now: dt.datetime) -> dict[str, Any]:

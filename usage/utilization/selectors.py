@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import connection
 
 from ipuhub.web.filters import BadFilter
-from usage.sums.reading import one_snapshot, patience
+from usage.reading import one_snapshot, patience, rows_of
 from usage.time.windows import bounds
 from usage.utilization.amounts import Utilization
 from usage.utilization.rollups import plan, read_quarters, read_standing, read_week
@@ -114,7 +114,10 @@ def partition_runs(
     if until <= begin:
         return {}
     parameters = bounds(begin, until) | {"bounds": [begin, until], "ids": list(ids)}
-    return {row[0]: (int(row[2]), int(row[3])) for row in _run(_OF_PARTITIONS, parameters)}
+    return {
+        row[0]: (int(row[2]), int(row[3]))
+        for row in rows_of(_OF_PARTITIONS, parameters, bounded=False)
+    }
 
 
 def _known_until(gaps: Sequence[tuple[int, int]], until: datetime) -> datetime:
@@ -132,10 +135,3 @@ def _merged(gaps: Sequence[tuple[int, int]], edges: Sequence[datetime]) -> list[
         else:
             found.append((start, stop))
     return found
-
-
-def _run(statement: str, parameters: Mapping[str, Any]) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[Any] = cursor.fetchall()
-        return rows

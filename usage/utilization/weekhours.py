@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from usage.sums.measures import TOTAL
 from usage.utilization.amounts import Utilization, spell_share
 
 if TYPE_CHECKING:
@@ -78,10 +79,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HourRow:
-    """An hour of the week and its sums, a row of the heat map's file."""
+    """An hour of the week and its sums, a row of the heat map's file.
+
+    The line of totals has no hour; its weekday is TOTAL.
+    """
 
     weekday: str
-    hour: int
+    hour: int | None
     amounts: Utilization
 
     @property
@@ -131,11 +135,13 @@ def draw_week(sums: Mapping[int, Utilization]) -> HeatMap:
     return HeatMap(rows, _extremes({slot: sums[slot] for slot in known}))
 
 
-def hour_rows(sums: Mapping[int, Utilization]) -> Iterator[HourRow]:
-    """Yield all hours of the week, from Monday 00:00 on."""
+def hour_rows(sums: Mapping[int, Utilization], *, has_total: bool) -> Iterator[HourRow]:
+    """Yield all hours of the week, from Monday 00:00 on, then perhaps their sum."""
     for slot in range(SLOTS):
         day, hour = divmod(slot, HOURS)
         yield HourRow(DAYS[day], hour, sums.get(slot, Utilization()))
+    if has_total:
+        yield HourRow(TOTAL, None, sum(sums.values(), Utilization()))
 
 
 def _cell(slot: int, amounts: Utilization) -> Cell:

@@ -157,9 +157,6 @@ IPUHUB_LEASE_PREFIX: {{ printf "%s-" (include "ipuhub.fullname" .) | quote }}
 IPUHUB_PROXY_URL: {{ include "ipuhub.proxyUrl" . | quote }}
 IPUHUB_HEALTH_HOST: "0.0.0.0"
 IPUHUB_LOG_FORMAT: json
-{{- if .Values.ipuVisibility.enabled }}
-IPUHUB_IPU_VISIBILITY: "on"
-{{- end }}
 USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quote }}
 {{- end -}}
 

@@ -85,9 +85,10 @@ def once_it_answers(
             return
 
 
+READINESS: Final = "/readyz"
 ASIDES: Final = {
     # A kubelet gives a probe seconds, and a process that says nothing is restarted.
-    "/readyz": Aside(2, 2.5, "postgres: does not answer"),
+    READINESS: Aside(2, 2.5, "postgres: does not answer"),
     "/metrics": Aside(4, 10.0, "The metrics are unavailable: PostgreSQL does not answer."),
 }
 """What is answered beside the pool: while all its threads are busy, too."""
@@ -153,7 +154,13 @@ async def _serve(host: str, port: int) -> None:
     rounds = Rounds()
     rounds.start()
     await until_stopped(asyncio.get_running_loop().create_future())
-    await asyncio.gather(server.stop(), asyncio.to_thread(rounds.stop))
+    await asyncio.gather(_end(server), asyncio.to_thread(rounds.stop))
+
+
+async def _end(server: WebServer) -> None:
+    """Send callers to another replica, then finish what is under way."""
+    await server.leave(READINESS, settings.WEB_DRAIN_SECONDS)
+    await server.stop()
 
 
 def bounds(database: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,25 @@
     const next = rows[rows.indexOf(document.activeElement) + by] || (rows.includes(document.activeElement) ? null : rows[0]);
     if (next) next.focus();
   };
+  // The menu at the user's name: arrows move in it; Escape, or a click or Tab elsewhere, closes it.
+  const menu = document.getElementById("user-menu");
+  if (menu) {
+    for (const kind of ["click", "focusin"])
+      document.addEventListener(kind, (event) => { if (menu.open && !menu.contains(event.target)) menu.open = false; });
+    menu.addEventListener("keydown", (event) => {
+      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape" && menu.open) {
+        menu.open = false;
+        menu.querySelector("summary").focus();
+      } else if (by) {
+        event.preventDefault();
+        menu.open = true;
+        const items = [...menu.querySelectorAll("div :is(a, button)")];
+        const at = items.indexOf(document.activeElement);
+        items[at < 0 ? (by > 0 ? 0 : items.length - 1) : (at + by + items.length) % items.length].focus();
+      }
+    });
+  }
   let waits = 0;
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key === "k") { if (search()) event.preventDefault(); return; }

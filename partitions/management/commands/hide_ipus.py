@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub import composition
 from ipuhub.kube.errors import ApiError
 from partitions.configured import installation
-from partitions.proxy.advertising import hide_ipus
+from partitions.proxy.nodes.advertising import hide_ipus
 
 
 class Command(BaseCommand):

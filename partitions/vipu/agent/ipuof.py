@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _BACKLOG: Final = 16
+_PAUSE_SECONDS: Final = 1.0
 # On, 0 s: close() ends a connection with a reset, and no TIME_WAIT keeps the port from us.
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -33,6 +34,7 @@ class IpuofPorts:
         self._host = host
         self._bound: dict[int, socket.socket] = {}
         self._open: set[int] = set()
+        self._pauses: dict[int, asyncio.TimerHandle] = {}
         self.ports: dict[int, int] = {}
         for index, port in enumerate(ports):
             self._bound[index] = _bind(host, port)
@@ -76,12 +78,35 @@ class IpuofPorts:
             port = self.ports[index]
             log.warning("IPUoF port not open", port=port, ipu=index, problem=error.strerror)
             return
-        held = self._bound[index]
-        asyncio.get_running_loop().add_reader(held, _accept, held)
         self._open.add(index)
+        self._take_connections(index)
+
+    def _take_connections(self, index: int) -> None:
+        self._pauses.pop(index, None)
+        asyncio.get_running_loop().add_reader(self._bound[index], self._accept, index)
+
+    def _accept(self, index: int) -> None:
+        held = self._bound[index]
+        try:
+            connection, _ = held.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # it has gone meanwhile
+        except OSError as error:
+            # Out of files or memory: the connection stays in the queue, and the port readable.
+            # Asked again at once, it would take all of a core.
+            port = self.ports[index]
+            log.warning("IPUoF port takes no connection", port=port, problem=error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(held)
+            self._pauses[index] = loop.call_later(_PAUSE_SECONDS, self._take_connections, index)
+            return
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        connection.close()
 
     def _close(self, index: int) -> None:
         self._open.discard(index)
+        if (pause := self._pauses.pop(index, None)) is not None:
+            pause.cancel()
         held = self._bound.pop(index)
         asyncio.get_running_loop().remove_reader(held)
         held.close()
@@ -102,10 +127,3 @@ def _bind(host: str, port: int) -> socket.socket:
         held.close()
         raise
     return held
-
-
-def _accept(held: socket.socket) -> None:
-    with suppress(OSError):
-        connection, _ = held.accept()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        connection.close()

@@ -80,7 +80,8 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class MachinePartition:
-    """A partition as a machine has it; `problem` says why it is FAILED."""
+    """A partition as a machine has it; `problem` says why it is FAILED, or out of reach though
+    READY."""
 
     configuration: Configuration
     state: PartitionState

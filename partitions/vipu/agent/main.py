@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import sys
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -41,6 +40,7 @@ from partitions.vipu.serving import (
     add_secure_options,
     add_standard_services,
     add_tls_options,
+    allow_open_files,
     listen,
     port_number,
     seconds,
@@ -281,15 +281,9 @@ def main(arguments: list[str] | None = None) -> int:
         return faultcommand.run(command_line)
     options = parse_options(command_line)
     logs.configure(options.log_level, options.log_format)
-    _allow_open_files()
+    # Each machine has a port for each of its IPUs.
+    allow_open_files()
     return asyncio.run(_serve(options))
-
-
-def _allow_open_files() -> None:
-    """Raise the soft limit to the hard one: each machine has a port for each of its IPUs."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems allow less than the hard limit says
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(options: AgentOptions) -> int:

@@ -157,7 +157,7 @@ class SimulatedMachine:
         faults = self._sentences(now)
         return Health(
             boot_id=f"{self.seed}/{self.started_at.isoformat()}",
-            partitions=tuple(_as_seen(part, faults, now) for part in self._parts.values()),
+            partitions=tuple(self._as_seen(part, faults, now) for part in self._parts.values()),
             faults=faults,
         )
 
@@ -195,7 +195,7 @@ class SimulatedMachine:
 
     def open_devices(self, now: datetime) -> frozenset[int]:
         """The devices whose IPUoF port answers: those of READY partitions, without such a fault."""
-        closed = {fault.ipu for fault in self._present(now) if fault.kind is FaultKind.IPUOF_CLOSED}
+        closed = {fault.ipu for fault in self._closed_ports(now)}
         return frozenset(
             device.index
             for part in self._parts.values()
@@ -233,6 +233,22 @@ class SimulatedMachine:
             for fault in self._faults
             if ipu is not None and not (fault.kind in of_ipu and fault.ipu == ipu)
         ]
+
+    def _as_seen(self, part: _Part, faults: dict[int, str], now: datetime) -> MachinePartition:
+        if part.free_at is not None:
+            return MachinePartition(part.configuration, PartitionState.RELEASING)
+        indexes = sorted(device.index for device in part.configuration.devices)
+        problem = "; ".join(faults[index] for index in indexes if index in faults)
+        if problem:
+            return MachinePartition(part.configuration, PartitionState.FAILED, problem)
+        if now < part.ready_at:
+            return MachinePartition(part.configuration, PartitionState.CONFIGURING)
+        closed = [fault for fault in self._closed_ports(now) if fault.ipu in indexes]
+        problem = "; ".join(sorted(map(_sentence, closed)))
+        return MachinePartition(part.configuration, PartitionState.READY, problem)
+
+    def _closed_ports(self, now: datetime) -> list[Fault]:
+        return [fault for fault in self._present(now) if fault.kind is FaultKind.IPUOF_CLOSED]
 
     def _forget_freed(self, now: datetime) -> None:
         freed = [
@@ -328,17 +344,6 @@ def simulated_inventory(seed: str, ipus: int, ports: Mapping[int, int] | None = 
 def serial(*of: object) -> str:
     """A serial number that is the same for the same words."""
     return sha256("/".join(map(str, of)).encode()).hexdigest()[:16]
-
-
-def _as_seen(part: _Part, faults: dict[int, str], now: datetime) -> MachinePartition:
-    if part.free_at is not None:
-        return MachinePartition(part.configuration, PartitionState.RELEASING)
-    indexes = sorted(device.index for device in part.configuration.devices)
-    problem = "; ".join(faults[index] for index in indexes if index in faults)
-    if problem:
-        return MachinePartition(part.configuration, PartitionState.FAILED, problem)
-    state = PartitionState.READY if now >= part.ready_at else PartitionState.CONFIGURING
-    return MachinePartition(part.configuration, state)
 
 
 def _partition_reading(part: _Part, now: datetime) -> PartitionReading:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
-
-from google.protobuf.json_format import MessageToDict
+from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.cli import commands
-from partitions.vipu.cli.output import Table
+from partitions.vipu.cli.output import Table, as_data, as_time
 from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from google.protobuf.message import Message
-    from google.protobuf.timestamp_pb2 import Timestamp
 
     from partitions.vipu.client import VipuClient
 
@@ -40,12 +37,12 @@ async def get_agent(client: VipuClient, options: argparse.Namespace) -> Table:
     """One agent: where it is, its faults, what its machine is made of, and each IPU."""
     agent = await client.ask("GetAgent", pb.GetAgentRequest(agent_id=options.name))
     rows = list(zip((*_AGENT_HEADS, *_AGENT_MORE), _agent(agent), strict=True))
-    rows += [("Cordoned since", _time(agent.cordoned_at))] if agent.cordoned else []
+    rows += [("Cordoned since", as_time(agent.cordoned_at))] if agent.cordoned else []
     rows += [(f"Fault of IPU {index}", agent.faults[index]) for index in sorted(agent.faults)]
     # An earlier controller, or one that has not heard the agent yet, does not say it.
     rows += _machine(agent.inventory) if agent.HasField("inventory") else []
     below = _ipus(agent) if agent.inventory.ipus else None
-    return Table(("Attribute", "Value"), rows, _plain(agent), below=below)
+    return Table(("Attribute", "Value"), rows, as_data(agent), below=below)
 
 
 def _machine(made: pb.Inventory) -> list[tuple[str, str]]:
@@ -124,7 +121,7 @@ def _partitions_table(found: Sequence[pb.Partition]) -> Table:
             " ".join(each.agent_ids),
             each.ready_state,
             each.operation_state,
-            _time(each.since),
+            as_time(each.since),
             str(each.auto_resets),
             "; ".join(each.errors) or "-",
         )
@@ -181,10 +178,10 @@ async def list_events(client: VipuClient, options: argparse.Namespace) -> Table:
     """What has happened since the controller started, the oldest first."""
     del options
     answer = await client.ask("ListEvents", pb.ListEventsRequest())
-    rows = [(_time(each.at), each.what, _facts(each.facts)) for each in answer.events]
+    rows = [(as_time(each.at), each.what, _facts(each.facts)) for each in answer.events]
     if answer.forgotten:
         rows.insert(0, ("-", f"{answer.forgotten} older events are not kept", ""))
-    return Table(("Time", "Event", "Facts"), rows, _plain(answer))
+    return Table(("Time", "Event", "Facts"), rows, as_data(answer))
 
 
 async def get_server(client: VipuClient, options: argparse.Namespace) -> Table:
@@ -193,14 +190,14 @@ async def get_server(client: VipuClient, options: argparse.Namespace) -> Table:
     server = await client.ask("GetServer", pb.GetServerRequest())
     rows = [
         ("Version", server.version),
-        ("Started", _time(server.started_at)),
+        ("Started", as_time(server.started_at)),
         ("State file", server.state_file),
         ("Agents", "simulated here" if server.simulates_machines else str(server.agents)),
         ("IPUs", str(server.ipus)),
         ("Free IPUs", str(server.free_ipus)),
         ("Partitions", str(server.partitions)),
     ]
-    return Table(("Attribute", "Value"), rows, _plain(server))
+    return Table(("Attribute", "Value"), rows, as_data(server))
 
 
 def _agent(agent: pb.Agent) -> tuple[str, ...]:
@@ -251,18 +248,8 @@ def _table(
     messages: Sequence[Message],
     wide: Sequence[str],
 ) -> Table:
-    return Table(heads, rows, [_plain(message) for message in messages], frozenset(wide))
+    return Table(heads, rows, [as_data(message) for message in messages], frozenset(wide))
 
 
 def _facts(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name}: {facts[name]}" for name in sorted(facts))
-
-
-def _time(at: Timestamp) -> str:
-    return at.ToJsonString().partition(".")[0].removesuffix("Z") + "Z"
-
-
-def _plain(message: Message) -> Any:
-    return MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

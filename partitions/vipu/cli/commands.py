@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
-
-from google.protobuf.json_format import MessageToDict
+from typing import TYPE_CHECKING, Final
 
 from partitions.vipu import wire
-from partitions.vipu.cli.output import Table
+from partitions.vipu.cli.output import Table, as_data, as_word
 from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.types import (
@@ -40,7 +38,6 @@ _HEADS: Final = (
 )
 _MORE: Final = ("Allocation", "Replicas", "Sync", "Reconfigurable", "IPUoF server")
 _OPERATION: Final = "Operation"
-_PREFIXES: Final = ("IRT_", "GRT_", "ST_", "PS_", "POS_")
 
 
 async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
@@ -51,15 +48,15 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
     pending = [each.id for each in listed if each.ready_state == pb.PS_PENDING]
     statuses = {name: status async for name, status in _statuses(client, pending)}
     operations = {
-        name: _word(pb.PartitionOperationState, status.operation_state)
+        name: as_word(pb.PartitionOperationState, status.operation_state)
         for name, status in statuses.items()
     }
     return Table(
         (*_HEADS, *_MORE, _OPERATION),
         [(*_row(each), operations.get(each.id, "-")) for each in listed],
         [
-            {"partition": _plain(each)}
-            | ({"status": _plain(statuses[each.id])} if each.id in statuses else {})
+            {"partition": as_data(each)}
+            | ({"status": as_data(statuses[each.id])} if each.id in statuses else {})
             for each in listed
         ],
         frozenset({*_MORE, _OPERATION}),
@@ -87,17 +84,17 @@ async def get_partition(client: VipuClient, options: argparse.Namespace) -> Tabl
         if options.gcd is not None:
             question.gcd_id.CopyFrom(pb.GetPartitionIpuofConfigRequest.GcdID(id=options.gcd))
         answer = await client.ask("GetPartitionIpuofConfig", question)
-        return Table((), [], _plain(answer.ipuof_config))
+        return Table((), [], as_data(answer.ipuof_config))
     asked = pb.GetPartitionStatusRequest(partition_id=name)
     status = (await client.ask("GetPartitionStatus", asked)).status
     everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
     partition = next((each for each in everyone if each.id == name), pb.Partition(id=name))
     rows = list(zip((*_HEADS, *_MORE), _row(partition), strict=True))
-    rows += [(_OPERATION, _word(pb.PartitionOperationState, status.operation_state))]
+    rows += [(_OPERATION, as_word(pb.PartitionOperationState, status.operation_state))]
     rows += [("IPUs", " ".join(_ipu(each) for each in partition.spec.ipus))]
     resets = f"{status.auto_reset_retry_count} of {status.max_auto_reset_retries}"
     rows += [("Auto-resets", resets), *(("Error", each) for each in status.errors)]
-    data = {"partition": _plain(partition), "status": _plain(status)}
+    data = {"partition": as_data(partition), "status": as_data(status)}
     return Table(("Attribute", "Value"), rows, data)
 
 
@@ -173,7 +170,7 @@ async def list_ipu_attributes(client: VipuClient, options: argparse.Namespace) -
     question = pb.ListIPUAttributesRequest(agents=options.agent or ())
     entries = (await client.ask("ListIPUAttributes", question)).entries
     rows = list(_attributes(entries))
-    return Table(("Agent", "IPU", "Attribute", "Value"), rows, [_plain(each) for each in entries])
+    return Table(("Agent", "IPU", "Attribute", "Value"), rows, [as_data(each) for each in entries])
 
 
 def _attributes(entries: Iterable[pb.ListIPUAttributesReply.Entry]) -> Iterator[tuple[str, ...]]:
@@ -225,14 +222,14 @@ def _row(partition: pb.Partition) -> tuple[str, ...]:
         partition.id,
         spec.cluster_id or "-",
         str(len({ipu.ipulink_domain_topology_id for ipu in spec.ipus}) or "-"),
-        _default(_word(pb.GatewayRoutingType, spec.gw_routing_type)),
-        _default(_word(pb.IpuLinkRoutingType, spec.ipulink_routing_type)),
+        _default(as_word(pb.GatewayRoutingType, spec.gw_routing_type)),
+        _default(as_word(pb.IpuLinkRoutingType, spec.ipulink_routing_type)),
         str(len(spec.ipus)),
         str(spec.num_gcds or 1),
-        _word(pb.PartitionReadyState, partition.ready_state),
+        as_word(pb.PartitionReadyState, partition.ready_state),
         spec.allocation_id or "-",
         str(spec.num_replicas or 1),
-        _default(_word(pb.SyncType, spec.sync_type)),
+        _default(as_word(pb.SyncType, spec.sync_type)),
         "yes" if spec.reconfigurable else "no",
         partition.ipuof_server_version or "-",
     )
@@ -242,21 +239,5 @@ def _ipu(ipu: pb.PartitionIpu) -> str:
     return f"{ipu.ipulink_domain_topology_id}.{ipu.topology_id}"
 
 
-def _word(kind: Any, value: int) -> str:
-    """The name of a value without its prefix; the number of one that this release does not know."""
-    try:
-        name = str(kind.Name(value))
-    except ValueError:
-        return str(value)
-    return next((name.removeprefix(each) for each in _PREFIXES if name.startswith(each)), name)
-
-
 def _default(word: str) -> str:
     return "DEFAULT" if word == "UNDEFINED" else word
-
-
-def _plain(message: Any) -> Any:
-    """A message with the proto's own names, as the original prints it."""
-    return MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

@@ -7,25 +7,20 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from google.protobuf.json_format import MessageToDict
-
 from partitions.vipu.agent.machine import MachineTest
 from partitions.vipu.agent.wire import TEST_NUMBERS
-from partitions.vipu.cli.output import Table
+from partitions.vipu.cli.output import Table, as_data, as_time, as_word
 from partitions.vipu.protos import vipu_diagnostics_pb2 as pb
 
 if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from google.protobuf.timestamp_pb2 import Timestamp
-
     from partitions.vipu.client import VipuClient
 
 POLL_SECONDS: Final = 0.2
 _BAR: Final = 30
 _HEADS: Final = ("Diagnostic", "Test", "State", "Done", "Failed", "Skipped", "Started")
-_PREFIXES: Final = ("DIAGNOSTIC_STATE_", "TEST_KIND_", "OUTCOME_")
 _KINDS: Final = {number: kind.value for kind, number in TEST_NUMBERS.items()}
 
 
@@ -89,15 +84,15 @@ def _list(found: Any) -> Table:
         (
             one.id,
             _KINDS.get(one.kind, str(one.kind)),
-            _word(pb.DiagnosticState, one.state),
+            as_word(pb.DiagnosticState, one.state),
             f"{one.done}/{one.steps}",
             str(one.failed),
             str(one.skipped),
-            _time(one.started_at),
+            as_time(one.started_at),
         )
         for one in found
     ]
-    return Table(_HEADS, rows, [_plain(one) for one in found])
+    return Table(_HEADS, rows, [as_data(one) for one in found])
 
 
 def _results(diagnostic: pb.Diagnostic) -> Table:
@@ -105,30 +100,11 @@ def _results(diagnostic: pb.Diagnostic) -> Table:
         (
             one.agent_id,
             str(one.ipu) if one.HasField("ipu") else "-",
-            _word(pb.Outcome, one.outcome),
+            as_word(pb.Outcome, one.outcome),
             one.message or "-",
         )
         for one in diagnostic.results
     ]
     is_bad = diagnostic.state in {pb.DIAGNOSTIC_STATE_FAILED, pb.DIAGNOSTIC_STATE_CANCELLED}
-    heads, data = ("Agent", "IPU", "Result", "Why"), _plain(diagnostic)
+    heads, data = ("Agent", "IPU", "Result", "Why"), as_data(diagnostic)
     return Table(heads, rows, data, is_bad=is_bad, is_last=True)
-
-
-def _word(kind: Any, value: int) -> str:
-    """The name of a value without its prefix; the number of one that this release lacks."""
-    try:
-        name = str(kind.Name(value))
-    except ValueError:
-        return str(value)
-    return next((name.removeprefix(each) for each in _PREFIXES if name.startswith(each)), name)
-
-
-def _time(at: Timestamp) -> str:
-    return at.ToJsonString().partition(".")[0].removesuffix("Z") + "Z"
-
-
-def _plain(diagnostic: pb.Diagnostic) -> Any:
-    return MessageToDict(
-        diagnostic, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

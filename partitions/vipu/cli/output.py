@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
+from google.protobuf.json_format import MessageToDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from google.protobuf.message import Message
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+_PREFIXES: Final = (
+    *("IRT_", "GRT_", "ST_", "PS_", "POS_"),
+    *("DIAGNOSTIC_STATE_", "TEST_KIND_", "OUTCOME_"),
+)
 FORMATS: Final = ("table", "wide", "json", "yaml")
 
 
@@ -61,3 +69,24 @@ def plain(text: str) -> str:
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+
+
+def as_data(message: Message) -> Any:
+    """Return a message with the proto's own names, as the original prints it."""
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def as_time(at: Timestamp) -> str:
+    """Return an instant in whole seconds."""
+    return at.ToJsonString().partition(".")[0].removesuffix("Z") + "Z"
+
+
+def as_word(kind: Any, value: int) -> str:
+    """Return the name of a value without its prefix, or the number of a value unknown here."""
+    try:
+        name = str(kind.Name(value))
+    except ValueError:
+        return str(value)
+    return next((name.removeprefix(each) for each in _PREFIXES if name.startswith(each)), name)

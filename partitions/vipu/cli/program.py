@@ -106,7 +106,7 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
             _say(f"host: {client.address}\nversion: {plain(await client.version())}")
             return DONE
         while True:
-            table = await options.command(client, options)
+            table = await _ask(client, options)
             if table is None or isinstance(table, str):
                 _say(f"{_title(options)}: success." + (f" {table}" if table else ""))
                 return DONE
@@ -114,6 +114,25 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
             _say(write(table, form))
             if not options.watch or table.is_last:
                 return REFUSED if table.is_bad else DONE
+            options.has_shown = True
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _ask(client: VipuClient, options: argparse.Namespace) -> Any:
+    """What the command answers. Raise VipuError.
+
+    Where `--watch` has shown a list already, a controller that is away is asked until it is back.
+    """
+    said = ""
+    while True:
+        try:
+            return await options.command(client, options)
+        except Unavailable as error:
+            if not options.has_shown:
+                raise
+            if not said:
+                said = f"{error}. The list above may be out of date; trying again until Ctrl-C"
+                _say(plain(said), sys.stderr)
             await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -136,6 +155,7 @@ def add_frame(parser: argparse.ArgumentParser) -> Any:
         output="table",
         showjson=False,
         watch=False,
+        has_shown=False,
         server_version=False,
     )
     said = f"{parser.prog} of IPUHub {version('ipuhub')}"

@@ -250,7 +250,7 @@ class Partition(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     state: Global___PartitionState.ValueType
     problem: _builtins.str
-    """Why it is FAILED."""
+    """Why it is FAILED, or why programs do not reach it although it is READY."""
     @_builtins.property
     def configuration(self) -> Global___Configuration: ...
     def __init__(

@@ -269,6 +269,12 @@ class Controller:
         self._write(lambda draft: outages.fail_ipu(draft, agent, index, what, self.clock(), create))
         self.events.note("IPU has a fault", is_bad=True, agent=agent, ipu=index, fault=what)
 
+    def fail_part(self, seen: PartitionRecord, problem: str) -> None:
+        """Machines cannot serve a partition as it was `seen`: it is in ERROR, or is reset."""
+        self._write(lambda draft: outages.fail_part(draft, seen, problem, self.clock()))
+        facts = {"partition": seen.id, "problem": problem}
+        self.events.note("partition failed on its machines", is_bad=True, **facts)
+
     def heal_ipu(self, agent: str, index: int) -> None:
         """End the fault of an IPU; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from partitions.vipu.agent.simulated import simulated_inventory
+from partitions.vipu.agent.simulated import serial, simulated_inventory
 from partitions.vipu.errors import InvalidRequest, quoted
 from partitions.vipu.topology import (
     AGENT_PREFIX,
     ALLOCATION_ATTRIBUTE,
+    BOARD_SERIAL_ATTRIBUTE,
+    BOARD_TYPE_ATTRIBUTE,
+    CLOCK_ATTRIBUTE,
     CLUSTER_ATTRIBUTE,
     DOMAIN_ATTRIBUTE,
+    FIRMWARE_ATTRIBUTE,
     POSITION_ATTRIBUTE,
 )
 from partitions.vipu.types import Gcd, IpuofConfig, IpuofDevice
@@ -161,7 +164,7 @@ def _device(ipu: Ipu, routing_id: int, hardware: Hardware) -> IpuofDevice:
         routing_id=routing_id,
         ipu_arch_id=_MARK_2,
         ipu_id=ipu.index,
-        chip_id=_of(ipu, inventory).serial if inventory else _serial(ipu.agent, ipu.index),
+        chip_id=_of(ipu, inventory).serial if inventory else serial(ipu.agent, ipu.index),
         gwsw_version=inventory.gateway_version if inventory else _GATEWAY_VERSION,
         ipum_sw_version=inventory.software_version if inventory else _MACHINE_VERSION,
     )
@@ -184,17 +187,17 @@ def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
         found = _of(ipu, inventory)
         return {
             "board ipu index": str(ipu.index),
-            "board serial number": inventory.board_serial,
-            "board type": inventory.board_type,
-            "clock": f"{found.clock_hertz // 1_000_000}MHz",
-            "firmware version": found.firmware,
+            BOARD_SERIAL_ATTRIBUTE: inventory.board_serial,
+            BOARD_TYPE_ATTRIBUTE: inventory.board_type,
+            CLOCK_ATTRIBUTE: f"{found.clock_hertz // 1_000_000}MHz",
+            FIRMWARE_ATTRIBUTE: found.firmware,
         }
     return {
         "board ipu index": str(ipu.index),
-        "board serial number": _serial(ipu.agent),
-        "board type": "M2000",
-        "clock": "1330MHz",
-        "firmware version": _MACHINE_VERSION,
+        BOARD_SERIAL_ATTRIBUTE: serial(ipu.agent),
+        BOARD_TYPE_ATTRIBUTE: "M2000",
+        CLOCK_ATTRIBUTE: "1330MHz",
+        FIRMWARE_ATTRIBUTE: _MACHINE_VERSION,
     }
 
 
@@ -211,7 +214,3 @@ def _machine_address(ipu: Ipu) -> str:
     """An address of the machine in 10.0.0.0/8, every fourth one: clusters share the network."""
     number = _ADDRESSES * int(ipu.agent.removeprefix(AGENT_PREFIX))
     return f"10.{1 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
-
-
-def _serial(*of: object) -> str:
-    return sha256("/".join(map(str, of)).encode()).hexdigest()[:16]

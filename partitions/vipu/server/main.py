@@ -27,23 +27,29 @@ from partitions.vipu.protos import vipu_user_pb2, vipu_users_pb2, vipu_version_p
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_users_pb2_grpc import add_PartitionKeyServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
-from partitions.vipu.server.adminport import STOP_SECONDS, AdminPort
-from partitions.vipu.server.adminservice import ServerFacts
-from partitions.vipu.server.agentfleet import LinkTiming, agents_of, fleet_of_agents
-from partitions.vipu.server.agentlinks import AgentLinks
+from partitions.vipu.server.agents.fleet import LinkTiming, agents_of, fleet_of_agents
+from partitions.vipu.server.agents.links import AgentLinks
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.options import parse_options
 from partitions.vipu.server.records import UNCONFIRMED
-from partitions.vipu.server.service import UserService, VersionService, by_access_key, everybody
+from partitions.vipu.server.services.admin import ServerFacts
+from partitions.vipu.server.services.adminport import STOP_SECONDS, AdminPort
+from partitions.vipu.server.services.partitions import (
+    UserService,
+    VersionService,
+    by_access_key,
+    everybody,
+)
+from partitions.vipu.server.services.users import PartitionKeyService
 from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFile, StateFileError
 from partitions.vipu.server.userrecords import UserRecord
 from partitions.vipu.server.users import check_user_id, hash_key, new_key
-from partitions.vipu.server.userservice import PartitionKeyService
 from partitions.vipu.serving import (
     ListenError,
     add_standard_services,
+    allow_open_files,
     listen,
 )
 from partitions.vipu.tlsfiles import TlsFilesError
@@ -248,6 +254,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.init or options.tls_init is not None:
         return _prepare(options)
     logs.configure(options.log_level, options.log_format)
+    # Each client and each agent has a connection, and a probed IPUoF port has one for a moment.
+    allow_open_files()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -84,20 +84,26 @@ def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> N
         _recover(draft, agent, now, latency)
 
 
-def fail_start(draft: Draft, begun: PartitionRecord, sentence: str, now: datetime) -> None:
-    """Take that devices do not answer although their machines have set the partition up.
+def fail_part(draft: Draft, seen: PartitionRecord, sentence: str, now: datetime) -> None:
+    """Take that a machine cannot serve a partition that it has set up, or not set it up.
 
     It is in ERROR, or is reset once more where it may do so by itself: not while an agent of it is
-    lost, nor while an IPU of it has a fault. One with which something else began since stays as it
-    is.
+    lost, nor while an IPU of it has a fault. One that is no longer as it was seen stays as it is.
     """
-    record = draft.partitions.get(begun.id)
-    if record is None or record.is_removing or not record.is_unconfirmed:
+    record = draft.partitions.get(seen.id)
+    if record is None or record.is_removing or record.errors != seen.errors:
         return
-    if (record.operation, record.started_at) != (begun.operation, begun.started_at):
+    if _operation_of(record) != _operation_of(seen):
         return
-    failed = replace(record, errors=(*record.errors, sentence), ready_at=now)
+    failed = replace(record, errors=(*record.errors, sentence))
+    if record.is_unconfirmed:
+        failed = replace(failed, ready_at=now)
     draft.put(_reset_again(failed, now, UNCONFIRMED) if _may_reset(draft, failed) else failed)
+
+
+def _operation_of(record: PartitionRecord) -> tuple[OperationState, datetime, datetime]:
+    """Its latest operation, and whether the machines have confirmed its end."""
+    return record.operation, record.started_at, record.ready_at
 
 
 def require_usable(draft: Draft, record: PartitionRecord) -> None:

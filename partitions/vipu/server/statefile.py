@@ -24,6 +24,7 @@ from partitions.vipu.server.layout import Layout, layout_from_json, layout_to_js
 from partitions.vipu.server.records import (
     AgentRecord,
     MachineRecord,
+    PartitionRecord,
     agent_from_json,
     agent_to_json,
     machine_from_json,
@@ -42,17 +43,18 @@ from partitions.vipu.server.userrecords import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.server.state import State, Stored
 
 FORMAT: Final = "ipuhub-vipu-server"
 VERSION: Final = 2
-# Added for a file with clusters and allocations, for one with users, and for one with created
-# agents: earlier servers, which know none of them, must say that it is a newer file.
+# Added for a file with clusters and allocations, for one with users, for one with created agents,
+# and for one with a removal under way, which earlier servers would take for an ACTIVE partition:
+# servers that know none of them must say that it is a newer file.
 _WITH_LAYOUT: Final = 1
 _WITH_USERS: Final = 2
 _WITH_AGENTS: Final = 4
-_NEWEST: Final = VERSION + _WITH_LAYOUT + _WITH_USERS + _WITH_AGENTS
+_WITH_REMOVALS: Final = 8
+_NEWEST: Final = VERSION + _WITH_LAYOUT + _WITH_USERS + _WITH_AGENTS + _WITH_REMOVALS
 _NAME: Final = "vipu-server.json"
 # Rewritten at this size, and at a multiple of what was in force when it was last written whole.
 _SMALL_BYTES: Final = 1 << 20
@@ -163,7 +165,8 @@ class StateFile:
         more = max(version, VERSION) - VERSION
         if bool(more & _WITH_LAYOUT) != (found.layout is not None):
             raise self._damaged("its version does not fit its clusters")
-        # The first servers with users wrote them into files of the versions without.
+        # The first servers with users wrote them into files of the versions without, as did the
+        # first with removals; and a removal ends without a new version.
         if more & _WITH_USERS and not found.users:
             raise self._damaged("its version does not fit its users")
         if bool(more & _WITH_AGENTS) != bool(found.agents):
@@ -176,11 +179,22 @@ class StateFile:
         """
         line = _line(changes)
         is_arranged = any(isinstance(one, Layout) for one in changes)
-        is_other = is_arranged or _version_of(after) != self._written_version
+        is_other = is_arranged or not self._fits(changes, after)
         if self._file is None or is_other or self._size + len(line) > self._rewrite_at:
             self._write_whole(after)
         else:
             self._append(self._file, line)
+
+    def _fits(self, changes: Sequence[Stored], after: State) -> bool:
+        """Whether the file may go on under the version that it has.
+
+        A file that says that a removal is under way says so until it is next written whole: two
+        whole files for each removal would cost more than all else.
+        """
+        version = _version_without_removals(after)
+        if self._written_version == version + _WITH_REMOVALS:
+            return True
+        return self._written_version == version and not any(map(_is_removal, changes))
 
     def _append(self, file: int, line: bytes) -> None:
         try:
@@ -316,12 +330,21 @@ class Loaded:
 
 def _version_of(state: State) -> int:
     """The version of a file that holds this state."""
+    has_removals = any(map(_is_removal, state.partitions.values()))
+    return _version_without_removals(state) + _WITH_REMOVALS * has_removals
+
+
+def _version_without_removals(state: State) -> int:
     return (
         VERSION
         + _WITH_LAYOUT * state.layout.is_edited
         + _WITH_USERS * bool(state.users)
         + _WITH_AGENTS * bool(state.agents)
     )
+
+
+def _is_removal(stored: Stored) -> bool:
+    return isinstance(stored, PartitionRecord) and stored.is_removing
 
 
 def _line(changes: Sequence[Stored]) -> bytes:

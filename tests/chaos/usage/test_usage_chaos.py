@@ -23,6 +23,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.fakes.livestream import LiveStream, compare
+from tests.fakes.longform import IS_LONG
 from tests.fakes.ownpostgres import OwnPostgres, ddl_of
 from tests.fakes.podstream import PodStream
 from tests.fakes.waiting import eventually
@@ -30,7 +31,6 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-IS_LONG = bool(os.environ.get("CHAOS_LONG"))
 TABLES = (
     "usage_podlifetime",
     "usage_monitorround",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
+    from multidict import CIMultiDictProxy
+
 Json = dict[str, Any]
 DEADLINE_SECONDS = 90.0
 CONTENT_TYPES = {
@@ -32,7 +34,7 @@ class Answer:
     """One answer: HTTP status, headers, and the parsed JSON (or the text, if it is none)."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: CIMultiDictProxy[str]
     body: Any
 
     def ok(self, status: int | None = None) -> Any:

@@ -151,3 +151,28 @@ def test_kubectl_apply_refuses_unknown_fields(
     said = kubectl.fails("apply", "-n", namespace, "-f", "-", stdin=body)
     assert 'unknown field "spec.colour"' in said
     assert 'unknown field "spec.nested.outer"' in said
+
+
+@pytest.mark.needs_release("1.29")
+async def test_a_finalizer_without_a_path_is_a_warning_when_it_is_added(
+    api: Api, namespace: str, widgets: str
+) -> None:
+    body = widget(widgets, "a")
+    body["metadata"]["finalizers"] = ["example.com/good", "z.example.com", "a.example.com"]
+    made = await api.create(widgets_path(widgets, namespace), body)
+    made.ok(201)
+    said = [
+        f'299 - "metadata.finalizers: \\"{name}\\": prefer a domain-qualified finalizer name '
+        'including a path (/) to avoid accidental conflicts with other finalizer writers"'
+        for name in ("a.example.com", "z.example.com")
+    ]
+    assert made.headers.getall("Warning") == said
+    path = widgets_path(widgets, namespace, "a")
+    labelled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    labelled.ok(200)
+    assert "Warning" not in labelled.headers
+    (await api.patch(path, {"metadata": {"finalizers": []}})).ok(200)
+    again = await api.patch(path, {"metadata": {"finalizers": ["a.example.com"]}})
+    again.ok(200)
+    assert again.headers.getall("Warning") == said[:1]
+    (await api.patch(path, {"metadata": {"finalizers": []}})).ok(200)

@@ -43,7 +43,7 @@ async def test_each_pod_is_refused_by_us_where_the_server_refuses_it(
         made = await api.create(pods(pod_namespace), manifest(case), dryRun="All")
         assert made.status == 201, (case.name, made.body)
     apart = []
-    for version in VERSIONS:
+    for version in VERSIONS[-1:] if server.is_embedded else VERSIONS:  # it does not read labels
         labels = {PREFIX: standard, f"{PREFIX}-version": f"v1.{version}"}
         (await api.patch(path, {"metadata": {"labels": labels}}, "merge")).ok(200)
         left = cases

@@ -119,14 +119,14 @@ async def test_tokens_stay_good_over_a_restart(tmp_path, open_http):
     cluster = DevCluster(tmp_path)
     await cluster.start()
     http = open_http(cluster.kubeconfig)
-    token, authority = await token_of(http), cluster.ca_file.read_bytes()
+    token, authority = await token_of(http), (tmp_path / "pki" / "ca.crt").read_bytes()
     await http.session.close()
     await cluster.stop()
     again = DevCluster(tmp_path)
     await again.start()
     http = open_http(again.kubeconfig)
     assert (await review(http, token))["authenticated"]
-    assert again.ca_file.read_bytes() == authority
+    assert (tmp_path / "pki" / "ca.crt").read_bytes() == authority
     await http.session.close()
     await again.stop()
 

@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
 from ipuhub.api.auth import make_token
 from ipuhub.wsgi import application
 from tests.builders.documents import openapi
+from tests.fakes.longform import IS_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,9 @@ VALUES = st.sampled_from(
     ]
 )  # fmt: skip
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
-SOME = settings(max_examples=8, derandomize=True, database=None, phases=[Phase.generate])
+SOME = settings(
+    max_examples=80 if IS_LONG else 5, derandomize=True, database=None, phases=[Phase.generate]
+)
 pytestmark = pytest.mark.django_db
 
 

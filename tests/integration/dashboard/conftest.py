@@ -11,8 +11,7 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from dashboard import live
-from dashboard.overview import month, trends
-from dashboard.overview.page import forget_polls
+from dashboard.overview import month, page, trends
 from jobs.ipujob.names import IPUJOBS
 from partitions.connections import fleet_reader, opened, sources
 from tests.builders.roles import grant
@@ -32,13 +31,18 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Real time, plus what a test adds."""
+    """Real time, or a moment that is held, plus what a test adds."""
 
     def __init__(self) -> None:
         self._added = dt.timedelta()
+        self._held: dt.datetime | None = None
 
     def now(self) -> dt.datetime:
-        return dt.datetime.now(dt.UTC) + self._added
+        return (self._held or dt.datetime.now(dt.UTC)) + self._added
+
+    def hold(self) -> None:
+        """Stay at this moment, however slow the machine is."""
+        self._held = dt.datetime.now(dt.UTC)
 
     def later(self, seconds: float) -> None:
         self._added += dt.timedelta(seconds=seconds)
@@ -56,9 +60,9 @@ def _forget_readers() -> None:
         sources().close()
     for cached in (live.live_reader, fleet_reader, opened):
         cached.cache_clear()
-    month.forget()
-    trends.forget()
-    forget_polls()
+    month._KEPT._slots.clear()
+    trends._kept.clear()
+    page._POLLED._slots.clear()
 
 
 @pytest.fixture(autouse=True)

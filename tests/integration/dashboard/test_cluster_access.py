@@ -247,6 +247,33 @@ def test_a_user_whose_reviews_fail_silences_nobody_else(
     assert Notification.objects.get().subscription.owner.get_username() == "bob"
 
 
+@pytest.mark.parametrize("outage_rounds", [0, 2])
+def test_users_whose_reviews_always_fail_silence_those_after_them_for_one_round_only(
+    lab: ActionsLab, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch, outage_rounds: int
+) -> None:
+    """Also where for some rounds before that the reviews of everybody failed."""
+    odd = [f"odd{number}" for number in range(3)]
+    settings.ACTIONS_USERS |= {name: f"{name}@lab" for name in odd}
+    real, is_away = KubernetesAuthority.namespaces_of, outage_rounds > 0
+
+    def fails(self: KubernetesAuthority, user: User) -> frozenset[str] | None:
+        if is_away or user.username.startswith("odd"):
+            raise ClusterAway
+        return real(self, user)
+
+    monkeypatch.setattr(KubernetesAuthority, "namespaces_of", fails)
+    for name in (*odd, "bob"):
+        subscribe(get_user_model().objects.create_user(name))
+    ended("over", "team-a")
+    now = timezone.now()
+    for number in range(outage_rounds):
+        collect(now + number * MINUTE / 2)
+    is_away = False
+    for number in range(outage_rounds, outage_rounds + 2):
+        collect(now + number * MINUTE / 2)
+    assert Notification.objects.get().subscription.owner.get_username() == "bob"
+
+
 def test_the_worker_decides_about_no_job(lab: ActionsLab, settings: SettingsWrapper) -> None:
     """It may have other settings than the dashboard, which asks Kubernetes."""
     settings.ACCESS = "roles"

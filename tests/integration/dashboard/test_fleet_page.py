@@ -160,7 +160,7 @@ def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: 
     job_row("old", status="Failed", completed_at=clock.now() - dt.timedelta(hours=25))
     text = shown(admin, "/")
     assert re.search(r"Failed in 24 h</span>\s*<span class=\"h1\">3 <[^>]*>of 4 that ended", text)
-    assert "2 OOM killed · 1 by exit code" in text
+    assert "2 out of memory · 1 non-zero exit" in text
 
 
 def test_failures_of_other_namespaces_are_not_counted(user: Client, clock: Clock) -> None:
@@ -212,7 +212,12 @@ def test_the_api_has_each_ipu_and_who_waits(
         "job_uid": uid,
     }
     assert [ipu["state"] for ipu in found["ipus"]].count("free") == 28
-    assert found["fits"][0] == {"size": 1, "count": 28}
+    fits = {fit.pop("size"): fit for fit in found["fits"]}
+    assert fits[1]["count"] == 28
+    ag1 = {"controller": "v1:8090", "count": 3, "machines": ["ag2", "ag3"]}
+    assert fits[8]["places"] == [ag1]
+    assert [fits[size]["kind"] for size in (16, 32, 64)] == ["now", "later", "never"]
+    assert fits[32]["blockers"] == [uid]
     (waiting,) = found["queue"]
     assert (waiting["ipus"], waiting["kind"], waiting["blockers"]) == (32, "block", [uid])
 
@@ -225,3 +230,39 @@ def test_the_api_names_nothing_that_one_may_not_see(
     answer = user.get("/api/v1/fleet")
     assert "secret" not in answer.content.decode()
     assert [ipu["state"] for ipu in answer.json()["ipus"]].count("held") == 8
+
+
+def test_free_ipus_are_held_against_the_largest_block_a_job_can_get(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    hold(cluster, proxy, "bert", "team-a", 4)
+    found = admin.get("/api/v1/fleet").json()
+    (apart,) = found["fragmentation"]
+    free = [ipu["state"] for ipu in found["ipus"]].count("free")
+    assert apart == {
+        "controller": "v1:8090",
+        "free": free,
+        "largest": 16,
+        "possible": 16,
+        "percent": 0,
+    }
+    text = shown(admin)
+    assert "Free blocks: 1 of 16, 1 of 8, 1 of 4" in text
+    assert "% fragmented" not in text
+
+
+def test_the_page_says_of_each_size_whether_it_fits_where_and_when(
+    user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    spec = {"activeDeadlineSeconds": 3600}
+    status = RUNNING | {"startTime": clock.now().isoformat()}
+    uid = cluster.add_job("bert", "team-a", spec, **status)
+    proxy.hold("bert", "team-a", 1, uid=uid)
+    sizes = " ".join(shown(user).split()).partition('id="fits"')[2]
+    assert f'once <a href="/jobs/{uid}/">bert</a> ends: by <time' in sizes
+    assert "never: no block of the fleet is so large" in sizes
+    hold(cluster, proxy, "secret", "team-b", 16)
+    clock.later(3)
+    sizes = " ".join(shown(user).split()).partition('id="fits"')[2]
+    assert "others end" in sizes
+    assert "secret" not in sizes

@@ -14,9 +14,10 @@ from dashboard.notify.rounds import make_round
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import LEASES, NAMESPACES
-from ipuhub.models import Heartbeat, TaskMessage
+from ipuhub.models import ComponentOutage, Heartbeat, TaskMessage, WatchCheckpoint
 from ipuhub.workerhealth import heartbeat
 from partitions.vipu.errors import Unavailable
+from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +69,8 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     add_lease(background, cluster, "ipu-operator", clock.now())
     add_lease(background, cluster, "ipuhub-prober", clock.now() - dt.timedelta(hours=1))
     heartbeat()
+    for name in ("worker", "beat"):
+        Heartbeat.objects.create(name=name, at=clock.now())
     found = states(admin)
     assert found == {
         "Dashboard": "unknown",
@@ -119,13 +122,60 @@ def test_a_proxy_that_is_away_is_named(
 
 def test_a_worker_that_leaves_tasks_waiting_is_down(admin: Client, clock: Clock) -> None:
     heartbeat()
+    for name in ("worker", "beat"):
+        Heartbeat.objects.create(name=name, at=clock.now())
     assert states(admin)["Worker"] == "up"
     clock.later(300)
-    assert states(admin)["Beat"] == "down"
+    Heartbeat.objects.filter(name="worker").update(at=clock.now())
+    assert (states(admin)["Worker"], states(admin)["Beat"]) == ("up", "down")
+    Heartbeat.objects.filter(name="beat").update(at=clock.now())
     queued = clock.now() - dt.timedelta(seconds=200)
     TaskMessage.objects.create(queue="celery", body="{}", queued_at=queued)
-    assert (states(admin)["Worker"], states(admin)["Beat"]) == ("down", "unknown")
-    assert Heartbeat.objects.count() == 1
+    assert (states(admin)["Worker"], states(admin)["Beat"]) == ("down", "up")
+
+
+@pytest.mark.parametrize("part", ["Prober", "Monitor", "Worker", "Beat"])
+def test_a_frozen_process_is_named_by_its_heartbeat(
+    admin: Client, cluster: Cluster, proxy: Proxy, background: Background, clock: Clock, part: str
+) -> None:
+    """All but one go on, and what the frozen one left behind looks as if it worked."""
+    names = ("prober", "monitor", "worker", "beat", "tasks", "web")
+    for name in names:
+        Heartbeat.objects.create(name=name, at=clock.now())
+    clock.later(130)
+    now = clock.now()
+    add_lease(background, cluster, "ipu-operator", now)
+    add_lease(background, cluster, "ipuhub-prober", now)
+    WatchCheckpoint.objects.create(name="pods", position_at=now)
+    values = {"began_at": now, "ended_at": now, "checked": 0, "present": 0, "closed": 0}
+    MonitorRound.objects.create(cluster_uid="c", **values, left=0)
+    ReportRun.objects.create(state=ReportRun.State.RUNNING, requested_at=now)
+    Heartbeat.objects.exclude(name=part.lower()).update(at=now)
+    assert [name for name, state in states(admin).items() if state != "up"] == [part]
+    assert f"Down: {part}" in admin.get("/system/health").content.decode()
+    assert f"<strong>{part}</strong>" in admin.get("/system/").content.decode()
+
+
+def test_who_only_waits_for_the_api_server_is_not_down(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    now = clock.now()
+    WatchCheckpoint.objects.create(name="pods", position_at=now)
+    values = {"began_at": now, "ended_at": now, "checked": 0, "present": 0, "closed": 0}
+    MonitorRound.objects.create(cluster_uid="c", **values, left=0)
+    cluster.stop()
+    proxy.stop()
+    try:
+        clock.later(600)
+        for name in ("prober", "monitor"):
+            Heartbeat.objects.create(name=name, at=clock.now())
+        found = states(admin)
+        assert (found["Kubernetes API"], found["Prober"], found["Monitor"]) == ("down", "up", "up")
+        make_round(clock.now())
+        assert {each.name for each in ComponentOutage.objects.all()} == {"Kubernetes API"}
+    finally:
+        cluster.start()
+        proxy.start()
 
 
 def test_what_is_known_stays_with_its_age_while_the_proxy_is_away(

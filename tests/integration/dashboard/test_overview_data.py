@@ -199,6 +199,7 @@ def test_polls_of_the_same_moment_share_one_rendering(
     admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
 ) -> None:
     """It is what a page has, too, and names nobody but the reader who sees nothing yet."""
+    clock.hold()
     cluster.add_job("bert", "team-a", **RUNNING)
     poll = {"HX-Request": "true"}
     other = Client()
@@ -216,6 +217,7 @@ def test_polls_of_the_same_moment_share_one_reading(
     admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
 ) -> None:
     """As many dashboards do that stay open: each asks the database for its user alone."""
+    clock.hold()
     cluster.add_job("bert", "team-a", **RUNNING)
     poll = {"HX-Request": "true"}
     assert "1 running" in admin.get("/", headers=poll).text

@@ -165,7 +165,7 @@ def test_it_sends_only_while_no_worker_does(
 ) -> None:
     subscribe(ann, target=receiver.url)
     ended()
-    Heartbeat.objects.create(name="worker", at=clock.now())
+    Heartbeat.objects.create(name="tasks", at=clock.now())
     make_round(clock.now())
     assert (Notification.objects.get().state, receiver.got) == ("queued", [])
     clock.later(300)

@@ -103,6 +103,15 @@ def test_nodes_are_found_by_whom_their_pods_are_shown_to(
 
 def test_pages_are_found_by_whom_they_are_for(admin: Client) -> None:
     assert '<td class="text-secondary">Page</td>' in found(admin, "sys")
+    assert 'href="/account/roles/">Role changes</a>' in found(admin, "role")
+    assert 'href="/usage/rates/">Rates</a>' in found(admin, "rates")
+
+
+def test_pages_of_a_section_are_found_by_whom_they_are_for(user: Client) -> None:
+    assert 'href="/audit/">Audit</a>' in found(user, "audit")
+    assert 'href="/help/">Help</a>' in found(user, "help")
+    for text in ("rates", "users", "reports", "role changes"):
+        assert "Nothing found" in found(user, text), text
 
 
 def test_nothing_of_other_namespaces_is_found(user: Client, cluster: Cluster, proxy: Proxy) -> None:

@@ -194,6 +194,47 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     assert shown["In the way"] == "limited"
     assert shown["Starts at the latest"] == f"when their time limits end, at {end:%H:%M:%S} UTC"
     assert "needs 32 IPUs in one block, and the largest free block has 16." in card(admin, job)
+    second = waits("second", uid="uid-second", ipus=32)
+    proxy.hold("second", "team-a", 32)
+    clock.later(2)
+    assert "Block free at the latest" in facts(admin, second)  # an older job may take it
+    text = re.sub(r"<[^>]*>", "", admin.get("/fleet/").content.decode())
+    assert f"blocked by limited; starts by {end:%Y-%m-%d %H:%M} UTC" in text
+    assert f"blocked by limited; free by {end:%Y-%m-%d %H:%M} UTC" in text
+    assert "Oldest first. A newer job starts earlier if its block is free." in text
+    found = admin.get("/api/v1/fleet").json()
+    assert [each["free_by"] for each in found["queue"]] == [f"{end:%Y-%m-%dT%H:%M:%SZ}"] * 2
+    assert found["policy"].startswith("Oldest first.")
+
+
+def test_the_limit_of_one_job_says_nothing_where_a_hidden_one_holds_the_block_too(
+    user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    began = clock.now().replace(microsecond=0)
+    running = {"launcherStatus": "Running", "startTime": f"{began:%Y-%m-%dT%H:%M:%SZ}"}
+    limited = cluster.add_job("limited", "team-a", {"activeDeadlineSeconds": 3600}, **running)
+    secret = cluster.add_job("secret", "team-b", launcherStatus="Running")
+    proxy.hold("limited", "team-a", 1, uid=limited)
+    proxy.hold("secret", "team-b", 1, uid=secret)
+    job = waits("large", uid="uid-large", ipus=32)
+    proxy.hold("large", "team-a", 32)
+    shown = facts(user, job)
+    assert shown["In the way"] == "limited"
+    assert "Starts at the latest" not in shown
+
+
+def test_who_waits_reads_which_machines_are_out_of_service_and_why(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    proxy.world.vipu.cordons["ag7"] = "new cables on Monday"
+    job = waits("large", uid="uid-large", ipus=32)
+    proxy.hold("large", "team-a", 32)
+    said = "4 IPUs (ag7 is cordoned: new cables on Monday)"
+    assert facts(admin, job)["Out of service"] == said
+    assert f"Out of service: {said}" in admin.get("/fleet/").content.decode()
+    found = admin.get("/api/v1/fleet").json()
+    assert found["out_of_service"] == said
+    assert found["queue"][0]["reason"] == f"no block of 32 can come free; out of service: {said}"
 
 
 def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(

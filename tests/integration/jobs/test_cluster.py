@@ -39,6 +39,8 @@ async def test_a_job_runs_completes_frees_its_ipus_and_goes(cluster: Cluster) ->
     assert cluster.partitions.used == 4
     job = await cluster.until_state("sample", "Completed")
     assert job["status"]["lastMessage"] == "All instances done"
+    for documented in ("condition=Complete", "jsonpath={.status.completionTime}"):
+        await kubectl(cluster, "wait", f"--for={documented}", "ipujob/sample", "--timeout=90s")
     await eventually(lambda: cluster.partitions.used == 0)
     pods = await cluster.pods()
     assert pods["sample-launcher"]["status"]["phase"] == "Succeeded"
@@ -100,6 +102,8 @@ async def test_a_failed_command_fails_the_job_with_its_exit_code(cluster: Cluste
     job = await cluster.until_state("sample", "Failed")
     assert "exited with code 3" in job["status"]["lastMessage"]
     assert job["status"]["instances"][0]["exitCode"] == 3
+    for documented in ("condition=Failed", "jsonpath={.status.completionTime}"):
+        await kubectl(cluster, "wait", f"--for={documented}", "ipujob/sample", "--timeout=90s")
 
 
 async def test_a_job_waits_for_ipus_and_can_be_deleted_while_it_waits(cluster: Cluster) -> None:

@@ -208,4 +208,4 @@ async def test_strangers_pods_are_counted_and_told_once_in_the_log() -> None:
         await world.controller.reconcile(uid)
     assert ignored_pods(world) == 0
     said = [entry for entry in logged if "ignored" in entry["event"]]
-    assert [(entry["job"], entry["pods"]) for entry in said] == [(uid, ["other-tenant/evil"])]
+    assert [(entry["job_uid"], entry["pods"]) for entry in said] == [(uid, ["other-tenant/evil"])]

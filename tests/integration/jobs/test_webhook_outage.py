@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
 from jobs.operator.metrics import OPERATOR
 from tests.builders.ipujobs import ipujob
-from tests.fakes.serverkube import ServerKube
+from tests.fakes.serverkube import ServerKube, Verbs
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ async def set_away(cluster: Cluster, *, away: bool) -> None:
     """Returns once the server heeds it, which a real one does a second later."""
     labels = {"metadata": {"labels": {"chaos": cluster.namespace}}}
     await cluster.client.patch(NAMESPACES, cluster.namespace, labels)
-    with BlockingKubeClient(load_config(str(cluster.kubeconfig))) as client:
+    with Verbs(load_config(str(cluster.kubeconfig))) as client:
         kube = ServerKube(client, cluster.namespace)
         await asyncio.to_thread(kube.set_webhook_away, away=away)
 

@@ -67,6 +67,15 @@ async def test_readiness_names_each_failing_check_and_liveness_does_not_care(
     assert health.not_ready() == ["watch: pods: no answer"]
 
 
+async def test_a_problem_of_several_lines_stands_in_one(clock: Clock) -> None:
+    health = Health(clock)
+    said = "connection failed: Connection refused\n\tIs the server running on that host?\n"
+    health.set("PostgreSQL", False, said)
+    health.ask("API server", lambda: said)
+    want = "connection failed: Connection refused Is the server running on that host?"
+    assert (await pages(health))["readyz"] == (503, f"PostgreSQL: {want}\nAPI server: {want}\n")
+
+
 async def test_a_note_is_shown_on_readyz_and_fails_nothing(clock: Clock) -> None:
     health = Health(clock)
     health.note("crd", "apply ours")

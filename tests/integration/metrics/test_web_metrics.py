@@ -104,7 +104,7 @@ async def test_without_a_cluster_the_metrics_token_counts(
 
 @pytest.mark.parametrize(
     ("lives", "seconds", "want"),
-    [(None, 599, 200), (None, 601, 503), (60, 30, 200), (60, 61, 503), (3600, 601, 503)],
+    [(None, 329, 200), (None, 331, 503), (60, 30, 200), (60, 61, 503), (3600, 331, 503)],
 )
 def test_while_postgres_is_silent_a_good_token_counts_until_it_expires(
     monkeypatch: pytest.MonkeyPatch, lives: int | None, seconds: int, want: int

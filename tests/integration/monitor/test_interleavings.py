@@ -7,7 +7,6 @@ the watch over and lists; the monitor has found the pod gone and ends it.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.recording.buffer import Batch
 from ipuhub.recording.reading import Decoder, Reader
 from ipuhub.recording.store import Fenced, Store
+from tests.fakes.longform import IS_LONG
 from tests.fakes.podstream import truth_of, uid_of
 from tests.integration.monitor.conftest import ago
 from tests.integration.monitor.interleaving import run_in_order
@@ -33,7 +33,7 @@ ENDED = ago(1_000)
 POSITION = ago(1_200)  # of the last commit, before the end
 LISTED = ago(2)
 # Orders of each combination; 2,002 are all that prober and monitor have.
-MOST = 2_002 if os.environ.get("CHAOS_LONG") else 10
+MOST = 2_002 if IS_LONG else 10
 
 
 def first_prober(lookout: Lookout) -> Callable[[dict[str, Any]], Any]:

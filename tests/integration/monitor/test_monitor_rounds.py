@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.process.health import Health
 from tests.fakes.counted import counted
 from tests.fakes.podstream import uid_of
+from tests.fakes.waiting import eventually
 from tests.integration.monitor.conftest import NOW, STALE, ago
 from usage.monitor.rounds import MONITOR, MonitorOptions
 
@@ -182,9 +185,14 @@ async def test_a_pod_that_nobody_recorded_is_not_added(lookout: Lookout) -> None
 
 async def test_postgres_away_is_said(lookout: Lookout) -> None:
     there, lookout.database = lookout.database, {**lookout.database, "port": 1}
-    tally = await lookout.monitor().round()
+    health = Health()
+    running = asyncio.create_task(lookout.monitor().run(health))
+    await eventually(lambda: "Postgres" in " ".join(health.not_ready()))
+    (line,) = health.not_ready()
+    assert line.startswith("monitor: Postgres: ")
+    assert "\n" not in line
+    running.cancel()
     lookout.database = there
-    assert "Postgres" in tally.problem
 
 
 @pytest.mark.parametrize("ages", [(400, 900), (900, 400)])

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import psycopg
 import pytest
 
 from devcluster.server import DevCluster
@@ -118,6 +119,9 @@ async def test_the_process_has_pages_and_ends_on_sigterm(
         assert complaints(metrics.encode()) == ""
         assert await page("/healthz") == "ok"
         await eventually(lambda: page("/readyz"), lambda text: text == "ok")
+        with psycopg.connect(**lookout.database) as connection:
+            found = connection.execute("SELECT name FROM ipuhub_heartbeat WHERE at <= now()")
+            assert found.fetchall() == [("monitor",)]
     finally:
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 90) == 0

@@ -64,6 +64,11 @@ def recorded(tables: dict[str, Any]) -> list[str]:
         return connection.execute(query).fetchall()
 
 
+def heartbeats(tables: dict[str, Any]) -> list[str]:
+    with psycopg.connect(**tables, row_factory=scalar_row) as connection:
+        return connection.execute("SELECT name FROM ipuhub_heartbeat").fetchall()
+
+
 async def ended(process: ForkServerProcess) -> int | None:
     """Return the exit code; None after 90 s."""
     await asyncio.to_thread(process.join, 90)
@@ -99,6 +104,19 @@ async def test_the_standby_records_once_the_first_is_killed(
             assert await ended(second) == 0
         lease = await client.get(LEASES, "ipuhub-prober", "default")
         assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_who_waits_for_the_api_server_is_alive(
+    cluster: DevCluster, tables: dict[str, Any], tmp_path: Path
+) -> None:
+    """Without an API server no replica leads. One without a heartbeat would be called down."""
+    await cluster.stop()
+    prober = await start(cluster, tables, "a", tmp_path / "a.log")
+    try:
+        await eventually(lambda: heartbeats(tables) == ["prober"])
+        assert recorded(tables) == []
+    finally:
+        await end(prober)
 
 
 async def test_one_list_is_refused_while_a_prober_is_at_work_which_goes_on(

@@ -75,6 +75,12 @@ def names(tables: dict[str, Any]) -> list[tuple[str, str]]:
     return [(row["pod_name"], row["user"]) for row in found]
 
 
+def heartbeats(tables: dict[str, Any]) -> list[str]:
+    with psycopg.connect(**tables) as connection:
+        found = connection.execute("SELECT name FROM ipuhub_heartbeat WHERE at <= now()").fetchall()
+    return [name for (name,) in found]
+
+
 async def page(port: int, path: str, headers: dict[str, str] = TOKEN) -> str:
     try:
         async with (
@@ -101,8 +107,9 @@ async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
         metrics = await eventually(
             lambda: page(port, "/metrics"), lambda text: re.search(counted, text)
         )
-        tables = (*EVERY_PROCESS, *WITH_LEASE, *WITH_API, *RECORDINGS)
-        assert {metric.name for metric in tables} <= families(metrics.encode())
+        assert heartbeats(tables) == ["prober"]
+        kinds = (*EVERY_PROCESS, *WITH_LEASE, *WITH_API, *RECORDINGS)
+        assert {metric.name for metric in kinds} <= families(metrics.encode())
         assert complaints(metrics.encode()) == ""
         assert "ipuhub_recording" not in await page(port, "/metrics", {})
         assert await page(port, "/healthz") == "ok"

@@ -21,15 +21,17 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.process.health import Health, build_runner
 from partitions.proxy.app import Access, Parts, build_app
+from partitions.proxy.breaker import CircuitBreaker, Connection
+from partitions.proxy.circuit import CircuitOptions
 from partitions.proxy.controllers import PlacementRule
-from partitions.proxy.driver import Pace
 from partitions.proxy.fleet import Fleet, FleetOptions
 from partitions.proxy.lifecycle import Request
 from partitions.proxy.queue import QueueOptions
 from partitions.proxy.service import PartitionService, ServiceOptions
-from partitions.proxy.store import StoreOptions, TrackerStore
+from partitions.proxy.steps.driver import Pace
 from partitions.proxy.sweep import Sweep, SweepOptions
 from partitions.proxy.tracker import decode_entry
+from partitions.proxy.trackerstore import StoreOptions, TrackerStore
 from partitions.proxy.vipuapi import only_while_leading
 from tests.fakes.configmaps import FakeConfigMaps
 from tests.fakes.freeport import free_port
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from partitions.proxy.lifecycle import TrackerEntry
 
 FAST = Backoff(first_seconds=0.001, max_seconds=0.004)
+AT_ONCE = Backoff(first_seconds=0.0, max_seconds=0.0)
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 TWO = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
 
@@ -93,6 +96,7 @@ class World:
     published_only: bool = False
     vipus: dict[str, FakeVipu] = field(default_factory=dict)
     listed: str = "v1:8090:vipu-ctrl=v1"
+    tracker: str = "ipu-partitions-tracker"
     unlabelled: set[str] = field(default_factory=set)
     now: datetime = START
     seconds: float = 1000.0
@@ -104,6 +108,8 @@ class World:
     at_once: int = 1
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     turns: QueueOptions = field(default_factory=QueueOptions)
+    fleet_options: FleetOptions = field(default_factory=lambda: FleetOptions(topology_seconds=0))
+    circuit: CircuitOptions = field(default_factory=lambda: CircuitOptions(pause=AT_ONCE))
     running: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -129,9 +135,16 @@ class World:
         (entry,) = self.entries()
         return entry
 
+    def connect(self, address: str, lead: Lead) -> Connection:
+        times = (lambda: self.seconds), (lambda: self.now)
+        breaker = CircuitBreaker(address, *times, self.circuit)
+        guarded = breaker.guard(self.vipus[address])
+        return Connection(only_while_leading(guarded, lambda: lead.left_seconds), breaker)
+
     def build(self) -> Service:
         options = StoreOptions(
             namespace="ipuhub-system",
+            name=self.tracker,
             patience_seconds=self.patience_seconds,
             gather_seconds=self.gather_seconds,
             at_once=self.at_once,
@@ -140,13 +153,11 @@ class World:
         lead = Lead()
         store = TrackerStore(self.maps, options)
         fleet = Fleet(
-            connect=lambda address: only_while_leading(
-                self.vipus[address], lambda: lead.left_seconds
-            ),
+            connect=lambda address: self.connect(address, lead),
             read_list=lambda: self.listed,
             has_node=lambda label: label not in self.unlabelled,
             clock=lambda: self.seconds,
-            options=FleetOptions(backoff=FAST, topology_seconds=0),
+            options=self.fleet_options,
         )
         fleet.reload()
         service = PartitionService(

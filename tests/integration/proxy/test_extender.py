@@ -14,9 +14,9 @@ from aiohttp import web
 from ipuhub.kube.resources import NODES as KUBE_NODES
 from ipuhub.process.health import Health, build_runner
 from partitions.proxy.app import Access, Parts, build_app
-from partitions.proxy.extender import MAX_QUESTION_BYTES, Extender, allow_node_lists
 from partitions.proxy.metrics import EXTENDED
-from partitions.proxy.nodes import Node
+from partitions.proxy.nodes.extender import MAX_QUESTION_BYTES, Extender, allow_node_lists
+from partitions.proxy.nodes.informer import Node
 from partitions.proxy.process import running
 from tests.fakes.proxylab import JOB, try_ensure
 from tests.fakes.waiting import eventually

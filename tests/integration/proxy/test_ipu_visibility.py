@@ -16,10 +16,9 @@ from ipuhub.kube.leaderelection import LeaseTiming
 from ipuhub.kube.resources import NODES
 from ipuhub.process.leadership import LeadershipOptions
 from partitions.configured import configured
-from partitions.proxy.advertising import VisibilityOptions, write_changes
 from partitions.proxy.metrics import ADVERTISED
-from partitions.proxy.process import running
-from partitions.proxy.visibility import (
+from partitions.proxy.nodes.advertising import VisibilityOptions, write_changes
+from partitions.proxy.nodes.visibility import (
     LABEL_FREE,
     LABEL_TOTAL,
     MARK_CAPACITY,
@@ -27,6 +26,7 @@ from partitions.proxy.visibility import (
     RESOURCE,
     NodeChange,
 )
+from partitions.proxy.process import running
 from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, try_ensure
 from tests.fakes.waiting import eventually
 from usage.prober import pod_selection

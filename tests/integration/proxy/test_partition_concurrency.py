@@ -10,10 +10,10 @@ import pytest
 from ipuhub.backoff import Backoff
 from ipuhub.partition import Phase
 from partitions.errors import TrackerUnavailable
-from partitions.proxy.driver import Pace
 from partitions.proxy.lifecycle import begin_release
+from partitions.proxy.steps.driver import Pace
 from partitions.proxy.tracker import encode_entry
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NoAnswer
 from tests.fakes.configmaps import away
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO, request, turns
@@ -51,7 +51,7 @@ async def test_a_release_while_the_controller_is_away_ends_when_it_is_back(
     proxy = await world.start()
     await proxy.service.ensure(request())
     await eventually(lambda: world.entry().phase is Phase.ACTIVE)
-    world.vipu.down = Unavailable("refused")
+    world.vipu.down = NoAnswer("refused")
     record = await proxy.service.release("uid-job", 0)
     assert record.phase == "releasing"
     await eventually(lambda: proxy.service.find("uid-job", 0).reason == "ControllerUnavailable")

@@ -10,6 +10,7 @@ import pytest
 
 from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
+from partitions.vipu.errors import NoCapacity, NotReady, Unavailable
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:
@@ -96,23 +97,48 @@ def two_controllers() -> World:
     return world
 
 
+def first_is_full() -> World:
+    """The first controller refuses what it seemed to have room for: the reservation moves on."""
+    world = two_controllers()
+    world.vipu.create_refused = [NoCapacity("no room")]
+    return world
+
+
+def first_says_nothing() -> World:
+    """The first creation takes effect and is not answered."""
+    world = two_controllers()
+    world.vipu.create_lost = [Unavailable("no answer")]
+    return world
+
+
+def removes_late() -> World:
+    """A removal is refused at first."""
+    world = two_controllers()
+    world.vipu.remove_refused = [NotReady("a device is in use")]
+    return world
+
+
+FLEETS = [two_controllers, first_is_full, first_says_nothing, removes_late]
+
+
 async def worlds_left_behind(
-    story: Callable[[PartitionService], Awaitable[None]],
+    story: Callable[[PartitionService], Awaitable[None]], fleet: Callable[[], World]
 ) -> AsyncIterator[tuple[int, World]]:
     """What a death after each write of `story` leaves, until the story comes to its end."""
     for left in range(30):
-        world = two_controllers()
+        world = fleet()
         if not await run_until_death(world, story, left):
             return
         yield left, world
 
 
+@pytest.mark.parametrize("fleet", FLEETS)
 @pytest.mark.parametrize("story", STORIES)
 async def test_the_next_call_finishes_what_a_crash_left(
-    story: Callable[[PartitionService], Awaitable[None]],
+    story: Callable[[PartitionService], Awaitable[None]], fleet: Callable[[], World]
 ) -> None:
     deaths = 0
-    async for left, world in worlds_left_behind(story):
+    async for left, world in worlds_left_behind(story, fleet):
         deaths += 1
         async with world.process() as proxy:
             record = await proxy.service.ensure(request(attempt=5))
@@ -126,22 +152,24 @@ async def test_the_next_call_finishes_what_a_crash_left(
     assert deaths >= 4
 
 
+@pytest.mark.parametrize("fleet", FLEETS)
 @pytest.mark.parametrize("story", STORIES)
 async def test_the_sweep_finishes_what_a_crash_left(
-    story: Callable[[PartitionService], Awaitable[None]],
+    story: Callable[[PartitionService], Awaitable[None]], fleet: Callable[[], World]
 ) -> None:
-    async for left, world in worlds_left_behind(story):
+    async for left, world in worlds_left_behind(story, fleet):
         async with world.process() as proxy:
             await proxy.sweep.once()
             check_nothing_leaks(world)
             assert all(entry.phase.is_settled for entry in world.entries()), left
 
 
+@pytest.mark.parametrize("fleet", FLEETS)
 @pytest.mark.parametrize("story", STORIES)
 async def test_a_release_after_a_crash_leaves_no_partition(
-    story: Callable[[PartitionService], Awaitable[None]],
+    story: Callable[[PartitionService], Awaitable[None]], fleet: Callable[[], World]
 ) -> None:
-    async for _, world in worlds_left_behind(story):
+    async for _, world in worlds_left_behind(story, fleet):
         async with world.process() as proxy:
             try:
                 record = await proxy.service.release("uid-job", 0)

@@ -10,14 +10,16 @@ import pytest
 
 from ipuhub.partition import Phase
 from partitions.errors import TrackerUnavailable, UnknownPartition
+from partitions.proxy.breaker import CircuitBreaker, Connection
+from partitions.proxy.circuit import CircuitState
 from partitions.proxy.drift import Drift
 from partitions.proxy.fleet import Fleet, FleetOptions
-from partitions.vipu.errors import NotReady, Refused, Unavailable, VipuError
+from partitions.vipu.errors import NoAnswer, NotReady, Refused, Unavailable, VipuError
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.configmaps import away
 from tests.fakes.vipu import FakeVipu
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import FAST, request
+from tests.integration.proxy.conftest import START, request
 
 if TYPE_CHECKING:
     from partitions.vipu.types import CreateRequest
@@ -84,7 +86,7 @@ async def test_a_controller_that_leaves_while_a_partition_is_made_is_noted_and_w
     world: World,
 ) -> None:
     await start_slowly(world)
-    world.vipu.down = Unavailable("v1:8090: refused")
+    world.vipu.down = NoAnswer("v1:8090: refused")
     await eventually(lambda: world.entry().reason == "ControllerUnavailable")
     assert world.entry().message == "v1:8090: refused"
     world.vipu.partitions[ID].polls_left = 0
@@ -238,17 +240,23 @@ async def test_a_controller_that_does_not_answer_in_time_counts_as_away() -> Non
             asked.append(self)
             await asyncio.Event().wait()
 
+    def connect(address: str) -> Connection:
+        breaker = CircuitBreaker(address, lambda: 0.0, lambda: START)
+        return Connection(breaker.guard(Hanging()), breaker)
+
     fleet = Fleet(
-        connect=lambda _: Hanging(),
+        connect=connect,
         read_list=lambda: "v1:8090:a=b",
         has_node=lambda _: True,
         clock=lambda: 0.0,
-        options=FleetOptions(view_seconds=0.01, backoff=FAST),
+        options=FleetOptions(view_seconds=0.01),
     )
     fleet.reload()
-    (view,) = await fleet.views()
-    assert view.problem == "v1:8090: no answer in 0.01 s"
+    for _ in range(3):
+        (view,) = await fleet.views()
+        assert view.problem.startswith("v1:8090: no answer in 0.01 s")
     # And is not asked again at once, so that nobody waits for it.
+    assert view.circuit.state is CircuitState.OPEN
     before = len(asked)
     (again,) = await fleet.views()
     assert (again.problem, len(asked)) == (view.problem, before)

@@ -10,7 +10,7 @@ import pytest
 from ipuhub.partition import KEY_WANTED
 from partitions.errors import Contradiction, ControllerUnavailable, StaleAttempt
 from partitions.vipu.client import TlsFiles
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NoAnswer
 from tests.integration.proxy.conftest import World, request
 from tests.integration.proxy.test_partition_crashes import run_until_death
 
@@ -124,7 +124,7 @@ async def test_pods_on_a_controller_without_such_keys_go_without(world: World) -
 async def test_a_silent_controller_is_asked_again(world: World) -> None:
     async with world.process() as proxy:
         await proxy.service.ensure(request())
-        world.vipu.down = Unavailable("v1:8090: no answer")
+        world.vipu.down = NoAnswer("v1:8090: no answer")
         with pytest.raises(ControllerUnavailable, match="no answer"):
             await proxy.service.make_key(UID, 0, 0)
         world.vipu.down = None
@@ -170,5 +170,5 @@ async def test_keys_over_http(site: Site) -> None:
     assert (await site.send("PUT", PATH, user="prober", json=stored))[0] == 403
     status, text = await site.send("PUT", PATH, user="operator", json=stored)
     assert (status, json.loads(text)["podKey"]) == (200, key["id"])
-    site.world.vipu.down = Unavailable("v1:8090: no answer")
+    site.world.vipu.down = NoAnswer("v1:8090: no answer")
     assert (await site.send("POST", PATH, user="operator", json={"attempt": 0}))[0] == 409

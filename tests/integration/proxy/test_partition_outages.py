@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ipuhub.partition import Phase
 from partitions.proxy.controllers import ControllerView, explain_shortage, parse_controllers
+from partitions.proxy.fleetmap import fleet_to_json
 from partitions.vipu.errors import NoCapacity
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile
@@ -78,16 +79,27 @@ def test_as_many_partitions_can_be_made_as_the_proxy_counts(
     assert held + view.free + view.cordoned + view.faulty == view.total == 72
 
 
-def test_a_shortage_says_how_many_ipus_are_out_of_service(tmp_path: Path) -> None:
+def test_a_shortage_names_the_machines_out_of_service_and_why(tmp_path: Path) -> None:
     controller = fleet(tmp_path)
-    for number in range(0, 16, 2):
-        controller.cordon(f"ag{number}", "cables")
     controller.fail_ipu("ag1", 0, "IPU 0 has a memory error")
+    controller.cordon("ag2", "new cables on Monday")
     shortage = explain_shortage([view_of(controller)], 32)
     assert shortage.message == (
-        "32 IPUs in one block are needed and not free now; blocks have up to 64; "
-        "33 IPUs are cordoned or have a fault"
+        "32 IPUs in one block are needed and not free now; blocks have up to 64; out of service: "
+        "1 IPU (ag1: IPU 0 has a memory error), 4 IPUs (ag2 is cordoned: new cables on Monday)"
     )
+    for number in range(4, 16, 2):
+        controller.cordon(f"ag{number}", "x" * 200)
+    shortage = explain_shortage([view_of(controller)], 32)
+    assert shortage.message.endswith(f"4 IPUs (ag4 is cordoned: {'x' * 182}…), 20 IPUs more")
+
+
+def test_the_fleet_names_them_beside_the_queue(tmp_path: Path) -> None:
+    controller = fleet(tmp_path)
+    assert fleet_to_json([view_of(controller)], [], [])["outOfService"] == ""
+    controller.lose_agent("ag3", "ag3 has not answered for 5 s")
+    found = fleet_to_json([view_of(controller)], [], [])["outOfService"]
+    assert found == "4 IPUs (ag3 has not answered for 5 s)"
 
 
 async def test_a_job_whose_partition_cannot_be_reset_gets_another_one(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ipuhub.partition import Phase
 from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import encode_entry
-from partitions.vipu.errors import NoCapacity, Unavailable
+from partitions.vipu.errors import NoAnswer, NoCapacity, Unavailable
 from partitions.vipu.types import ReadyState
 from tests.builders.trackerentries import entry
 from tests.fakes.configmaps import away
@@ -51,7 +51,7 @@ async def test_a_partition_that_vanished_is_an_error_that_says_so(world: World) 
 async def test_a_silent_controller_proves_nothing(world: World) -> None:
     proxy = await world.start()
     await proxy.service.ensure(request())
-    world.vipu.down = Unavailable("refused")
+    world.vipu.down = NoAnswer("refused")
     drift = await proxy.sweep.once()
     assert drift.lost == ()
     assert world.entry().phase is Phase.ACTIVE

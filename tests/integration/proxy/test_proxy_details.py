@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from partitions.vipu.errors import NoAnswer
 from tests.integration.proxy.conftest import TWO
 
 if TYPE_CHECKING:
@@ -86,6 +87,23 @@ async def test_stats_in_detail_adds_controllers_sizes_and_drift(two: Site) -> No
     sizes = {each["size"]: each["numOfPartitions"] for each in answer["sizes"]}
     assert sizes == {1: 38, 2: 19, 4: 9, 8: 4, 16: 2, 32: 1, 64: 0}
     assert set(answer["drift"]) == {"unfinished", "lost", "faulty", "replaced", "late", "untracked"}
+
+
+async def test_stats_in_detail_says_which_controllers_get_no_calls_and_since_when(
+    two: Site,
+) -> None:
+    await two.get("/stats")
+    two.world.vipu.down = NoAnswer("v1:8090: no answer in 3 s")
+    two.world.later(2)
+    for _ in range(2):
+        answer = json.loads((await two.get("/stats?detail=true"))[1])
+    first, second = (each["circuit"] for each in answer["controllers"])
+    when = "2026-11-21T08:00:02Z"
+    assert first == {"state": "open", "since": when, "nextTry": when}  # without a pause here
+    assert second == {"state": "closed", "since": None, "nextTry": None}
+    assert answer["controllers"][0]["message"] == (
+        f"v1:8090: no answer in 3 s; no calls since {when}, next try at {when}"
+    )
 
 
 async def test_a_detail_that_is_neither_true_nor_false_is_refused(two: Site) -> None:

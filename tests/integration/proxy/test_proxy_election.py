@@ -135,7 +135,7 @@ async def test_with_a_label_for_the_service_a_standby_is_ready_and_gets_no_reque
         first = await first_life.enter_async_context(running(first_options))
         await eventually(lambda: first.leadership.holder == "b")
         await eventually(lambda: ready(first))
-        assert await ready(second)
+        await eventually(lambda: ready(second))
         assert (await get(first, "/stats"))[0] == 503
         assert await labelled(lab) == ["two"]
         await lab.client.patch(LEASES, lab.tracker, {"spec": {"holderIdentity": "a"}}, SYSTEM)

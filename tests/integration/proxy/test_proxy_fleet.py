@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from partitions.proxy.queue import QueueOptions
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.agent.simulated import serial
+from partitions.vipu.errors import NoAnswer
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO
@@ -56,6 +57,19 @@ async def test_each_ipu_is_with_the_job_or_the_person_that_holds_it(site: Site) 
     }
 
 
+async def test_a_machine_says_what_it_is_made_of(site: Site) -> None:
+    (controller,) = (await fleet(site))["controllers"]
+    first = controller["machines"][0]
+    assert first["hardware"] == {
+        "boardType": "M2000",
+        "boardSerial": serial("ag0"),
+        "clock": "1330MHz",
+        "firmware": "2.6.0",
+    }
+    assert [ipu["device"] for ipu in first["ipus"]] == [0, 1, 2, 3]
+    assert all("hardware" not in ipu for ipu in first["ipus"])
+
+
 async def test_a_partition_in_error_says_so(site: Site) -> None:
     await site.put()
     site.world.vipu.partitions["p-job-default-0"].ready = ReadyState.ERROR
@@ -96,6 +110,17 @@ async def test_its_numbers_are_those_of_stats_and_query(site: Site) -> None:
     for fit in found["fits"]:
         _, text = await site.send("POST", "/query", json={"size": fit["size"]})
         assert fit["count"] == json.loads(text)["numOfPartitions"]
+        assert fit["count"] == sum(place["count"] for place in fit["places"])
+    (controller,) = found["controllers"]
+    free = sum(each["size"] * each["count"] for each in controller["freeBlocks"])
+    assert (controller["largestBlock"], free) == (32, found["stats"]["total"]["available"])
+
+
+async def test_a_size_that_fits_nowhere_names_the_block_that_comes_free_first(site: Site) -> None:
+    await site.put("small", size=1)
+    fits = {fit["size"]: fit for fit in (await fleet(site))["fits"]}
+    assert (fits[32]["places"], fits[32]["blockers"]) == ([], ["p-small-default-0"])
+    assert (fits[32]["inTheWay"], fits[32]["block"]["size"]) == (1, 32)
 
 
 async def test_who_waits_stands_in_the_order_of_service_with_what_is_in_the_way(
@@ -146,8 +171,10 @@ async def test_who_would_fit_but_for_an_older_job_says_so(site: Site) -> None:
     site.world.later(31)
     await site.put("large", size=32)
     await site.put("small", size=1)
-    queue = {each["uid"]: each["heldBack"] for each in (await fleet(site))["queue"]}
+    found = await fleet(site)
+    queue = {each["uid"]: each["heldBack"] for each in found["queue"]}
     assert queue == {"uid-large": False, "uid-small": True}
+    assert found["reserveAfterSeconds"] == 30.0
 
 
 async def test_ipus_of_no_node_fit_nothing(site: Site) -> None:
@@ -160,7 +187,7 @@ async def test_ipus_of_no_node_fit_nothing(site: Site) -> None:
 async def test_a_silent_controller_keeps_its_last_answer_with_its_age(site: Site) -> None:
     await site.put()
     await fleet(site)
-    site.world.vipu.down = Unavailable("v1:8090: connection refused")
+    site.world.vipu.down = NoAnswer("v1:8090: connection refused")
     site.world.later(20)
     headers = {"Authorization": "Bearer operator"}
     async with site.http.get(site.url + "/v1/fleet", headers=headers) as answer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NoAnswer
 from tests.fakes.configmaps import away
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ async def test_nothing_known_is_404(site: Site) -> None:
 
 async def test_delete_answers_202_while_the_controller_is_away(site: Site) -> None:
     await site.put()
-    site.world.vipu.down = Unavailable("refused")
+    site.world.vipu.down = NoAnswer("refused")
     object.__setattr__(site.proxy.service._options, "answer_seconds", 0.01)
     status, text = await site.send("DELETE", "/v1/partitions/uid-job/0", user="operator")
     assert (status, json.loads(text)["phase"]) == (202, "releasing")
@@ -173,6 +173,7 @@ async def test_controllers_shows_who_answers_drains_and_holds_strangers(site: Si
                 "untracked": 1,
                 "reachable": True,
                 "message": "",
+                "circuit": {"state": "closed", "since": None, "nextTry": None},
                 "hasNode": True,
                 "draining": False,
                 "total": 32,
@@ -183,7 +184,7 @@ async def test_controllers_shows_who_answers_drains_and_holds_strangers(site: Si
         ],
         "problem": "",
     }
-    site.world.add_vipu("v2:8090", down=Unavailable("v2:8090: refused"))
+    site.world.add_vipu("v2:8090", down=NoAnswer("v2:8090: refused"))
     site.world.listed = "v2:8090:vipu-ctrl=v2"
     site.proxy.fleet.reload()
     items = json.loads((await site.get("/v1/controllers", user="operator"))[1])["items"]
@@ -239,7 +240,7 @@ async def test_a_fault_inside_is_500_without_its_details(site: Site) -> None:
 async def test_readyz_names_what_is_missing(site: Site) -> None:
     site.health.ask("V-IPU controllers", lambda: site.proxy.fleet.problem)
     assert await site.get("/readyz") == (200, "ok")
-    site.world.vipu.down = Unavailable("v1:8090: refused")
+    site.world.vipu.down = NoAnswer("v1:8090: refused")
     await site.proxy.fleet.views()
     status, text = await site.get("/readyz")
     assert (status, text) == (503, "V-IPU controllers: v1:8090: refused\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
+import structlog
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.token import TokenSource
@@ -43,6 +45,31 @@ async def test_a_job_gets_its_partition_and_gives_it_back(lab: Lab) -> None:
         assert gone.phase == "released"
         assert await lab.exists() == []
         assert await get(proxy, "/stats") == (200, (GOLDEN / "stats-empty.json").read_text())
+
+
+async def test_no_loop_of_a_serving_proxy_ends_by_itself_for_that_would_end_the_process(
+    lab: Lab, tmp_path: Path
+) -> None:
+    path = tmp_path / "controllers.yaml"
+    path.write_text(lab.options.controllers)
+    in_a_file = replace(lab.options, controllers="", controllers_path=str(path))
+    for options in (lab.options, in_a_file):
+        async with running(options) as proxy:
+            await eventually(partial(ready, proxy))
+            assert [loop for loop in proxy.loops if loop.done()] == []
+
+
+async def test_each_phase_of_a_partition_is_logged_with_the_jobs_uid(lab: Lab) -> None:
+    with structlog.testing.capture_logs() as logged:
+        async with running(lab.options) as proxy, lab.operator(proxy) as operator:
+            await eventually(lambda: ready(proxy))
+            await operator.ensure(**JOB)
+            await operator.release(JOB["uid"], 0)
+    told = [entry for entry in logged if entry["event"] == "partition"]
+    assert [entry["phase"] for entry in told][-2:] == ["active", "released"]
+    names = {"id": "p-ipujob-sample-default-0", "job": "default/ipujob-sample"}
+    for entry in told:
+        assert entry.items() >= (names | {"job_uid": JOB["uid"]}).items()
 
 
 async def test_orders_are_taken_on_a_second_port_only_where_there_is_one(lab: Lab) -> None:
@@ -149,6 +176,43 @@ async def test_a_person_partition_is_left_alone_by_a_single_sweep(lab: Lab) -> N
         await vipu.create_partition(CreateRequest("mine", 8))
     await sweep_once(lab.options)
     assert await lab.exists() == ["mine"]
+
+
+async def test_an_edit_of_the_configmap_does_not_wait_for_a_kubelet_to_write_the_file(
+    lab: Lab, tmp_path: Path
+) -> None:
+    path = tmp_path / "controllers.yaml"
+    path.write_text(f"127.0.0.1:{lab.vipu_port}:{LABEL}\n")
+    options = replace(
+        lab.options,
+        controllers="",
+        controllers_path=str(path),
+        controllers_configmap="controllers",
+        controllers_seconds=0.1,
+    )
+    stored = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "controllers", "namespace": SYSTEM},
+        "data": {"controllers.yaml": f"127.0.0.1:{lab.vipu_port}:{LABEL},127.0.0.1:1:{LABEL}"},
+    }
+    async with running(options) as proxy, lab.operator(proxy) as operator:
+
+        async def count() -> int:
+            return len((await operator.controllers())["items"])
+
+        async def is_two() -> bool:
+            return await count() == 2
+
+        async def is_one() -> bool:
+            return await count() == 1
+
+        await eventually(is_one)
+        await lab.client.create(CONFIG_MAPS, stored, SYSTEM)
+        await eventually(is_two)
+        only = {"data": {"controllers.yaml": f"127.0.0.1:1:{LABEL}"}}
+        await lab.client.patch(CONFIG_MAPS, "controllers", only, SYSTEM)
+        await eventually(is_one)
 
 
 async def test_the_controllers_file_is_watched_and_a_bad_edit_changes_nothing(

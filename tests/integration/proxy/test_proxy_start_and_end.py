@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from ipuhub.concurrency import LoopEnded
 from ipuhub.process.health import ListenError
 from partitions.errors import InvalidControllers
 from partitions.proxy.process import running, serve
@@ -71,4 +72,23 @@ async def test_a_loop_that_dies_ends_the_process_with_its_error(
 
     monkeypatch.setattr("partitions.proxy.sweep.Sweep.run", die)
     with pytest.raises(RuntimeError, match="a bug"):
+        await asyncio.wait_for(serve(lab.options), 90)
+
+
+@pytest.mark.parametrize(
+    ("loop", "name"),
+    [
+        ("partitions.proxy.fleet.Fleet.run", "V-IPU controllers"),
+        ("partitions.proxy.sweep.Sweep.run", "sweep"),
+        ("partitions.proxy.trackerstore.TrackerStore.run", "tracker"),
+    ],
+)
+async def test_a_loop_that_returns_ends_the_process_with_an_error_that_names_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, loop: str, name: str
+) -> None:
+    async def end(_: object) -> None:
+        pass
+
+    monkeypatch.setattr(loop, end)
+    with pytest.raises(LoopEnded, match=f"the loop '{name}' ended"):
         await asyncio.wait_for(serve(lab.options), 90)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NoAnswer
 from partitions.vipu.types import CreateRequest
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import World, request
@@ -173,44 +173,50 @@ async def test_query_for_a_size_that_nobody_has_says_never(site: Site) -> None:
     assert "64 IPUs never fit" in answer["message"]
     waiting = json.loads((await site.put(size=64))[1])
     assert (waiting["phase"], "never fit" in waiting["message"]) == ("waiting", True)
-    site.world.add_vipu("v2:8090", down=Unavailable("v2:8090: refused"))  # it may have them
+    site.world.add_vipu("v2:8090", down=NoAnswer("v2:8090: refused"))  # it may have them
     site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
     site.proxy.fleet.reload()
     assert json.loads((await query(site, '{"size":64}'))[1])["message"] == ""
+
+
+def no_calls(at: str) -> str:
+    """The third call in a row had no answer; in this world the next one may try at once."""
+    return f"no calls since 2026-11-21T{at}Z, next try at 2026-11-21T{at}Z"
 
 
 async def test_query_is_unavailable_only_when_no_controller_answers(site: Site) -> None:
     site.world.add_vipu("v2:8090")
     site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
     site.proxy.fleet.reload()
-    site.world.vipu.down = Unavailable("v1:8090: refused")
+    site.world.vipu.down = NoAnswer("v1:8090: refused")
     answer = json.loads((await query(site, '{"size":2}'))[1])
     assert (answer["available"], answer["numOfPartitions"]) == (True, 16)
-    site.world.vipus["v2:8090"].down = Unavailable("v2:8090: refused")
+    site.world.vipus["v2:8090"].down = NoAnswer("v2:8090: refused")
     site.world.later(60)
     status, text = await query(site, '{"size":2}')
     assert status == 200
     assert json.loads(text) == {
         "available": False,
         "numOfPartitions": 0,
-        "message": "no V-IPU controller answers: v1:8090: refused; v2:8090: refused",
+        "message": f"no V-IPU controller answers: v1:8090: refused; {no_calls('08:01:00')}; "
+        "v2:8090: refused",
     }
 
 
 async def test_a_single_refusal_is_asked_again_and_changes_nothing(site: Site) -> None:
     for _ in range(2):
-        site.world.vipu.down_once = [Unavailable("v1:8090: connection reset")]
+        site.world.vipu.down_once = [NoAnswer("v1:8090: connection reset")]
         assert await site.get("/stats") == (200, golden("stats-empty.json"))
-        site.world.vipu.down_once = [Unavailable("v1:8090: connection reset")]
+        site.world.vipu.down_once = [NoAnswer("v1:8090: connection reset")]
         assert json.loads((await query(site, '{"size":4}'))[1])["numOfPartitions"] == 8
-    site.world.vipu.down_once = [Unavailable("v1:8090: connection reset")]
+    site.world.vipu.down_once = [NoAnswer("v1:8090: connection reset")]
     assert json.loads((await site.put())[1])["phase"] == "active"
 
 
 async def test_a_silent_controllers_last_numbers_are_told_with_their_age(site: Site) -> None:
     await site.put()
     assert (await site.get("/stats"))[0] == 200
-    site.world.vipu.down = Unavailable("v1:8090: refused")
+    site.world.vipu.down = NoAnswer("v1:8090: refused")
     site.world.later(7)
     async with site.http.get(site.url + "/stats") as answer:
         assert (answer.status, await answer.text()) == (200, golden("stats.json"))
@@ -219,7 +225,8 @@ async def test_a_silent_controllers_last_numbers_are_told_with_their_age(site: S
         assert await answer.json() == {
             "available": True,
             "numOfPartitions": 14,
-            "message": "as of 7 s ago, since a V-IPU controller does not answer: v1:8090: refused",
+            "message": "as of 7 s ago, since a V-IPU controller does not answer: v1:8090: refused; "
+            f"{no_calls('08:00:07')}",
         }
         assert answer.headers["Age"] == "7"
     assert json.loads((await site.put("other"))[1])["reason"] == "ControllerUnavailable"
@@ -232,7 +239,7 @@ async def test_a_silent_controllers_last_numbers_are_told_with_their_age(site: S
 
 
 async def test_stats_without_any_controller_is_503_and_not_a_wrong_number(site: Site) -> None:
-    site.world.vipu.down = Unavailable("v1:8090: refused")
+    site.world.vipu.down = NoAnswer("v1:8090: refused")
     async with site.http.get(site.url + "/stats") as answer:
         assert answer.status == 503
         assert answer.content_type == "application/problem+json"

@@ -13,8 +13,8 @@ from ipuhub.kube.errors import TooManyRequests
 from ipuhub.partition import Phase
 from partitions.errors import Contradiction, TrackerUnavailable
 from partitions.proxy.lifecycle import TrackerEntry
-from partitions.proxy.store import LABEL
 from partitions.proxy.tracker import MAX_SHARD_BYTES, encode_entry
+from partitions.proxy.trackerstore import LABEL
 from tests.fakes.configmaps import away
 from tests.integration.proxy.conftest import START
 
@@ -253,7 +253,7 @@ async def test_the_writer_waits_as_long_as_the_api_server_asks(
         await wait(0)
 
     world.maps.down = TooManyRequests(429, "TooManyRequests", "slow down", retry_after=77.0)
-    monkeypatch.setattr("partitions.proxy.store.asyncio.sleep", pause)
+    monkeypatch.setattr("partitions.proxy.trackerstore.asyncio.sleep", pause)
     proxy = await world.start()
     assert max(pauses) == 77.0
     assert proxy.store.problem == ""
@@ -264,6 +264,7 @@ async def test_a_writer_that_begins_anew_knows_nothing_of_before(world: World) -
     await proxy.store.write(lambda draft: draft.put(entry()))
     proxy.writer.cancel()
     await asyncio.gather(proxy.writer, return_exceptions=True)
+    assert not proxy.store.is_read  # nor is it ready once it leads again, before it has read
     world.maps.objects.clear()  # by whoever wrote meanwhile
     proxy.writer = asyncio.create_task(proxy.store.run())
     await proxy.store.refresh()

@@ -11,6 +11,7 @@ from django.db import connection
 
 from ipuhub.partition import Phase
 from ipuhub.recording.recorder import Absence
+from partitions.history.places import places_of, store_places, unplaced
 from partitions.history.recorder import (
     Owner,
     ShardRow,
@@ -79,6 +80,60 @@ def test_the_first_activation_stays() -> None:
     write(entry(active_at=at(2)), when=3)
     write(entry(active_at=None, phase=Phase.RESERVING, attempt=1), when=4)
     assert (row().phase, row().active_at) == ("reserving", at(2))
+
+
+FLEET: dict[str, Any] = {
+    "controllers": [
+        {
+            "address": "v1:8090",
+            "reachable": True,
+            "placesKnown": True,
+            "machines": [
+                {
+                    "agent": f"ag{number}",
+                    "ipus": [
+                        {"position": 4 * number + at, "partition": holder}
+                        for at, holder in enumerate(holders)
+                    ],
+                }
+                for number, holders in enumerate(
+                    [["other", "other", "p-1", "p-1"], ["p-1", "p-1", None, None]]
+                )
+            ],
+        }
+    ]
+}
+
+
+def place(fleet: dict[str, Any] = FLEET) -> int:
+    with cursor() as used:
+        return store_places(used, unplaced(used), places_of(fleet))
+
+
+def test_where_a_partition_stands_is_recorded_once_and_stays_after_its_release() -> None:
+    active = entry(id="p-1", controller="v1:8090", size=4, active_at=at(2))
+    write(active)
+    assert place() == 1
+    assert row().machines == {"ag0": [2, 3], "ag1": [4, 5]}
+    assert place() == 0
+    write(released(active, 9), when=10)
+    assert row().machines == {"ag0": [2, 3], "ag1": [4, 5]}
+
+
+def test_another_attempt_may_stand_elsewhere() -> None:
+    active = entry(id="p-1", controller="v1:8090", size=4, active_at=at(2))
+    write(active)
+    place()
+    write(replace(active, attempt=1), when=3)
+    assert row().machines == {}
+    assert place() == 1
+
+
+@pytest.mark.parametrize("fault", [{"reachable": False}, {"placesKnown": False}])
+def test_a_place_that_nobody_knows_now_is_not_recorded(fault: dict[str, bool]) -> None:
+    write(entry(id="p-1", controller="v1:8090", size=4, active_at=at(2)))
+    assert place({"controllers": [FLEET["controllers"][0] | fault]}) == 0
+    assert row().machines == {}
 
 
 def test_group_and_user_once_known_stay_with_who_verified_them() -> None:

@@ -68,6 +68,7 @@ async def test_a_holding_is_recorded_and_its_tombstone_may_then_go(site: Site) -
             assert (one.partition, one.controller) == (record.id, record.controller)
             assert (one.reserved_at, one.active_at) == (record.reserved_at, record.active_at)
             assert (one.released_at, one.estimated) == (None, False)
+            await eventually(lambda: held(machines={"ag0": [0, 1, 2, 3]}))
             gone = await operator.release(mine["uid"], 0)
             await eventually(lambda: held(phase="released"))
         assert gone is not None

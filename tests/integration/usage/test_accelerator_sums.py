@@ -29,7 +29,7 @@ from usage.models import (
     UserAcceleratorHour,
     UserAcceleratorSpan,
 )
-from usage.rates.reading import pricing_at
+from usage.reading import pricing_at
 from usage.sums.measures import COST_UNIT, dimensions
 from usage.sums.queries import Question, all_sums, chart
 from usage.sums.rollups import refresh

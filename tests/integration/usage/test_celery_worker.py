@@ -6,6 +6,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -17,6 +18,7 @@ from django.db import connection
 from django.utils import timezone
 
 from ipuhub import taskqueue, workerhealth
+from ipuhub.models import Heartbeat
 from ipuhub.process.health import Health
 from tests.builders.lifetimes import pod
 from tests.fakes.freeport import free_port
@@ -115,6 +117,7 @@ def test_worker_and_beat_say_that_they_work(command: str, tmp_path: Path):
     with _running(command, tmp_path) as port:
         wait_until(lambda: _page(port, "/readyz") == (200, "ok"))
         assert _page(port, "/healthz") == (200, "ok")
+        wait_until(lambda: {command} <= {each.name for each in Heartbeat.objects.all()})
 
 
 @pytest.mark.parametrize("command", ["worker", "beat"])
@@ -123,8 +126,52 @@ def test_without_the_database_they_live_and_are_not_ready(command: str, tmp_path
     with _running(command, tmp_path, DATABASE_URL=away) as port:
         wait_until(lambda: _page(port, "/readyz")[0] == 503)
         wait_until(lambda: "onnection refused" in _page(port, "/readyz")[1])
-        assert _page(port, "/readyz")[1].startswith("PostgreSQL: ")
+        (line,) = _page(port, "/readyz")[1].splitlines()
+        assert line.startswith("PostgreSQL: ")
         assert _page(port, "/healthz") == (200, "ok")
+
+
+@pytest.mark.parametrize("command", ["worker", "beat"])
+def test_they_wait_for_the_migrations_of_a_new_database(command: str, tmp_path: Path):
+    with _table_away(), _running(command, tmp_path) as port:
+        wait_until(lambda: "waiting for migrations" in _page(port, "/readyz")[1])
+        assert _page(port, "/readyz")[0] == 503
+        _rename("away", "ipuhub_taskmessage")
+        wait_until(lambda: _page(port, "/readyz")[0] == 200)
+
+
+@contextmanager
+def _table_away() -> Iterator[None]:
+    _rename("ipuhub_taskmessage", "away")
+    try:
+        yield
+    finally:
+        if "away" in connection.introspection.table_names():
+            _rename("away", "ipuhub_taskmessage")
+
+
+def _rename(old: str, new: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+
+def test_beat_looks_for_an_absent_database_again_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from ipuhub.celery import app as celery_app
+
+    contact = taskqueue.Contact()
+    monkeypatch.setattr(taskqueue, "CONTACT", contact)
+    monkeypatch.setattr(workerhealth, "_heart", Mock())
+    monkeypatch.setattr(taskqueue, "try_database", lambda: None)  # it is still away
+    beat = workerhealth.Beating(celery_app, schedule_filename=str(tmp_path / "schedule"))
+    monkeypatch.setattr(beat, "_heap", [])  # nothing is due
+    monkeypatch.setattr(beat, "schedules_equal", lambda *_: True)
+    contact.problem = "waiting for migrations"
+    assert beat.tick() == workerhealth.LOOK_AGAIN_SECONDS
+    contact.problem = ""
+    assert beat.tick() == workerhealth.TICK_SECONDS
+    beat.close()
 
 
 def test_who_looks_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch):

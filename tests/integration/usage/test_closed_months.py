@@ -16,7 +16,7 @@ from tests.builders.rates import rate
 from tests.integration.usage.reading import make, rows_of
 from usage.models import Rate
 from usage.rates.pages import end_rate
-from usage.rates.reading import pricing_at
+from usage.reading import pricing_at
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused, correct_month, correctable_months
 from usage.reports.ranges import write_blocks

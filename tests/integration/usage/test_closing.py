@@ -133,6 +133,19 @@ def test_closing_begins_with_totals_gaps_estimates_and_what_had_no_price(admin: 
     assert f"/usage/reports/{_LAST}/close/" in listed
 
 
+def test_a_month_is_closed_on_the_page_by_typing_its_name(admin: Any) -> None:
+    _doubtful()
+    client = browser(admin)
+    assert 'name="typed"' in client.get(f"/usage/reports/{_LAST}/close/").content.decode()
+    asked = {"month": f"{_LAST}", "close": "yes"}
+    for typed in ({}, {"typed": ""}, {"typed": "2026"}, {"typed": f"{_LAST.previous()}"}):
+        answer = client.post("/usage/reports/make/", asked | typed, follow=True)
+        assert "Nothing was closed" in answer.content.decode()
+    assert not ReportRun.objects.exists()
+    client.post("/usage/reports/make/", asked | {"typed": f" {_LAST} "})
+    assert ReportRun.objects.get().close
+
+
 @pytest.mark.parametrize("month", ["2026-08", f"{Month.of(timezone.now(), UTC_ZONE)}", "2026-13"])
 def test_what_cannot_be_closed_has_no_review(admin: Any, month: str) -> None:
     pod("2026-08-03T00:00", "2026-08-03T02:00")

@@ -17,6 +17,7 @@ from tests.integration.usage.exactcost import exact_cost, rounded
 from tests.integration.usage.reading import make, rows_of, text_of, total_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
 from usage.rates.pages import end_rate
+from usage.reports.csv import csv_form
 from usage.reports.downloads import Wanted, open_file
 from usage.time.windows import Month
 
@@ -294,13 +295,38 @@ def test_the_line_of_totals_is_the_sum_of_the_lines_as_they_are_printed():
     lines = b"".join(open_file(Wanted(Month(2026, 10), "summary", form="jsonl")).body)
     assert lines.count(b"\n") == 7
     assert "total" not in text_of("2026-10", "summary", "primehub")
-    assert "total" not in text_of("2026-10", "details")
+    assert "total" not in text_of("2026-10", "details", "primehub")
+
+
+@pytest.mark.parametrize("now", [_LATER, "2026-12-15T00:00"])  # from the rows; as it was stored
+def test_the_details_end_with_the_sum_of_their_lines_as_they_are_printed(now: str):
+    rate("cpu", "0.333333")
+    for number, group in enumerate("abcdefg"):
+        pod("2026-10-01T00:00", f"2026-10-01T00:17:0{number}", group=group, memory_gib=number)
+    held("2026-10-01T00:00", "2026-10-01T00:17:03", size=4)
+    make("2026-10", now)
+    text = text_of("2026-10", "details")
+    total, rows = total_of(text), rows_of("2026-10", "details")
+    assert len(rows) == 8
+    added = [name for name in total if name.endswith("_hours")] + ["seconds", "cost"]
+    for name in added:
+        assert Decimal(total[name]) == sum(Decimal(row[name] or 0) for row in rows), name
+    texts = set(total) - {*added, "report_month", "currency"}
+    assert {total[name] for name in texts} == {""}  # also sizes, and the largest errors
+    assert total["currency"] == "EUR"
+    plain = b"".join(open_file(Wanted(Month(2026, 10), "details", total=False)).body).decode()
+    assert plain == "".join(text.splitlines(keepends=True)[:-1])
+    lines = b"".join(open_file(Wanted(Month(2026, 10), "details", form="jsonl")).body)
+    assert lines.count(b"\n") == 8
 
 
 def test_a_line_of_data_that_looks_like_the_totals_is_kept():
-    pod("2026-10-01T00:00", "2026-10-01T01:00", group='x\ntotal,"')
+    pod("2026-10-01T00:00", "2026-10-01T01:00", namespace="total", group='x\ntotal,"', user="total")
     make("2026-10", _LATER)
     text = text_of("2026-10", "details")
+    bare = b"".join(csv_form(excel=False, total=False)([text.encode()])).decode()
+    assert bare == text[: text.index("\ntotal,,") + 1]
+    assert b"".join(csv_form(excel=False, total=False)([bare.encode()])).decode() == bare
     wanted = Wanted(Month(2026, 10), "details", total=False)
-    assert b"".join(open_file(wanted).body).decode() == text
+    assert b"".join(open_file(wanted).body).decode() == bare
     assert [row["group"] for row in rows_of("2026-10", "summary")] == ['x\ntotal,"']

@@ -14,10 +14,10 @@ from ipuhub.web.access import Scope
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.test_usage_sums import oracle, series, summary
 from usage.models import KindHour, PodLifetime, RollupDirt, RollupState, UsageHour, UserHour
+from usage.reading import read_coverage
 from usage.sums.measures import dimensions
 from usage.sums.parts import Steps, split
 from usage.sums.queries import Question
-from usage.sums.reading import read_coverage
 from usage.sums.rollups import refresh
 from usage.time.windows import Window, step_begins
 

@@ -11,10 +11,10 @@ from django.db import connection
 from ipuhub.web.access import Scope
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
+from usage.reading import read_coverage
 from usage.sums import queries
 from usage.sums.measures import dimensions
 from usage.sums.queries import Question, all_sums, chart, read_sums
-from usage.sums.reading import read_coverage
 from usage.sums.rollups import refresh
 from usage.time.months import usage_zone
 from usage.time.windows import Window

@@ -20,9 +20,9 @@ from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rowwrites import adds_to, writes_to
 from usage.models import PodLifetime
+from usage.reading import read_coverage
 from usage.sums.measures import Measures, dimensions
 from usage.sums.queries import Question, all_sums, series_begins
-from usage.sums.reading import read_coverage
 from usage.sums.rollups import rebuild, refresh
 from usage.sums.sql import STEP
 from usage.time.windows import Window

@@ -14,6 +14,7 @@ from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
+from usage.reading import read_coverage
 from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures, dimension, dimensions
 from usage.sums.queries import (
@@ -24,7 +25,6 @@ from usage.sums.queries import (
     read_sums,
     series_begins,
 )
-from usage.sums.reading import read_coverage
 from usage.sums.rollups import refresh
 from usage.sums.sql import STEP
 from usage.time.windows import Window, clip, step_begins

@@ -16,6 +16,7 @@ import yaml
 
 from partitions.vipu.cli.main import main
 from partitions.vipu.cli.settings import BadSetting, find_controller
+from partitions.vipu.types import CreateRequest
 from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
@@ -44,9 +45,15 @@ def published_only() -> bool:
 
 
 @pytest.fixture
-def port(start_server: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
-    """Of a server at once done with all it is asked; the environment names it."""
-    _, port = start_server(create_latency_seconds=0, reset_latency_seconds=0)
+def running(start_server: Start) -> tuple[VipuServer, int]:
+    """A server at once done with all it is asked, and its port."""
+    return start_server(create_latency_seconds=0, reset_latency_seconds=0)
+
+
+@pytest.fixture
+def port(running: tuple[VipuServer, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
+    """Of the running server; the environment names it."""
+    _, port = running
     for name in [name for name in os.environ if name.startswith("VIPU_CLI_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -295,6 +302,34 @@ def test_watch_repeats_until_it_is_interrupted(port: int) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
+
+
+def test_watch_goes_on_when_the_controller_has_been_away(
+    port: int, running: tuple[VipuServer, int], start_server: Start
+) -> None:
+    command = [sys.executable, "-m", "partitions.vipu.cli.main", "list", "partitions", "--watch"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "Partition" in process.stdout.readline()
+        running[0].stop()
+        said = process.stderr.readline()
+        assert f"127.0.0.1:{port}" in said
+        assert "The list above may be out of date; trying again until Ctrl-C" in said
+        server, _ = start_server(port=port, create_latency_seconds=0)
+        server.controller.create(CreateRequest("back", 4))
+        while "back" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_watch_of_a_controller_that_never_answered_ends(port: int) -> None:
+    nobody = str(free_port())
+    assert main(["list", "partitions", "--watch", "--api-port", nobody]) == 3
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from partitions.vipu.protos.vipu_version_pb2_grpc import (
     VersionServiceServicer,
     add_VersionServiceServicer_to_server,
 )
-from partitions.vipu.server.service import VersionService
+from partitions.vipu.server.services.partitions import VersionService
 from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
@@ -73,6 +73,20 @@ async def test_a_call_that_a_controller_took_and_forgot_ends_by_its_deadline() -
     finally:
         stuck.let_go.set()
         server.stop(None).wait()
+
+
+@pytest.mark.parametrize("published_only", [False])
+async def test_a_fleet_is_read_again_once_it_has_changed(
+    server: tuple[VipuServer, int], client: VipuClient
+) -> None:
+    first = await client.list_ipu_attributes()
+    assert await client.list_ipu_attributes() is first
+    server[0].controller.cordon("ag0", "cables")
+    cordoned = await client.list_ipu_attributes()
+    assert "cables" in cordoned.ipus[0].cordon
+    assert await client.list_ipu_attributes() is cordoned
+    server[0].controller.uncordon("ag0")
+    assert await client.list_ipu_attributes() == first
 
 
 async def test_an_absent_controller_is_unavailable_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -120,3 +121,42 @@ def test_agents_hear_which_partitions_changed_and_nothing_of_refused_changes(
     controller.remove("q")
     assert heard == [{"p"}, {"q"}, {"p"}, {"q"}]
     file.close()
+
+
+def test_a_file_with_a_removal_under_way_has_a_version_that_earlier_servers_refuse(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """They know of no removals, and would take the partition for ACTIVE."""
+    path = tmp_path / "state.json"
+
+    def started() -> Controller:
+        return Controller(
+            fleet_of_parts(2, 4, [("c", "a")]), StateFile(path), UNCONFIRMED_ALL, clock
+        )
+
+    def version() -> int:
+        return int(json.loads(path.read_bytes().partition(b"\n")[0])["version"])
+
+    controller = started()
+    controller.confirm(controller.create(CreateRequest("kept", 1)))
+    assert version() == 2
+    controller.create(CreateRequest("p", 1))
+    controller.remove("p")
+    assert version() == 10
+    assert StateFile(path).load().partitions["p"].is_removing
+    file = path.stat().st_ino
+    controller.confirm(controller.get("p"))
+    for name in ("q", "r"):  # not a whole file for each removal, and one for its end
+        controller.create(CreateRequest(name, 1))
+        controller.remove(name)
+        controller.confirm(controller.get(name))
+    assert (version(), path.stat().st_ino) == (10, file)
+
+    later = started()
+    assert [one.id for one in later.list()] == ["kept"]
+    later.create(CreateRequest("s", 1))
+    assert version() == 2  # an earlier server may have it again
+    later.remove("s")
+    # The first servers with removals wrote them under the versions without.
+    path.write_bytes(path.read_bytes().replace(b'"version": 10', b'"version": 2', 1))
+    assert StateFile(path).load().partitions["s"].is_removing

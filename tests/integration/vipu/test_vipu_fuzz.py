@@ -1,40 +1,54 @@
-"""10,000 generated messages to every call of users, administrators and agents: documented codes."""
+"""10,000 generated messages to each port of users, administrators and agents, shared out among all
+its calls: documented codes. FUZZ_MESSAGES sends more."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from grpc import StatusCode
+from grpc import StatusCode, aio
 
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
+from partitions.vipu.certificates import Role
+from partitions.vipu.client import AdminClient, Credentials
 from partitions.vipu.protos import (
     vipu_admin_pb2,
     vipu_agent_pb2,
     vipu_diagnostics_pb2,
     vipu_fleet_pb2,
     vipu_user_pb2,
+    vipu_users_pb2,
     vipu_version_pb2,
 )
 from tests.integration.vipu.oddmessages import SAID, message
+from tests.integration.vipu.securesite import certificates, tls_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
     from google.protobuf.message import Message
 
     from partitions.vipu.server.main import VipuServer
 
-MESSAGES = 10_000
+MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "10000"))
 # What stops an agent from answering is no message to be answered.
 HANG = vipu_agent_pb2.FAULT_KIND_HANG
+OF_OTHER_PORTS = {"AgentDiagnosticsService", "PartitionKeyService"}  # of the admin port's files
 SERVER = (vipu_user_pb2, vipu_version_pb2)
-ADMIN = (vipu_admin_pb2, vipu_fleet_pb2)
+ADMIN = (
+    vipu_admin_pb2,
+    vipu_fleet_pb2,
+    vipu_users_pb2,
+    vipu_diagnostics_pb2,
+    vipu_user_pb2,
+)
 
 
 def services(*modules: Any) -> list[MethodDescriptor]:
@@ -47,29 +61,38 @@ def services(*modules: Any) -> list[MethodDescriptor]:
     ]
 
 
-async def fuzz(port: int, methods: list[MethodDescriptor], seed: str, count: int) -> Counter[str]:
-    """Send so many messages, 16 at a time; how often each code was the answer."""
-    random, codes = Random(seed), Counter[str]()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+async def fuzz(
+    channel: aio.Channel, methods: list[MethodDescriptor], seed: str, *metadata: tuple[str, str]
+) -> Counter[str]:
+    """Send all messages, 16 at a time, to all methods in turn; how often each code was the
+    answer."""
+    random, codes, heard = Random(seed), Counter[str](), Counter[str]()
+    async with channel:
 
         async def ask(method: MethodDescriptor, asked: Message) -> None:
             call = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}")
             code, said = StatusCode.OK, "-"
             try:
-                await call(asked.SerializeToString(), timeout=90)
-            except grpc.aio.AioRpcError as error:
+                await call(asked.SerializeToString(), timeout=90, metadata=metadata)
+            except aio.AioRpcError as error:
                 code, said = error.code(), error.details() or ""
             assert code in {StatusCode.OK, *SAID}, (method.full_name, asked, said)
             assert said
             assert len(said) <= 500
             codes[code.name] += 1
+            heard[method.full_name] += 1
 
-        for start in range(0, count, 16):
-            chosen = [random.choice(methods) for _ in range(min(16, count - start))]
+        for start in range(0, MESSAGES, 16):
+            chosen = [random.choice(methods) for _ in range(min(16, MESSAGES - start))]
             asked = [(method, message(random, method.input_type)) for method in chosen]
             await asyncio.gather(*(ask(method, answerable(one)) for method, one in asked))
-    assert codes.total() == count
+    assert codes.total() == MESSAGES
+    assert min(heard[each.full_name] for each in methods) >= MESSAGES / len(methods) / 2
     return codes
+
+
+def insecure(port: int) -> aio.Channel:
+    return aio.insecure_channel(f"127.0.0.1:{port}")
 
 
 def answerable(asked: Message) -> Message:
@@ -88,15 +111,12 @@ async def test_users_and_administrators_hear_documented_codes_only(
     start_server: Callable[..., tuple[VipuServer, int]],
 ) -> None:
     server, port = await asyncio.to_thread(start_server, admin_port=0)
-    admin = server.admin_port
-    assert admin
-    diagnostics = [
-        each
-        for each in services(vipu_diagnostics_pb2)
-        if each.containing_service.name == "DiagnosticsService"
+    assert server.admin_port
+    user = await fuzz(insecure(port), services(*SERVER), "user")
+    offered = [
+        each for each in services(*ADMIN) if each.containing_service.name not in OF_OTHER_PORTS
     ]
-    user = await fuzz(port, services(*SERVER), "user", MESSAGES)
-    asked = await fuzz(admin, [*services(*ADMIN), *diagnostics], "admin", MESSAGES)
+    asked = await fuzz(insecure(server.admin_port), offered, "admin")
     print(f"user {dict(user)}\nadmin {dict(asked)}")
     for codes in (user, asked):
         assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= codes.keys()
@@ -107,6 +127,34 @@ async def test_users_and_administrators_hear_documented_codes_only(
     assert (server.controller.list(), state.layout, state.machines) == before
 
 
+async def test_a_user_with_a_key_hears_documented_codes_only(
+    start_server: Callable[..., tuple[VipuServer, int]], tmp_path: Path
+) -> None:
+    """Of a secure server, which alone makes keys for pods."""
+    folder = certificates(tmp_path / "tls")
+    server, port = await asyncio.to_thread(
+        start_server, secure=True, tls_dir=folder, admin_port=0, cluster="ca,cb", allocation="a,b"
+    )
+    async with AdminClient(
+        f"127.0.0.1:{server.admin_port}", tls=tls_of(folder, Role.ADMIN)
+    ) as admin:
+        made = await admin.ask(
+            "CreateUser", vipu_users_pb2.CreateUserRequest(user_id="alice", allocation_ids=["a"])
+        )
+    files = tls_of(folder, Role.USER)()
+    credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
+    alice = Credentials(made.user_id, made.access_key)
+    offered = [
+        each
+        for each in services(*SERVER, vipu_users_pb2)
+        if each.containing_service.name != "UserAdminService"
+    ]
+    channel = aio.secure_channel(f"127.0.0.1:{port}", credentials)
+    codes = await fuzz(channel, offered, "secure", *alice.metadata)
+    print(f"secure {dict(codes)}")
+    assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= codes.keys()
+
+
 async def test_a_controller_hears_documented_codes_of_an_agent_only() -> None:
     agent = VipuAgent(AgentOptions(port=0, exporter_port=0))
     (ports,) = await agent.start()
@@ -115,7 +163,7 @@ async def test_a_controller_hears_documented_codes_of_an_agent_only() -> None:
         for each in services(vipu_agent_pb2, vipu_diagnostics_pb2)
         if each.containing_service.name != "DiagnosticsService"
     ]
-    codes = await fuzz(ports.api, mine, "agent", MESSAGES)
+    codes = await fuzz(insecure(ports.api), mine, "agent")
     print(f"agent {dict(codes)}")
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= codes.keys()
     await agent.stop()

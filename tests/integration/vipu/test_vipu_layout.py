@@ -16,6 +16,7 @@ from partitions.vipu.client import CreateRequest, VipuClient
 from partitions.vipu.errors import InvalidRequest, NoCapacity
 from partitions.vipu.server.statefile import StateFileError
 from partitions.vipu.types import IpuLinkRouting
+from tests.fakes.vipu import unfenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,7 @@ async def test_the_proxy_counts_what_the_allocations_have(start: Start) -> None:
     server, port = await asyncio.to_thread(start)
     await asyncio.to_thread(arrange)
     fleet = Fleet(
-        lambda there: VipuClient(there, deadline_seconds=60),
+        lambda there: unfenced(VipuClient(there, deadline_seconds=60)),
         lambda: f"127.0.0.1:{port}:vipu-ctrl=vctl1",
         lambda _: True,
         time.monotonic,

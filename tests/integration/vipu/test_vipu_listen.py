@@ -5,15 +5,19 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ipuhub.times import utc_now
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.serving import ListenError
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,17 +82,18 @@ def test_the_clock_of_a_real_server_is_aware_utc() -> None:
     assert utc_now().tzinfo is UTC
 
 
-AGENT = (sys.executable, "-m", "partitions.vipu.agent.main", "--port", "0", "--exporter-port", "0")
+AGENT = ("agent", "--port", "0", "--exporter-port", "0", "--ipus", "64")
 
 
-def limited(soft: int, hard: int) -> list[str]:
-    """A vipu-agent with 64 IPUs that may have so many open files."""
+def limited(soft: int, hard: int, module: str, *options: str) -> list[str]:
+    """A V-IPU program that may have so many open files."""
     limits = f"ulimit -Sn {soft} && ulimit -Hn {hard} && exec"
-    return ["bash", "-c", f'{limits} "$@"', "bash", *AGENT, "--ipus", "64"]
+    program = [sys.executable, "-m", f"partitions.vipu.{module}.main", *options]
+    return ["bash", "-c", f'{limits} "$@"', "bash", *program]
 
 
 def test_an_agent_opens_as_many_files_as_the_hard_limit_allows() -> None:
-    with subprocess.Popen(limited(48, 512), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(limited(48, 512, *AGENT), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
         process.terminate()
@@ -96,7 +101,25 @@ def test_an_agent_opens_as_many_files_as_the_hard_limit_allows() -> None:
 
 
 def test_an_agent_that_may_not_open_enough_files_says_so() -> None:
-    done = subprocess.run(limited(48, 48), capture_output=True, text=True, check=False)
+    done = subprocess.run(limited(48, 48, *AGENT), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Too many open files; let this process open more files" in done.stderr
     assert "--ipuof-port" not in done.stderr
+
+
+def test_a_server_takes_as_many_connections_as_the_hard_limit_allows(tmp_path: Path) -> None:
+    port, storage = free_port(), str(tmp_path / "vipu.json")
+    command = limited(48, 512, "server", "--port", str(port), "--storage", storage)
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process, ExitStack() as channels:
+        try:
+            for _ in range(64):
+                options = [("grpc.use_local_subchannel_pool", 1)]  # a connection of its own
+                channel = grpc.insecure_channel(f"127.0.0.1:{port}", options)
+                channels.enter_context(channel)
+                grpc.channel_ready_future(channel).result(timeout=60)
+            check = health_pb2_grpc.HealthStub(channel).Check
+            answer = check(health_pb2.HealthCheckRequest(), timeout=60)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        finally:
+            channels.close()
+            process.terminate()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from django.urls import URLResolver, get_resolver
+from django.urls import URLResolver, get_resolver, reverse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -148,6 +148,7 @@ _JOBS: Final = {
     "jobs:events": Example(OF_NAMESPACE, _JOB),
     "jobs:yaml": Example(OF_NAMESPACE, _JOB),
     "jobs:usage": Example(OF_NAMESPACE, _JOB),
+    "help": Example(OF_ALL),
     "search": Example(OF_ALL, queries=("?q=secret-p", "?q=team-a")),
     "jobs": Example(API_OF_ALL, queries=("", "?namespace=")),
     "job-suspend": Example(_ACTION_API, _JOB, form={}),
@@ -160,20 +161,28 @@ _JOBS: Final = {
     "audit": Example(OF_ALL, queries=_FILES),
     "api-audit": Example(API_OF_ALL),
     "api-audit-file": Example(API_OF_ALL, _CSV),
+    "jobs-api:jobs-file": Example(API_OF_ALL, _CSV),
     "jobs-api:detail": Example(API_OF_NAMESPACE, _JOB),
     "job-pods": Example(API_OF_NAMESPACE, _JOB),
     "job-logs": Example(_api(404, 404, 503, 404, 503), _JOB),  # no cluster here
     "job-waiting": Example(API_OF_NAMESPACE, _JOB),
     "job-usage": Example(API_OF_NAMESPACE, _JOB),
 }
+_MACHINE: Final = {"controller": "vipu-1", "name": "ag0"}
+_API_MACHINE: Final = {"controller": "vipu-1", "machine": "ag0"}
 _FLEET: Final = {
     "fleet": Example(OF_ALL),
+    "machine": Example(OF_ALL, _MACHINE),
+    "ipu": Example(OF_ALL, {**_MACHINE, "position": 0}),
+    "api-machine": Example(API_OF_ALL, _API_MACHINE),
+    "api-ipu": Example(API_OF_ALL, {**_API_MACHINE, "position": 0}),
     "system": Example(OF_ADMINS),
     "health-dot": Example(OF_ADMINS),
     "partitions:list": Example(OF_ALL, queries=_FILES),
     "partitions:stats": Example(OF_ALL, queries=_FILES),
     "partitions:query": Example(OF_ALL),
     "partitions-api:partitions": Example(API_OF_ALL),
+    "partitions-api:partitions-file": Example(API_OF_ALL, _CSV),
     "partitions-api:stats": Example(API_OF_ALL),
     "partitions-api:capacity": Example(API_OF_ADMINS),
     "partitions-api:query": Example(_api(400, 400, 400, 400, 400), form={}),
@@ -250,6 +259,22 @@ FORMS: Final = {  # addresses that answer a GET as well
     "usage-api:runs": Example(accountants_get(400), form={"month": "x"}),
 }
 EXAMPLES: Final[dict[str, Example]] = _PROBES | _SIGN_IN | _JOBS | _FLEET | _SUMS | _REPORTS
+
+
+_NO_PAGES: Final = ("/api/v1/", "/report/", "/healthz", "/readyz", "/metrics")
+
+
+def page_addresses(**known: str) -> dict[str, str]:
+    """Return the address of each page of the URL table by name; `known`: arguments of addresses."""
+    found = {}
+    for name, example in EXAMPLES.items():
+        given = {key: known.get(key, value) for key, value in example.arguments.items()}
+        # A form of a row needs its number, a page does not.
+        given = {key: 1 if f"{value}".startswith("{") else value for key, value in given.items()}
+        address = reverse(name, kwargs=given)
+        if example.form is None and not address.startswith(_NO_PAGES):
+            found[name] = address
+    return found
 
 
 def named_addresses() -> Iterator[tuple[str, str]]:

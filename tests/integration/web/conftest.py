@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.contrib.auth import get_user_model
 
-from dashboard.overview.page import forget_polls
+from dashboard.overview import page
 from tests.builders.roles import grant
 from tests.fakes.oidcprovider import oidc_provider
 from tests.integration.web.livepages import live_server
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def plain_http(settings: SettingsWrapper) -> None:
     settings.SECURE_SSL_REDIRECT = False
-    forget_polls()
+    page._POLLED._slots.clear()
 
 
 @pytest.fixture

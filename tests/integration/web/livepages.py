@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import pytest
 from django.conf import settings as django_settings
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.test.testcases import LiveServerThread
 
+from tests.fakes.chromium import shared_browser
 from tests.fakes.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -19,15 +18,19 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-JUDGE = """async () => {
+ALL_RULES = '["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]'
+RULES_OF_COLOURS = '["color-contrast", "link-in-text-block"]'
+JUDGE = """async (rules) => {
   const found = await axe.run(document, {
-    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    runOnly: JSON.parse(rules),
     resultTypes: ["violations"],
   });
   return found.violations.map((rule) => [rule.id, rule.help, rule.nodes.map((node) => node.html)]);
 }"""
+
+END_FADING = """() => document.getAnimations()
+  .filter((each) => each.effect?.getComputedTiming().endTime !== Infinity)
+  .forEach((each) => each.finish())"""
 
 
 @contextmanager
@@ -44,18 +47,18 @@ def live_server() -> Iterator[str]:
 
 @contextmanager
 def page_of(
-    address: str, cookie: str, width: int, *, scripts: bool = True, zone: str | None = None
+    address: str,
+    cookie: str,
+    width: int,
+    *,
+    scripts: bool = True,
+    zone: str | None = None,
+    wanted: tuple[str, ...] = ("status of 400",),
 ) -> Iterator[Page]:
     """Yield a page of a browser in a time zone; afterwards nothing may have gone wrong in it but
-    an answer of 400, which is a page with the reason."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
+    what is `wanted`: an answer of 400, which is a page with the reason."""
     problems: list[str] = []
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with shared_browser() as running:
         context = running.new_context(
             base_url=address,
             java_script_enabled=scripts,
@@ -69,13 +72,26 @@ def page_of(
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         yield page
-        running.close()
-    assert [problem for problem in problems if "status of 400" not in problem] == []
+    unwanted = [each for each in problems if not any(words in each for words in wanted)]
+    assert unwanted == [], unwanted
 
 
-def axe_violations(page: Page, path: str = "") -> list[str]:
+def axe_violations(page: Page, path: str = "", rules: str = ALL_RULES) -> list[str]:
     """Open `path`, or stay; return a line for each rule of accessibility that the page breaks."""
     if path:
         page.goto(path)
-    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
-    return [f"{page.url} {rule}: {words} {nodes}" for rule, words, nodes in page.evaluate(JUDGE)]
+    if page.evaluate("typeof axe") == "undefined":  # it takes a while to compile
+        page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    found = page.evaluate(JUDGE, rules)
+    return [f"{page.url} {rule}: {words} {nodes}" for rule, words, nodes in found]
+
+
+def show_as(page: Page, scheme: str, width: int) -> None:
+    """Look at the page in a colour scheme and width, and wait for what is still fading."""
+    page.set_viewport_size({"width": width, "height": 860})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    if page.url != "about:blank":
+        page.wait_for_function(
+            "(scheme) => document.documentElement.dataset.bsTheme === scheme", arg=scheme
+        )
+        page.evaluate(END_FADING)

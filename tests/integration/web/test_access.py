@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.models import RoleGrant
+from dashboard import metrics
+from ipuhub.models import ApiToken, RoleGrant
 from ipuhub.web.access import Scope, is_accountant, is_admin, scope_of
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 from tests.builders.roles import grant
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from django.contrib.auth.models import User
     from django.test import Client
 
@@ -123,6 +128,32 @@ def test_metrics_are_for_admins_and_the_metrics_token(
     answer = client.get("/metrics", headers={"Authorization": "Bearer scrape-me"})
     assert answer.status_code == 200
     assert b"django_http_requests_total" in answer.content
+
+
+def test_a_revoked_token_reads_no_metrics_and_is_trusted_for_minutes_without_postgres(
+    admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that could read metrics still can while nobody says whether it was revoked."""
+    caller, at = tool(admin), time.monotonic()
+
+    def ask(read: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        otherwise() if is_silent else read()
+
+    monkeypatch.setattr(metrics, "ask_briefly", ask)
+    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: at))
+    is_silent = True
+    assert caller.get("/metrics").status_code == 503
+    is_silent = False
+    assert caller.get("/metrics").status_code == 200
+    is_silent, at = True, at + 329
+    assert caller.get("/metrics").status_code == 200
+    at += 2
+    assert caller.get("/metrics").status_code == 503
+    is_silent = False
+    ApiToken.objects.all().delete()
+    assert caller.get("/metrics").status_code == 401
+    is_silent = True
+    assert caller.get("/metrics").status_code == 503
 
 
 def test_methods_that_a_client_invents_are_one_series(client: Client, settings: Any) -> None:

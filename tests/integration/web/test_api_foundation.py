@@ -56,7 +56,7 @@ def test_every_error_is_a_problem_with_a_sentence(
 
 
 def test_an_answer_in_another_form_than_json_is_refused(staff: Client) -> None:
-    answer = staff.get("/api/v1/jobs", headers={"Accept": "text/html"})
+    answer = staff.get("/api/v1/components", headers={"Accept": "text/html"})
     assert answer.status_code == 406
     assert "detail" in answer.json()
 

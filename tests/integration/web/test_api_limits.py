@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
+import shlex
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 
 from ipuhub.api import limits
@@ -75,4 +80,25 @@ def test_the_page_shows_every_operation_and_needs_no_other_host(alice: User) -> 
         for each in methods.values():
             assert f'id="{each["operationId"]}"' in page
     assert "urn:ipuhub:problem:missing-scope" in page
-    assert "https://" not in page.replace("https://www.w3.org", "")
+    assert "https://" not in re.sub(r"https://(www\.w3\.org|chat\.example\.com)", "", page)
+
+
+def test_every_operation_has_an_example_whose_body_fits_its_schema(alice: User) -> None:
+    document = openapi()
+    page = html.unescape(browser(alice).get("/api/").content.decode())
+    written = 0
+    for path, methods in document["paths"].items():
+        for method, each in methods.items():
+            shown = page.partition(f'id="{each["operationId"]}"')[2].partition("</code></pre>")[0]
+            command = shlex.split(shown.rpartition("<code>")[2])
+            assert command[0] == "curl"
+            assert command[-1].startswith(f"$HUB{path.partition('{')[0]}"), command
+            assert "{" not in command[-1]
+            assert "$UID" not in command[-1]  # bash keeps the user's number there
+            assert ("-X" in command) == (method != "get")
+            if body := each.get("requestBody"):
+                written += 1
+                sent = json.loads(command[command.index("-d") + 1])
+                schema = body["content"]["application/json"]["schema"]
+                jsonschema.validate(sent, schema | {"components": document["components"]})
+    assert written == 10

@@ -145,6 +145,10 @@ def test_it_lists_filters_and_turns_pages(
     assert [each.ipu_hours for each in days.results] == ["96.00000"] * 5
 
 
+ADDED_UP = ("series", "capacity")
+"""Files whose last line is of totals."""
+
+
 def test_it_downloads_what_it_lists(call: Callable[..., Any], as_user: Callable[..., Any]) -> None:
     root, kinds = as_user(token_of("root")), models()
     whole = {"by": kinds.UsageCapacityFileBy.TOTAL, "step": kinds.UsageCapacityFileStep.ALL}
@@ -160,7 +164,9 @@ def test_it_downloads_what_it_lists(call: Callable[..., Any], as_user: Callable[
             call(f"usage.usage_{name}_file", form, client=root, **asked)
             for form in ("csv", "jsonl")
         ]
-        assert len(rows(files[0])) == want, name
+        sums = [row for row in rows(files[0]) if next(iter(row.values())) == "total"]
+        assert len(sums) == (name in ADDED_UP), name
+        assert len(rows(files[0])) == want + len(sums), name
         assert len([json.loads(line) for line in files[1].splitlines()]) == want, name
 
     (report,) = call("usage.usage_reports_list", client=root).results

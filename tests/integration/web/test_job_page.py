@@ -217,6 +217,25 @@ def test_a_failed_job_says_why_where_and_what_to_try(staff: Client, ended: JobRe
     assert "line 79" not in card[0]
 
 
+def test_a_job_that_runs_again_still_says_why_it_was_restarted(staff: Client) -> None:
+    job = jobhistory.job(restart_count=1)
+    jobhistory.pod(job, attempt=1)
+    jobhistory.attempt(
+        job,
+        0,
+        outcome="Failed",
+        reason="PartitionError",
+        message="ag0: IPU 0 has a memory error",
+        ended_at=timezone.now(),
+    )
+    text = staff.get(f"/jobs/{job.uid}/").content.decode()
+    assert 'class="card mb-3 diagnosis' not in text
+    said = re.search(r"<dt>Last failure</dt><dd>(.*?)</dd>", text)
+    assert said is not None
+    words = re.sub(r"<[^>]*>", "", said[1])
+    assert words.startswith("ag0: IPU 0 has a memory error PartitionError attempt 1, ")
+
+
 def test_a_job_that_is_well_has_no_card(staff: Client, ended: JobRecord) -> None:
     assert "diagnosis-title" not in staff.get(f"/jobs/{ended.uid}/").content.decode()
     running = jobhistory.job("runs")

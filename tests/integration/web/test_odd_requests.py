@@ -86,8 +86,14 @@ def test_neither_yes_nor_no_is_refused(admin: User, name: str) -> None:
     assert found == (ended if name == "running" else {"true": 1, "false": 0, "": 1})
 
 
-@pytest.mark.parametrize("name", ["jobs", "partitions"])
+@pytest.mark.parametrize("name", ["usage/rates", "subscriptions", "jobs/uid-team-a-train/pods"])
 def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> None:
+    jobhistory.job()
+    unknown = tool(admin).get(f"/api/v1/{name}?pagesize=5")
+    assert unknown.status_code == 400
+    assert unknown.json()["detail"] == (
+        "'pagesize': unknown parameter. Valid parameters: cursor, format, page_size."
+    )
     answer = tool(admin).get(f"/api/v1/{name}?format=csv")
     assert answer.status_code == 400
     assert answer.json()["detail"] == "format: 'csv' is not one of json."
@@ -136,7 +142,9 @@ def test_a_database_that_is_away_is_said_on_page_and_api(
     assert page.status_code == status
     assert said in page.content.decode()
     part = person.get("/jobs/", headers={"HX-Request": "true"})
-    assert (part.status_code, part.content) == (status, b"")
+    assert part.status_code == status
+    assert part["Content-Type"].startswith("text/plain")
+    assert ("PostgreSQL" in part.content.decode()) == (status == 503)
 
 
 @pytest.mark.parametrize("zone", ["Asia/Taipei", "America/Los_Angeles"])

@@ -24,7 +24,7 @@ def test_a_person_signs_in_and_out(
             page.get_by_role("link", name="Sign in with Lab login").click()
             page.get_by_role("link", name="Let me in").click()
             page.wait_for_url("**/account/tokens/")
-            page.get_by_role("link", name="Account of ann").wait_for()
+            page.locator("summary", has_text="Account of ann").click()
             page.get_by_role("button", name="Sign out").click()
             page.wait_for_url("**/login/")
             page.get_by_role("link", name="Sign in with Lab login").wait_for()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,12 +17,16 @@ from ipuhub.models import Subscription
 from tests.builders import jobhistory, rates
 from tests.builders.clients import browser, tool
 from tests.builders.roles import grant
+from tests.fakes.emptytables import empty_tables
 from tests.integration.web.addresses import EXAMPLES, FORMS, LIKE, named_addresses
 from usage.models import ReportRun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from django.contrib.auth.models import User
     from django.http import HttpResponseBase
+    from pytest_django import DjangoDbBlocker
 
     from tests.integration.web.addresses import Example
 
@@ -30,9 +35,25 @@ _SECRET: Final = "secret-plan"
 _POLLED: Final = {"HX-Request": "true"}
 
 
-@pytest.fixture
-def users() -> dict[str, User]:
-    """Who calls: a stranger, users of another and of the job's namespace, and each role."""
+@pytest.fixture(scope="module")
+def users(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[dict[str, User]]:
+    """Who calls: a stranger, users of another and of the job's namespace, and each role.
+
+    They are committed once for all tests, each of which rolls back what its callers change.
+    """
+    with django_db_blocker.unblock():
+        yield _users()
+        empty_tables(connection)
+
+
+@pytest.fixture(scope="module")
+def keys(users: dict[str, User], django_db_blocker: DjangoDbBlocker) -> dict[str, int]:
+    """Team-a's job with all that is recorded of it, and the keys of other rows."""
+    with django_db_blocker.unblock():
+        return _keys(users)
+
+
+def _users() -> dict[str, User]:
     make = get_user_model().objects.create_user
     names = ("stranger", "other", "owner", "accountant", *LIKE)
     found = {name: make(name) for name in names} | {"admin": make("admin", is_staff=True)}
@@ -46,9 +67,7 @@ def users() -> dict[str, User]:
     return found
 
 
-@pytest.fixture
-def keys(users: dict[str, User]) -> dict[str, int]:
-    """Team-a's job with all that is recorded of it, and the keys of other rows."""
+def _keys(users: dict[str, User]) -> dict[str, int]:
     job = jobhistory.job("secret-plan")
     jobhistory.pod(job)
     jobhistory.partition(job)
@@ -115,7 +134,17 @@ def _call(
         answer = client.post(address, example.form)
     text = _text(answer)
     assert answer.status_code == want, f"{address}: {text[:500]}"
+    assert _is_kept_private(answer), f"{address}: {dict(answer.headers)}"
     return text
+
+
+def _is_kept_private(answer: HttpResponseBase) -> bool:
+    """Whether no cache between us and a browser gives this answer to anybody else."""
+    rules = {rule.strip() for rule in answer["Cache-Control"].split(",")}
+    if "no-store" in rules:
+        return True
+    by = {name.strip() for name in answer["Vary"].split(",")}
+    return {"private", "no-cache"} <= rules and {"Cookie", "Authorization"} <= by
 
 
 def _text(answer: HttpResponseBase) -> str:

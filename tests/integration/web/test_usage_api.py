@@ -66,7 +66,8 @@ def test_a_series_adds_up_to_the_summary(admin: User) -> None:
         for name, want in whole.items():
             assert sum(each["exact"][name] for each in steps) == want
     assert len(steps) == 1
-    days = lines(client.get(f"{API}/series?month=2026-11&format=csv"))
+    *days, total = lines(client.get(f"{API}/series?month=2026-11&format=csv"))
+    assert (total["begin"], total["ipu_hours"]) == ("total", "254.00000")
     assert [day["begin"] for day in days] == [f"2026-11-0{n}T00:00:00Z" for n in (5, 6, 7, 8)]
     assert [day["ipu_hours"] for day in days] == ["54.00000", "96.00000", "96.00000", "8.00000"]
 

@@ -74,6 +74,7 @@ def test_usage_is_grouped_by_any_combination(admin: User) -> None:
         ("component_name=a1&component_name=none", {"a1"}),
         ("group=(none)", {"d1"}),
         ("group=(none)&group=c", {"c1", "d1"}),
+        ("group=\\(none)", {"e1"}),
         ("label:team=(none)&node=n2", {"b2", "c1"}),
     ],
 )
@@ -83,6 +84,7 @@ def test_a_repeated_filter_means_any_of_its_values(admin: User, query: str, want
     hour(component_name="b2", group="b", node="n2", labels={"a.example/cost__centre": "7"})
     hour(component_name="c1", group="c", node="n2")
     hour(component_name="d1", group="", node="n3")
+    hour(component_name="e1", group="(none)", node="n3")
     client = tool(admin)
     found = keys(client.get(f"{API}/summary?by=component_name&{query}"))
     assert {key["component_name"] for key in found} == want
@@ -220,6 +222,21 @@ def test_the_page_has_the_same_groups_and_files(admin: User) -> None:
     assert [each["name"] for each in chart["series"]] == ["vision · x", "vision · (none)"]
     pods = text_of(client.get("/usage/pods/?format=jsonl")).splitlines()
     assert len(pods) == 2
+
+
+def test_a_group_that_is_really_named_none_is_told_from_no_group(admin: User) -> None:
+    """Its line, its drill-down and its filter's chip say which of the two is meant."""
+    hour(group="(none)", user="ann", ipus=2)
+    hour(group="", user="bob", ipus=1)
+    client = browser(admin)
+    page = client.get("/usage/?month=2026-11").content.decode()
+    (query,) = re.findall(r'<a href="([^"]*)">\\\(none\)</a>', page)
+    divided = client.get(query.replace("&amp;", "&")).content.decode()
+    assert '<span class="text-secondary">Group</span> \\(none)' in divided
+    assert ">ann<" in divided
+    assert ">bob<" not in divided
+    chart = client.get("/usage/chart.json?month=2026-11&by=group").json()
+    assert {each["name"] for each in chart["series"]} == {"(none)", "\\(none)"}
 
 
 def test_the_line_of_what_has_no_group_is_divided_as_any_other_in_page_and_files(

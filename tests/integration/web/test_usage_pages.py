@@ -36,7 +36,8 @@ def table(html: str) -> list[list[str]]:
     rows = re.findall(
         r"<tr>(.*?)</tr>", html.split("<tbody>")[1].split("</tbody>", maxsplit=1)[0], re.DOTALL
     )
-    return [re.findall(r'<td[^>]*?text-sm-end" title="([^"]*)"', row) for row in rows]
+    measures = r'<td[^>]*?text-sm-end(?: is-chosen)?" title="([^"]*)"'
+    return [re.findall(measures, row) for row in rows]
 
 
 def test_the_month_shows_the_pod_s_share_and_both_kinds_of_ipu_hours(admin: User) -> None:

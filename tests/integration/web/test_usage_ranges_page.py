@@ -108,12 +108,36 @@ def test_files_by_job_have_its_name_beside_its_uid(admin: User, address: str) ->
     pod("2026-11-20", "2026-11-21", ipus=4, job_uid="", component_name="notebook")
     query = f"{address}{'&' if '?' in address else '?'}by=user,job&format=csv"
     client = browser(admin) if address.startswith("/usage/") else tool(admin)
-    found = [each for each in lines(client, query) if each["user"] != "total"]
+    found = [each for each in lines(client, query) if "total" not in each.values()]
     assert {(each["job"], each["job_name"]) for each in found} == {
         ("", ""),
         *((f"uid-{n}", f"train-{n}") for n in range(3)),
     }
     assert "job_name" not in lines(client, query.replace("user,job", "user"))[0]
+
+
+@pytest.mark.parametrize("by", ["", "&by=user,job"])
+def test_the_file_of_a_series_ends_with_the_sum_of_its_steps(admin: User, by: str) -> None:
+    pod("2026-11-20T12:00", "2026-11-21T06:00", ipus=4, user="total", job_uid="uid-1")
+    pod("2026-11-20T18:00", "2026-11-20T19:00", ipus=2, user="ann")
+    address = f"{API_SERIES}?from=2026-11-20&to=2026-11-21{by}"
+    client = tool(admin)
+    text = b"".join(client.get(f"{address}&format=csv")).decode()
+    *rows, total = csv.DictReader(io.StringIO(text))
+    assert len(rows) == (3 if by else 2)
+    assert (total["begin"], total["end"]) == ("total", "")
+    hours = [name for name in total if name.endswith("_hours")]
+    for name in hours:
+        assert float(total[name]) == sum(float(row[name]) for row in rows), name
+    assert float(total["ipu_hours"]) == 4 * 18 + 2
+    # A pod is in each of the steps in which it ran.
+    assert (rows[0]["pods"], total["pods"], total["partitions"]) == ("1" if by else "2", "", "")
+    bare = b"".join(client.get(f"{address}&format=csv&total=no")).decode()
+    assert bare == "".join(text.splitlines(keepends=True)[:-1])
+    records = b"".join(client.get(f"{address}&format=jsonl")).decode().splitlines()
+    assert len(records) == len(rows)
+    nothing = b"".join(client.get(f"{API_SERIES}?month=2025-01&format=csv")).decode()
+    assert nothing.count("\n") == 1
 
 
 def test_a_line_by_job_and_more_names_its_job(admin: User) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import timedelta
+import re
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -141,8 +142,13 @@ def test_the_heat_map_can_be_downloaded_as_it_is_shown(
     link = page.context["week_csv"]
     assert f'href="{escape(link)}"' in page.content.decode()
     text = browser(admin).get(link).getvalue().decode()
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    *rows, total = csv.DictReader(io.StringIO(text, newline=""))
     assert len(rows) == 7 * 24
+    assert (total["weekday"], total["hour"]) == ("total", "")
+    for name in (name for name in total if name.endswith("_seconds")):
+        assert int(total[name]) == sum(int(row[name]) for row in rows), name
+    bare = browser(admin).get(f"{link}&total=no").getvalue().decode()
+    assert bare == "".join(text.splitlines(keepends=True)[:-1])
     shown = {
         (name, str(cell.hour)): cell.share
         for name, cells in page.context["heat"].rows
@@ -197,14 +203,33 @@ def test_time_that_nobody_asked_is_told(admin: User) -> None:
     assert "No data for 13 h" in page
 
 
+def test_a_range_that_goes_on_tells_the_age_of_the_last_poll_and_one_that_is_over_does_not(
+    admin: User,
+) -> None:
+    WatchCheckpoint.objects.update(position_at=NOW - timedelta(minutes=3))
+    page = browser(admin).get("/utilization/?window=7d")
+    assert datetime.fromisoformat(page.headers["X-As-Of"]) == NOW - timedelta(minutes=3)
+    assert re.search(r'<p id="as-of".*?>Read <time [^>]*>3 min</time> ago', page.content.decode())
+    over = browser(admin).get(f"/utilization/?{RANGE}")
+    assert "X-As-Of" not in over.headers
+    assert 'id="as-of"' not in over.content.decode()
+
+
 def test_the_csv_can_be_opened_in_a_spreadsheet(admin: User) -> None:
     for answer in (
         tool(admin).get(f"{API}?{RANGE}&format=csv"),
         browser(admin).get(f"/utilization/?{RANGE}&format=csv"),
     ):
-        rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
+        *rows, total = csv.DictReader(io.StringIO(answer.getvalue().decode(), newline=""))
+        assert (total["begin"], total["end"], total["controller"]) == ("total", "", "")
+        for name in (name for name in total if name.endswith("_seconds")):
+            assert int(total[name]) == sum(int(row[name]) for row in rows), name
         assert [row["controller"] for row in rows] == ["'=v2", "v1:8090"] * 2
         assert rows[1]["held_idle_ipu_hours"] == "4.00000"
+    for address in (f"{API}?{RANGE}&format=csv", f"{API}?{RANGE}&format=jsonl"):
+        bare = tool(admin).get(f"{address}&total=no").getvalue().decode()
+        assert "total" not in bare.partition("\n")[2]
+    assert "total" not in tool(admin).get(f"{API}?{RANGE}&format=jsonl").getvalue().decode()
     twin = browser(admin).get(f"/utilization/?{RANGE}&format=json")
     assert json.loads(twin.getvalue())[1]["idle_ipu_seconds"] == 16 * 86_400 - 4 * 7200
 
@@ -227,7 +252,7 @@ def test_the_page_shows_each_controller_and_its_chart_the_bands(admin: User) -> 
     [
         ("step=minute", "step: 'minute' is no step"),
         ("by=planet", "by: 'planet' is not one of controller, total"),
-        ("from=2026-11-03&to=2026-11-02", "The range ends"),
+        ("from=2026-11-03&to=2026-11-02", "The range from 2026-11-03T00:00:00Z ends"),
         ("from=2020-01-01&to=2026-01-01&step=hour", "more than 2000 steps"),
         ("month=2027-01", "has not begun yet"),
         ("colour=red", "'colour': unknown parameter"),

@@ -22,6 +22,7 @@ from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.process import BaseProcess
 
 KEY = "of a test alone " * 4
 ROOT = Path(__file__).parents[3]
@@ -30,14 +31,23 @@ ROOT = Path(__file__).parents[3]
 @contextmanager
 def served(**settings: str) -> Iterator[int]:
     """Yield the port of a `run_web` on the database of the test."""
+    with running(**settings) as (port, process):
+        yield port
+        process.terminate()
+        process.join(90)
+
+
+@contextmanager
+def running(**settings: str) -> Iterator[tuple[int, BaseProcess]]:
+    """Yield the port and the process, which the caller may end."""
     port = _free_port()
     command = ["manage.py", "run_web", "--port", str(port)]
     process = forked(command, ROOT, environment(**settings))
     try:
         wait_until(lambda: not process.is_alive() or status(port, "/healthz") == 200)
-        yield port
+        yield port, process
     finally:
-        process.terminate()
+        process.kill()
         process.join(90)
 
 

@@ -37,7 +37,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
 
 def printed(cluster: DevCluster, url: str = URL, **more: Any) -> str:
     output = io.StringIO()
-    more = {"ca": cluster.ca_file, "match_conditions": False} | more
+    more = {"ca": cluster.kubeconfig.parent / "pki/ca.crt", "match_conditions": False} | more
     call_command("make_webhook_configuration", url=url, stdout=output, **more)
     return output.getvalue()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dashboard import components
-from dashboard.components import DOWN, PARTLY, UNKNOWN, UP, Component, Signs
+from dashboard.components import DOWN, PARTLY, UNKNOWN, UP, Component, Signs, TaskSigns
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -104,7 +104,7 @@ def test_what_was_observed_long_ago_is_not_known_any_more() -> None:
     ("heartbeat", "state"), [(ago(100), UP), (ago(121), DOWN), (None, UNKNOWN)]
 )
 def test_a_dashboard_is_judged_by_its_heartbeat(heartbeat: datetime | None, state: str) -> None:
-    assert components.of_web(heartbeat, NOW).state == state
+    assert components.by_heartbeat("Dashboard", heartbeat, NOW, "works").state == state
 
 
 def test_a_silent_controller_is_named_and_not_the_proxy() -> None:
@@ -139,22 +139,54 @@ def test_a_monitor_is_judged_by_its_last_round(ended: Any, problem: str, state: 
 
 
 @pytest.mark.parametrize(
-    ("heartbeat", "oldest", "busy", "states"),
+    ("judged", "heartbeat", "kubernetes", "want"),
     [
-        (ago(40), None, False, (UP, UP)),
-        (ago(40), ago(35), True, (UP, UP)),
-        (ago(400), ago(300), False, (DOWN, UNKNOWN)),
-        (ago(400), None, False, (UNKNOWN, DOWN)),
-        (ago(400), ago(5), False, (UNKNOWN, DOWN)),
-        (ago(400), ago(300), True, (UP, UNKNOWN)),
-        (None, None, False, (UNKNOWN, UNKNOWN)),
-        (None, ago(300), False, (DOWN, UNKNOWN)),
+        ((UP, "records"), ago(20), UP, (UP, "records")),
+        ((UP, "records"), ago(121), UP, (DOWN, "last heartbeat 2 min 1 s ago")),
+        ((UNKNOWN, "no round"), ago(121), DOWN, (DOWN, "last heartbeat 2 min 1 s ago")),
+        ((DOWN, "last round 5 min ago"), ago(400), UP, (DOWN, "last round 5 min ago")),
+        ((DOWN, "last round 5 min ago"), ago(20), UP, (DOWN, "last round 5 min ago")),
+        ((DOWN, "last round 5 min ago"), ago(20), DOWN, (UP, "waits for the Kubernetes API")),
+        ((DOWN, "last round 5 min ago"), ago(400), DOWN, (DOWN, "last round 5 min ago")),
+        ((DOWN, "last round 5 min ago"), None, DOWN, (DOWN, "last round 5 min ago")),
+        ((UP, "records"), None, UP, (UP, "records")),
     ],
 )
-def test_worker_and_beat_are_told_apart(
-    heartbeat: datetime | None, oldest: datetime | None, busy: bool, states: tuple[str, str]
+def test_who_is_alive_and_waits_for_the_api_server_is_not_down(
+    judged: tuple[str, str],
+    heartbeat: datetime | None,
+    kubernetes: str,
+    want: tuple[str, str],
 ) -> None:
-    found = components.of_worker_and_beat(heartbeat, oldest, busy, NOW)
+    found = components.with_heartbeat(
+        Component("Prober", *judged, holder="pod-a"),
+        heartbeat,
+        Component("Kubernetes API", kubernetes, ""),
+        NOW,
+    )
+    assert (found.name, found.state, found.detail, found.holder) == ("Prober", *want, "pod-a")
+
+
+@pytest.mark.parametrize(
+    ("signs", "states"),
+    [
+        (TaskSigns(ago(40), ago(40), ago(40)), (UP, UP)),
+        (TaskSigns(ago(40), ago(40), ago(40), waits_since=ago(5)), (UP, UP)),
+        (TaskSigns(ago(400), ago(40), ago(400)), (DOWN, UP)),
+        (TaskSigns(ago(400), ago(40), ago(400), is_busy=True), (DOWN, UP)),
+        (TaskSigns(ago(40), ago(400), ago(400)), (UP, DOWN)),
+        (TaskSigns(ago(400), ago(400), ago(400)), (DOWN, DOWN)),
+        (TaskSigns(ago(40), ago(40), ago(400), waits_since=ago(31)), (DOWN, UP)),
+        (TaskSigns(ago(40), ago(40), ago(400), ago(300), is_busy=True), (UP, UP)),
+        (TaskSigns(ago(40), ago(40), ago(400)), (UP, DOWN)),
+        (TaskSigns(ago(40), ago(40), None), (UP, UP)),
+        (TaskSigns(), (UNKNOWN, UNKNOWN)),
+        (TaskSigns(is_busy=True), (UNKNOWN, UNKNOWN)),
+        (TaskSigns(None, ago(40), None, waits_since=ago(300)), (DOWN, UP)),
+    ],
+)
+def test_worker_and_beat_are_told_apart(signs: TaskSigns, states: tuple[str, str]) -> None:
+    found = components.of_worker_and_beat(signs, NOW)
     assert tuple(one.state for one in found) == states
     assert [one.name for one in found] == ["Worker", "Beat"]
 

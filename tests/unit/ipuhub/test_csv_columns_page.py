@@ -27,7 +27,7 @@ from usage.utilization.pages import capacity_columns, week_columns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ipuhub.web.lists import Column
+    from ipuhub.web.columns import Column
     from usage.reports.columns import Columns
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "admin" / "csv-columns.md"

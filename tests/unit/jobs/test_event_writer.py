@@ -7,6 +7,8 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import structlog
+
 from ipuhub.kube.lull import Lull
 from jobs.operator import eventwriter
 from jobs.operator.controller import passes_first
@@ -48,7 +50,7 @@ class SlowRecorder:
 
 
 def job(uid: str) -> dict[str, Any]:
-    return {"metadata": {"uid": uid}}
+    return {"metadata": {"namespace": "default", "name": f"job-{uid}", "uid": uid}}
 
 
 async def stop(task: asyncio.Task[None]) -> None:
@@ -124,3 +126,12 @@ async def test_an_event_has_the_time_at_which_it_was_recorded() -> None:
     end_of_pass()
     await stop(task)
     assert recorder.times == [NOW]
+
+
+async def test_an_event_is_in_the_log_as_well_with_the_jobs_uid() -> None:
+    """The API server forgets Events after an hour."""
+    writer = EventWriter(SlowRecorder(), passes_first(), lambda: NOW)
+    with structlog.testing.capture_logs() as logged:
+        await writer.record(job("a"), type="Normal", reason="Running", message="it runs")
+    want = {"event": "event", "log_level": "info", "reason": "Running", "message": "it runs"}
+    assert logged == [want | {"job": "default/job-a", "job_uid": "a"}]

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.spec import RestartPolicy
-from jobs.operator.decisions import Restart, Tally, restart_after
 from jobs.operator.instancerecord import End
 from jobs.operator.plan import plan
+from jobs.operator.restarts import Restart, Tally, restart_after
 from tests.builders.ipujobs import (
     NOW,
     at,

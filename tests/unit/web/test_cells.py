@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ipuhub.templatetags.cells import table_rows
-from ipuhub.web.lists import Cell
+from ipuhub.web.cells import Cell
 
 NOW = dt.datetime(2026, 11, 24, 9, 5, tzinfo=dt.UTC)
 AT = dt.datetime(2026, 11, 24, 9, 3, 7, 250_000, tzinfo=dt.UTC)
@@ -22,7 +22,10 @@ NONE = '<span class="text-secondary">–</span>'
     ("cell", "want"),
     [
         (Cell("a", "text", "User"), '<td data-label="User" class="whole"><span>a</span></td>'),
-        (Cell("a" * 21, "text", "User"), f'<td data-label="User"><span>{"a" * 21}</span></td>'),
+        (
+            Cell("a" * 21, "text", "User"),
+            f'<td data-label="User"><span class="long" title="{"a" * 21}">{"a" * 21}</span></td>',
+        ),
         (
             Cell("<i>", "text", 'A"b', href="/?a=1&b=2"),
             (

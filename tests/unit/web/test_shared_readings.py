@@ -1,12 +1,18 @@
-"""Values that the polls of many pages share for a moment."""
+"""Values that many pages share for a moment."""
 
 from __future__ import annotations
 
 import datetime as dt
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from ipuhub.web.readings import Shared
+import pytest
+
+from ipuhub.web.readings import Latest, Shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOON = dt.datetime(2026, 11, 24, 12, tzinfo=dt.UTC)
 
@@ -41,6 +47,72 @@ def test_threads_that_come_meanwhile_wait_for_the_first() -> None:
         assert shared.get("b", NOON, lambda: 7) == 7  # another key waits for nobody
         go_on.set()
         assert [each.result(10) for each in (first, *others)] == [1, 1, 1, 1]
+
+
+def _latest(read: Callable[[int], int]) -> Callable[[dt.datetime], int]:
+    return Latest(0, lambda last, _: read(last), lambda _: True).at
+
+
+def _shared(build: Callable[[int], int]) -> Callable[[dt.datetime], int]:
+    shared, built = Shared[str, int](), [0]
+
+    def one() -> int:
+        built.append(build(built[-1]))
+        return built[-1]
+
+    return lambda now: shared.get("a", now, one)
+
+
+@pytest.mark.parametrize("kind", [_latest, _shared])
+def test_nobody_waits_for_the_next_value_while_the_last_is_young(
+    kind: Callable[[Callable[[int], int]], Callable[[dt.datetime], int]],
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def build(last: int) -> int:
+        if last:
+            begun.set()
+            assert go_on.wait(10)
+        return last + 1
+
+    at = kind(build)
+    assert at(NOON) == 1
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(at, NOON + dt.timedelta(seconds=1))
+        assert begun.wait(10)
+        assert at(NOON + dt.timedelta(seconds=3.4)) == 1
+        late = pool.submit(at, NOON + dt.timedelta(seconds=4))
+        assert not late.done()
+        go_on.set()
+        assert (slow.result(10), late.result(10)) == (2, 3)
+
+
+def test_nobody_waits_for_a_server_that_did_not_answer_before() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def read(last: int, _: dt.datetime) -> int:
+        if last:
+            begun.set()
+            assert go_on.wait(10)
+        return last + 1
+
+    latest = Latest(0, read, lambda _: False)
+    assert latest.at(NOON) == 1
+    assert latest.at(NOON + dt.timedelta(seconds=2.9)) == 1
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(latest.at, NOON + dt.timedelta(seconds=3))
+        assert begun.wait(10)
+        assert latest.at(NOON + dt.timedelta(seconds=5.9)) == 1
+        go_on.set()
+        assert slow.result(10) == 2
+
+
+@pytest.mark.parametrize("kind", [_latest, _shared])
+def test_a_clock_that_was_set_back_makes_nothing_fresh(
+    kind: Callable[[Callable[[int], int]], Callable[[dt.datetime], int]],
+) -> None:
+    at = kind(lambda last: last + 1)
+    assert (at(NOON), at(NOON - dt.timedelta(hours=1))) == (1, 2)
 
 
 def test_a_failure_is_not_shared() -> None:

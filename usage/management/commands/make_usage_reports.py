@@ -72,7 +72,7 @@ class Command(DatabaseCommand):
             "--no-total",
             dest="total",
             action="store_false",
-            help="leave out the line of totals, the last line of a summary's CSV",
+            help="leave out the line of totals, the last line of the CSV",
         )
         parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 

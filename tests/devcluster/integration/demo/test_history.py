@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -12,7 +13,7 @@ from django.db import connection as django_connection
 from django.db.models import Sum
 
 from devcluster.demo.history import HistoryError, HistoryWriter, clear
-from devcluster.demo.recording import sample_recorders
+from devcluster.demo.recording import clear_samples, sample_recorders, set_sample_rates
 from devcluster.demo.samples import (
     CLUSTER,
     CONTROLLER,
@@ -27,7 +28,9 @@ from ipuhub.models import RecordFault
 from ipuhub.recording.store import connection_arguments
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from partitions.models import CapacityChange, PartitionLifetime
-from usage.models import PodLifetime
+from tests.builders.rates import rate
+from usage.models import PodLifetime, Rate
+from usage.rates.linecosts import read_job_costs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,6 +134,24 @@ def test_clear_removes_all_of_it_and_nothing_else(connection: psycopg.Connection
         "PodLifetime": 1,
     }
     assert clear(connection) == 0
+
+
+def test_the_samples_have_prices_and_those_of_somebody_else_stay(
+    connection: psycopg.Connection[Any],
+) -> None:
+    write(connection)
+    for _ in range(2):
+        set_sample_rates(BEGIN.date(), END)
+    uids = [past.uid for past in past_jobs(1, BEGIN, END)]
+    costs = read_job_costs(uids, BEGIN, END, ZoneInfo("UTC"))
+    assert {uid for uid, _ in costs} == set(uids)
+    assert all(cost.money.amount > 0 for cost in costs.values())
+    clear_samples(connection)
+    assert not Rate.objects.exists()
+    mine = rate("ipu", "7")
+    set_sample_rates(BEGIN.date(), END)
+    clear_samples(connection)
+    assert list(Rate.objects.all()) == [mine]
 
 
 def test_a_history_that_the_recorders_do_not_understand_is_refused_whole(

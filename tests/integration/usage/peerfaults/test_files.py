@@ -69,8 +69,7 @@ def test_17_every_download_during_the_making_of_reports_is_whole(accountant: Acc
                 text = answer.getvalue().decode()
                 answer.close()
                 rows = list(csv.DictReader(io.StringIO(text)))
-                if kind == "summary":
-                    assert rows.pop()["report_month"] == "total"
+                assert rows.pop()["report_month"] == "total"
                 hours = {float(row["usage_hours"]) for row in rows}
                 count = sum(int(row.get("pods", 1)) for row in rows)
                 if answer.status_code != 200 or not count or (kind == "details" and hours != {1.0}):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jobs.ipujob import names
 from partitions.errors import InvalidQuestion
-from partitions.proxy import nearness
-from partitions.proxy.nearness import Place, filter_nodes, rank_nodes, read_question
+from partitions.proxy.nodes import nearness
+from partitions.proxy.nodes.nearness import Place, filter_nodes, rank_nodes, read_question
 
 PLACE = Place("pod001:8090", "vipu-ctrl", "v1")
 NEAR, FAR = {"vipu-ctrl": "v1"}, {"vipu-ctrl": "v2"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitions.proxy.visibility import (
+from partitions.proxy.nodes.visibility import (
     LABEL_FREE,
     LABEL_TOTAL,
     MARK_CAPACITY,
@@ -21,7 +21,7 @@ from partitions.proxy.visibility import (
 )
 
 if TYPE_CHECKING:
-    from partitions.proxy.visibility import NodeChange
+    from partitions.proxy.nodes.visibility import NodeChange
 
 OWNER = "ipuhub-system/ipu-partitions-tracker"
 V1, V2 = Count("vipu-ctrl=v1", 32, 28), Count("vipu-ctrl=v2", 16, 16)
@@ -139,6 +139,12 @@ def test_numbers_of_a_device_plugin_and_of_another_installation_stay() -> None:
     theirs = [*settle([node("c")], V1, owner="other/tracker").values()]
     assert plan_visibility(theirs, [V1], OWNER, on_masters=False) == []
     assert plan_visibility(theirs, [], OWNER, on_masters=True) == []
+
+
+def test_a_zero_that_a_kubelet_writes_after_the_number_went_is_taken_away() -> None:
+    late = node("a", is_usable=False, capacity="0", allocatable="0", marks={MARK_OWNER: OWNER})
+    after = settle([late, node("b")], V1)
+    assert (after["a"].capacity, after["a"].allocatable, after["b"].capacity) == ("", "", "32")
 
 
 def test_a_number_is_never_without_its_mark() -> None:

@@ -14,10 +14,12 @@ from partitions.vipu.agent.machine import (
     Device,
     Fault,
     FaultKind,
+    Health,
+    MachinePartition,
     PartitionState,
 )
 from partitions.vipu.agent.simulated import SimulatedMachine
-from partitions.vipu.server.agentfleet import (
+from partitions.vipu.server.agents.fleet import (
     Configure,
     Release,
     Reset,
@@ -25,6 +27,7 @@ from partitions.vipu.server.agentfleet import (
     begun_parts,
     configurations,
     differences,
+    failed_parts,
     fleet_of_agents,
     ready,
 )
@@ -173,6 +176,35 @@ def test_a_partition_is_shared_out_among_its_machines_with_its_own_numbers() -> 
     assert parts["ag1"].devices == (Device(1, 0, 0), Device(0, 1, 0))
     assert parts["ag0"].devices == (Device(3, 2, 1), Device(2, 3, 1))
     assert {each.generation for each in parts.values()} == {NOON.isoformat()}
+
+
+BEGUN = record(0)
+IN_USE = replace(BEGUN, ready_at=NOON + MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "problem", "want"),
+    [
+        (BEGUN, PartitionState.READY, "", ""),
+        (BEGUN, PartitionState.READY, "a port is closed", ""),  # its ports are asked
+        (BEGUN, PartitionState.FAILED, "no clock", "no clock"),
+        (BEGUN, PartitionState.CONFIGURING, "", ""),
+        (IN_USE, PartitionState.READY, "", ""),
+        (IN_USE, PartitionState.READY, "a port is closed", "a port is closed"),
+        (IN_USE, PartitionState.FAILED, "", "partition p has failed on the machine"),
+        (replace(IN_USE, errors=("old",)), PartitionState.FAILED, "no clock", ""),
+        (replace(IN_USE, operation=OperationState.REMOVING), PartitionState.FAILED, "no clock", ""),
+        (replace(IN_USE, started_at=NOON + MINUTE), PartitionState.FAILED, "no clock", ""),
+        (None, PartitionState.FAILED, "no clock", ""),
+    ],
+)
+def test_a_partition_that_a_machine_cannot_serve_is_found_with_its_words(
+    known: PartitionRecord | None, state: PartitionState, problem: str, want: str
+) -> None:
+    has = MachinePartition(part("p", 0, generation=BEGUN.generation), state, problem)
+    stored = {"p": (known, frozenset({"ag0"}))} if known else {}
+    found = failed_parts(Health("boot", (has,), {}), stored)
+    assert found == ([(known, want)] if want else [])
 
 
 def test_agents_are_named_by_their_order() -> None:

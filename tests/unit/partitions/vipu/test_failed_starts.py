@@ -1,7 +1,8 @@
-"""Devices that do not answer at the start: when a partition may reset itself, and when it waits."""
+"""Devices that do not answer: when a partition may reset itself, and when it waits."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -45,17 +46,17 @@ def starting() -> Draft:
     return draft
 
 
-def fail_start(draft: Draft, now: datetime) -> PartitionRecord:
-    outages.fail_start(draft, draft.partitions["p"], CLOSED, now)
+def fail(draft: Draft, now: datetime) -> PartitionRecord:
+    outages.fail_part(draft, draft.partitions["p"], CLOSED, now)
     return draft.partitions["p"]
 
 
 def test_a_start_that_fails_is_tried_again_on_machines_that_are_well() -> None:
     draft = starting()
     for number in range(1, MAX_AUTO_RESETS + 1):
-        record = fail_start(draft, NOON + number * SECOND)
+        record = fail(draft, NOON + number * SECOND)
         assert (record.auto_resets, record.errors, record.is_unconfirmed) == (number, (), True)
-    record = fail_start(draft, NOON + 10 * SECOND)
+    record = fail(draft, NOON + 10 * SECOND)
     assert (record.auto_resets, record.errors) == (MAX_AUTO_RESETS, (CLOSED,))
 
 
@@ -70,7 +71,7 @@ def test_a_start_that_fails_beside_an_outage_waits_for_its_end_with_all_its_rese
         outages.fail_ipu(draft, "ag0", 1, "IPU 1 is hot", NOON + SECOND, UNCONFIRMED)
     (before,) = draft.partitions["p"].errors
     now = NOON + 4 * SECOND
-    record = fail_start(draft, now)
+    record = fail(draft, now)
     assert record.ready_state(now) is ReadyState.ERROR
     assert (record.errors, record.auto_resets) == ((before, CLOSED), 0)
 
@@ -81,3 +82,35 @@ def test_a_start_that_fails_beside_an_outage_waits_for_its_end_with_all_its_rese
     again = draft.partitions["p"]
     assert (again.operation, again.errors) == (OperationState.RESETTING, ())
     assert (again.auto_resets, again.ready_state(now + SECOND)) == (1, ReadyState.PENDING)
+
+
+@pytest.mark.parametrize("auto_reset", [True, False])
+def test_a_partition_in_use_that_fails_goes_the_same_way(auto_reset: bool) -> None:
+    draft, now = starting(), NOON + 9 * SECOND
+    confirmed = replace(draft.partitions["p"], ready_at=NOON + SECOND, auto_reset=auto_reset)
+    draft.put(confirmed)
+    record = fail(draft, now)
+    if auto_reset:
+        assert (record.operation, record.auto_resets) == (OperationState.RESETTING, 1)
+        assert record.is_unconfirmed
+    else:
+        assert record == replace(confirmed, errors=(CLOSED,))
+        assert record.ready_state(now) is ReadyState.ERROR
+
+
+def test_what_has_changed_since_it_was_seen_stays_as_it_is() -> None:
+    draft = starting()
+    begun = draft.partitions["p"]
+    confirmed = replace(begun, ready_at=NOON + SECOND)
+    for seen, now_there in (
+        (begun, confirmed),
+        (confirmed, replace(confirmed, started_at=NOON + SECOND)),
+        (confirmed, replace(confirmed, errors=(LOST,))),
+        (confirmed, replace(confirmed, operation=OperationState.REMOVING)),
+    ):
+        draft.put(now_there)
+        outages.fail_part(draft, seen, CLOSED, NOON + 2 * SECOND)
+        assert draft.partitions["p"] == now_there
+    draft.remove("p")
+    outages.fail_part(draft, begun, CLOSED, NOON + 2 * SECOND)
+    assert draft.partitions == {}

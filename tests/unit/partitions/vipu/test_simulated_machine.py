@@ -259,12 +259,17 @@ def test_the_ports_of_ready_devices_are_open_unless_a_fault_closes_them(
     assert machine.open_devices(at(0.5)) == {0, 1}
     machine.inject(Fault(FaultKind.IPUOF_CLOSED, ipu=1), at(1))
     assert machine.open_devices(at(1)) == {0}
-    assert machine.health(at(1)).faults == {}  # only who asks the port finds out
+    assert machine.health(at(1)).faults == {}  # the IPU itself is well
+    (part,) = machine.health(at(1)).partitions
+    assert (part.state, part.problem) == (PartitionState.READY, "the IPUoF port of IPU 1 is closed")
     assert machine.test(MachineTest.CONNECTIVITY, None, at(1)) == (
         "the IPUoF port of IPU 1 is closed"
     )
     machine.repair(1)
     assert machine.open_devices(at(1)) == {0, 1}
+    assert machine.health(at(1)).partitions[0].problem == ""
+    machine.inject(Fault(FaultKind.IPUOF_CLOSED, ipu=2), at(1))  # another partition's, or nobody's
+    assert machine.health(at(1)).partitions[0].problem == ""
     machine.reset("p", "2", at(2))
     assert machine.open_devices(at(2)) == set()
     machine.inject(Fault(FaultKind.SLOW_RESET, seconds=9), at(3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partitions.vipu.topology import (
+    Hardware,
     Ipu,
     IpuId,
     Topology,
@@ -44,7 +45,8 @@ def test_stated_places_are_taken_with_cluster_and_allocation() -> None:
             }
         }
     )
-    assert fleet.ipus == (Ipu(IpuId(1, 7, "c"), "ag0", 0, "c", "a"),)
+    made_of = Hardware("M2000")
+    assert fleet.ipus == (Ipu(IpuId(1, 7, "c"), "ag0", 0, "c", "a", hardware=made_of),)
 
 
 @pytest.mark.parametrize(

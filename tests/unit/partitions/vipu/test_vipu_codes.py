@@ -9,6 +9,7 @@ from partitions.vipu.codes import code_of, error_of
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
+    NoAnswer,
     NoCapacity,
     NotFound,
     NotReady,
@@ -21,12 +22,12 @@ from partitions.vipu.errors import (
 EVERY = (
     AlreadyExists,
     InvalidRequest,
+    NoAnswer,
     NoCapacity,
     NotFound,
     NotReady,
     Refused,
     Unauthenticated,
-    Unavailable,
     VipuError,
 )
 
@@ -41,7 +42,8 @@ def test_an_error_arrives_as_what_it_was(kind: type[VipuError]) -> None:
 @pytest.mark.parametrize(
     ("code", "message", "want"),
     [
-        (StatusCode.DEADLINE_EXCEEDED, "", Unavailable),
+        (StatusCode.DEADLINE_EXCEEDED, "", NoAnswer),
+        (code_of(Unavailable("")), "", NoAnswer),
         (StatusCode.CANCELLED, "", Unavailable),
         (StatusCode.ABORTED, "", Unavailable),
         (StatusCode.UNAUTHENTICATED, "", Unauthenticated),
@@ -59,7 +61,7 @@ def test_other_statuses_have_their_error_too(
 
 
 def test_only_what_may_work_later_is_retryable() -> None:
-    assert {kind for kind in EVERY if kind.retryable} == {NoCapacity, NotReady, Unavailable}
+    assert {kind for kind in EVERY if kind.retryable} == {NoAnswer, NoCapacity, NotReady}
 
 
 @pytest.mark.parametrize(

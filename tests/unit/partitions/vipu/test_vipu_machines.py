@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.server.machines import ipu_attributes
-from partitions.vipu.topology import topology_from_attributes
+from partitions.vipu.topology import Hardware, topology_from_attributes
 from tests.builders.fleets import fleet_of_machines
 
 FLEET = fleet_of_machines(20, cluster="c", allocation="a")
 
 
 def test_the_attributes_describe_exactly_the_fleet() -> None:
-    assert topology_from_attributes(ipu_attributes(FLEET, [])) == FLEET
+    found = topology_from_attributes(ipu_attributes(FLEET, []))
+    assert [replace(ipu, hardware=Hardware()) for ipu in found.ipus] == [*FLEET.ipus]
+    assert len({ipu.hardware for ipu in found.ipus}) == 20  # each board has its serial number
 
 
 def test_named_agents_only_are_answered() -> None:

@@ -1,0 +1,148 @@
+"""domain: which sizes fit, where or when, and how far free IPUs are apart; of the map's reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dashboard.fleetqueue import free_by, in_the_way
+from partitions.vipu.topology import PARTITION_SIZES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from dashboard.fleetqueue import Holding
+
+_WHOLE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition fits: `count` of them on the controller, and the machines of the block that
+    the next one gets (empty: they have no names)."""
+
+    controller: str
+    count: int
+    machines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFit:
+    """A size. `kind`: now, later (`blockers` as (name, UID) hold the block that comes free first,
+    `free_by` as in the queue, `others`: a holder that the reader may not see is among them), shut
+    (no block can come free) or never (no block of the fleet is so large)."""
+
+    size: int
+    count: int
+    kind: str
+    places: tuple[Place, ...] = ()
+    blockers: tuple[tuple[str, str], ...] = ()
+    others: bool = False
+    free_by: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fragments:
+    """The free IPUs of a controller: `blocks` as (size, how many), the largest first; `largest`:
+    the largest block that a job gets; `possible`: the block that so many IPUs could form."""
+
+    controller: str
+    free: int
+    largest: int
+    possible: int
+    blocks: tuple[tuple[int, int], ...]
+
+    @property
+    def percent(self) -> int:
+        """How much smaller than possible the largest block is, in per cent; 0: not at all."""
+        return round(_WHOLE * (1 - self.largest / self.possible)) if self.possible else 0
+
+
+def size_fits(
+    fleet: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
+) -> tuple[SizeFit, ...]:
+    """Return each size that a partition can have, out of the answer to `/v1/fleet`."""
+    told = {each["size"]: each for each in fleet.get("fits") or ()}
+    if not told:
+        return ()
+    controllers = {each["address"]: each for each in fleet.get("controllers") or ()}
+    return tuple(
+        _size_fit(told[size], controllers, holdings) if size in told else SizeFit(size, 0, "never")
+        for size in PARTITION_SIZES
+    )
+
+
+def _size_fit(
+    told: Mapping[str, Any],
+    controllers: Mapping[str, Mapping[str, Any]],
+    holdings: Mapping[tuple[str, str], Holding],
+) -> SizeFit:
+    size, count = told["size"], told["count"]
+    if count:
+        places = tuple(_places(told.get("places") or (), controllers))
+        return SizeFit(size, count, "now", places)
+    if told.get("block") is None:
+        return SizeFit(size, 0, "shut")
+    found = in_the_way(told, holdings)
+    named = {each.job.uid: each.job.name for each in found if each is not None and each.job}
+    block = told["block"]
+    place = Place(block["controller"], 0, _machines(controllers.get(block["controller"]), block))
+    return SizeFit(
+        size,
+        0,
+        "later",
+        (place,),
+        tuple((name, uid) for uid, name in named.items()),
+        others=any(each is None or each.job is None for each in found),
+        free_by=free_by(found),
+    )
+
+
+def _places(
+    told: Sequence[Mapping[str, Any]], controllers: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Place]:
+    for each in told:
+        address = each["controller"]
+        machines = _machines(controllers.get(address), each) if "start" in each else ()
+        yield Place(address, each["count"], machines)
+
+
+def _machines(controller: Mapping[str, Any] | None, block: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the machines of a block, in IPU-Link order; none where places are guessed."""
+    if controller is None or not controller["placesKnown"]:
+        return ()
+    wanted = range(block["start"], block["start"] + block["size"])
+    return tuple(
+        machine["agent"]
+        for machine in controller["machines"]
+        if (machine["cluster"], machine["domain"]) == (block["cluster"], block["domain"])
+        and machine["agent"]
+        and any(ipu["position"] in wanted for ipu in machine["ipus"])
+    )
+
+
+def fragments_of(fleet: Mapping[str, Any]) -> tuple[Fragments, ...]:
+    """Return how the free IPUs of each controller lie that answers and that jobs can reach."""
+    return tuple(
+        found
+        for controller in fleet.get("controllers") or ()
+        if controller["hasNode"] and (found := _fragments(controller, fleet)) is not None
+    )
+
+
+def _fragments(controller: Mapping[str, Any], fleet: Mapping[str, Any]) -> Fragments | None:
+    told = controller.get("freeBlocks")
+    if told is None or not controller["machines"]:
+        return None
+    blocks = tuple((each["size"], each["count"]) for each in told)
+    free = sum(size * count for size, count in blocks)
+    address = controller["address"]
+    fitting = [
+        fit["size"]
+        for fit in fleet.get("fits") or ()
+        if any(place["controller"] == address for place in fit.get("places") or ())
+    ]
+    most = min(free, controller["largestBlock"])
+    possible = max((size for size in PARTITION_SIZES if size <= most), default=0)
+    return Fragments(address, free, max(fitting, default=0), possible, blocks)

@@ -1,0 +1,163 @@
+"""domain: one IPU-Machine with its IPUs, out of the reading that the fleet map shows.
+
+Names of jobs that the reader may not see are left out, as on the map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from dashboard.fleetmap import painter_of, read_holdings
+from dashboard.fleetpaint import unheld
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from dashboard.fleetmap import Reader
+    from dashboard.fleetpaint import Paint
+    from dashboard.fleetqueue import Holding, JobFacts
+
+_HARDWARE: Final = {
+    "boardType": "Board type",
+    "boardSerial": "Board serial number",
+    "clock": "Clock",
+    "firmware": "Firmware",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IpuFacts:
+    """An IPU. `position` in its IPU-Link domain (0 to 63), `device`: its number in the machine;
+    `state` as in the API; `reason`: why it gets no new partition; `size`: IPUs of its partition;
+    `paint`: its colour on the map; `hardware` by label."""
+
+    position: int
+    device: int
+    state: str
+    reason: str
+    partition: str
+    size: int
+    job: JobFacts | None
+    since: datetime | None
+    paint: Paint
+    hardware: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """An IPU-Machine. `lost`: why its agent does not answer; `silent`: its controller does not
+    answer, and this is what it said `age_seconds` ago; `is_reached`: a node has its label."""
+
+    controller: str
+    name: str
+    cluster: str
+    domain: int
+    lost: str
+    silent: str
+    age_seconds: int
+    is_reached: bool
+    is_certain: bool
+    hardware: Mapping[str, str]
+    ipus: tuple[IpuFacts, ...]
+
+    @property
+    def state(self) -> str:
+        """lost, faulty, cordoned or up: what comes first is worse."""
+        found = {ipu.state for ipu in self.ipus}
+        if self.lost:
+            return "lost"
+        return next((each for each in ("faulty", "cordoned") if each in found), "up")
+
+    @property
+    def held(self) -> int:
+        """How many of its IPUs are held."""
+        return sum(bool(ipu.size) for ipu in self.ipus)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why IPUs of it get no new partition, each once."""
+        return tuple(dict.fromkeys(ipu.reason for ipu in self.ipus if ipu.reason))
+
+    def ipu(self, position: int) -> IpuFacts | None:
+        """Its IPU of this position; None: it has no such one."""
+        return next((ipu for ipu in self.ipus if ipu.position == position), None)
+
+
+def find_machine(
+    fleet: Mapping[str, Any],
+    jobs: Mapping[str, JobFacts],
+    reader: Reader,
+    address: str,
+    name: str,
+) -> MachineFacts | None:
+    """Return the machine with this agent of the controller; None: the reading has none."""
+    controllers = fleet.get("controllers") or []
+    controller = next((each for each in controllers if each["address"] == address), None)
+    if controller is None:
+        return None
+    # Where places are only guessed, the IPUs of a machine may stand apart.
+    parts = [machine for machine in controller["machines"] if machine["agent"] == name]
+    if not parts or not name:
+        return None
+    holdings = read_holdings(controllers, jobs, reader)
+    return MachineFacts(
+        controller=address,
+        name=name,
+        cluster=parts[0]["cluster"],
+        domain=parts[0]["domain"],
+        lost=parts[0].get("lost") or "",
+        silent=controller["message"],
+        age_seconds=controller.get("ageSeconds") or 0,
+        is_reached=controller["hasNode"],
+        is_certain=controller["placesKnown"],
+        hardware=_named(parts[0].get("hardware") or {}),
+        ipus=tuple(_ipus(controller, parts, holdings)),
+    )
+
+
+def is_open(fleet: Mapping[str, Any], address: str) -> bool:
+    """Whether nothing is known yet of a controller's machines: it has not answered, or nobody."""
+    controllers = fleet.get("controllers")
+    if controllers is None:
+        return True
+    found = next((each for each in controllers if each["address"] == address), None)
+    return found is not None and not found["machines"]
+
+
+def _ipus(
+    controller: Mapping[str, Any],
+    parts: list[Mapping[str, Any]],
+    holdings: Mapping[tuple[str, str], Holding],
+) -> Iterator[IpuFacts]:
+    painter = painter_of(holdings, "job", None, "ipus")
+    for machine in parts:
+        made_of = machine.get("hardware") or {}
+        squares = painter.machine(controller, machine).squares
+        for number, (ipu, square) in enumerate(zip(machine["ipus"], squares, strict=True)):
+            holding = holdings.get((controller["address"], ipu["partition"]))
+            yield IpuFacts(
+                position=ipu["position"],
+                device=ipu.get("device", number),
+                state=holding.state if holding else unheld(controller, ipu)[0],
+                reason=_reason(controller, ipu, holding),
+                partition=holding.id if holding else "",
+                size=holding.size if holding else 0,
+                job=holding.job if holding else None,
+                since=holding.since if holding and holding.job else None,
+                paint=(square.css, square.decals),
+                hardware=_named(ipu.get("hardware") or made_of),
+            )
+
+
+def _reason(controller: Mapping[str, Any], ipu: Mapping[str, Any], holding: Holding | None) -> str:
+    said = ipu.get("fault") or ipu.get("cordon") or ""
+    if said or holding is not None:
+        return str(said)
+    state, label = unheld(controller, ipu)
+    return "" if state == "free" else label.removeprefix("free, but ")
+
+
+def _named(hardware: Mapping[str, str]) -> dict[str, str]:
+    return {label: hardware[key] for key, label in _HARDWARE.items() if hardware.get(key)}

@@ -1,0 +1,100 @@
+"""glue: the page of an IPU-Machine, and that of one of its IPUs: now, and its last day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from django.http import Http404
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from dashboard.fleet import visible_jobs_of
+from dashboard.fleetmap import Reader
+from dashboard.live import live_reader
+from dashboard.machines.facts import find_machine, is_open
+from dashboard.machines.past import read_events, read_stays
+from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from dashboard.machines.facts import MachineFacts
+    from ipuhub.web.access import Scope
+
+NO_MACHINE: Final = "No V-IPU controller has an IPU-Machine of this name."
+NO_IPU: Final = "The IPU-Machine has no IPU of this position."
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A machine as of one reading; None: nothing is known yet of its controller's machines.
+    `read_at`: when that was read, `problem`: why nothing newer is."""
+
+    machine: MachineFacts | None
+    read_at: datetime | None
+    problem: str
+
+
+def see_machine(scope: Scope, controller: str, name: str, now: datetime) -> Seen:
+    """Return the machine for a reader. Raises Http404 if there is none."""
+    if "\0" in controller + name:  # which no row can have
+        raise Http404(NO_MACHINE)
+    state = live_reader().read(now)
+    reader = Reader(scope.covers, scope.sees_all, now)
+    fleet = state.fleet.value
+    found = find_machine(fleet, visible_jobs_of(state, scope), reader, controller, name)
+    if found is None and not is_open(fleet, controller):
+        raise Http404(NO_MACHINE)
+    return Seen(found, state.fleet.read_at, state.fleet.said(in_full=scope.sees_all))
+
+
+@require_safe
+@signed_in
+def machine_page(request: HttpRequest, controller: str, name: str) -> HttpResponseBase:
+    """Show a machine's IPUs and its last day; only the changing part for htmx."""
+    return _answer(request, controller, name, None)
+
+
+@require_safe
+@signed_in
+def ipu_page(request: HttpRequest, controller: str, name: str, position: int) -> HttpResponseBase:
+    """Show one IPU and its last day; only the changing part for htmx."""
+    return _answer(request, controller, name, position)
+
+
+def _answer(
+    request: HttpRequest, controller: str, name: str, position: int | None
+) -> HttpResponseBase:
+    now, scope = timezone.now(), scope_of(request.user)
+    seen = see_machine(scope, controller, name, now)
+    machine, ipu = seen.machine, None
+    if machine is not None and position is not None:
+        ipu = machine.ipu(position)
+        if ipu is None:
+            raise Http404(NO_IPU)
+    shown: dict[str, Any] = {
+        "controller": controller,
+        "name": name,
+        "position": position,
+        "machine": machine,
+        "ipu": ipu,
+        "ipus": (ipu,) if ipu else machine.ipus if machine else (),
+        "stays": read_stays(scope, controller, name, now, position),
+        "events": read_events(controller, name, now),
+        "problem": seen.problem,
+        "stale_since": seen.read_at if seen.problem else None,
+        "sees_all": scope.sees_all,
+    }
+    tag = fragment_etag(request, shown)
+    note_as_of(request, seen.read_at)
+    if same := not_modified(request, tag):
+        return same
+    template = "machines/_machine.html" if wants_fragment(request) else "machines/machine.html"
+    context = shown | {"now": now, "etag": tag, "as_of": seen.read_at, "here": request.path}
+    return tagged(request, render(request, template, context), tag)

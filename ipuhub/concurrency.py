@@ -1,0 +1,70 @@
+"""domain: pieces of asyncio: wait at most so long, end tasks, lock by key."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+
+K = TypeVar("K", bound="Hashable")
+
+
+async def wait_set(event: asyncio.Event, seconds: float | None) -> bool:
+    """Return whether the event is set within so many seconds; None: wait without limit."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+async def end_tasks(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they have ended, whatever their result."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class LoopEnded(Exception):  # noqa: N818  # what happened, in a sentence
+    """A background loop returned although nobody stopped it."""
+
+
+async def endless(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run a background loop that ends only when it is cancelled.
+
+    Raises LoopEnded with `name` if the loop returns: a process that lost a loop must not look as
+    if it had ended well, and must not go on without it.
+    """
+    await run()
+    raise LoopEnded(f"the loop {name!r} ended although nobody stopped it")
+
+
+class KeyedLocks(Generic[K]):
+    """Locks by key: work on one key is sequential, work on different keys is concurrent.
+
+    An unused key takes no memory.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[K, tuple[asyncio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def hold(self, key: K) -> AsyncIterator[None]:
+        """Hold the key's lock; waiters get it in their order of arrival."""
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[key]
+            if users == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = (lock, users - 1)

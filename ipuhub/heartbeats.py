@@ -1,0 +1,81 @@
+"""io: heartbeats in PostgreSQL, the signs of life of processes that pages cannot reach."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+HEARTBEAT_SECONDS: Final = 30.0
+WEB: Final = "web"
+PROBER: Final = "prober"
+MONITOR: Final = "monitor"
+BEAT: Final = "beat"
+WORKER: Final = "worker"
+TASKS: Final = "tasks"
+"""What a worker notes when it runs the task that beat queues: tasks get through."""
+_NOTE: Final = """
+INSERT INTO ipuhub_heartbeat (name, at) VALUES (%s, now())
+ON CONFLICT (name) DO UPDATE SET at = now()
+"""
+_LOG = structlog.get_logger(__name__)
+
+
+class Heart:
+    """Notes the heartbeat of one process, which must not depend on it: failures are logged once."""
+
+    def __init__(self, name: str, arguments: Callable[[], Mapping[str, Any]]) -> None:
+        self._name, self._arguments = name, arguments
+        self._problem = ""
+        self._due_at = float("-inf")
+
+    def beat(self) -> None:
+        """Note the time, on a connection of its own: others wait for their work."""
+        try:
+            with psycopg.connect(**self._arguments(), autocommit=True) as connection:
+                connection.execute(_NOTE, [self._name])
+        except psycopg.Error as error:
+            problem = " ".join(str(error).split())
+            if not self._problem:
+                _LOG.warning("no heartbeat", of=self._name, problem=problem)
+            self._problem = problem
+        else:
+            self._problem = ""
+
+    def beat_if_due(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Note the time at most every 30 s, for a loop that turns more often."""
+        if clock() >= self._due_at:
+            self._due_at = clock() + HEARTBEAT_SECONDS
+            self.beat()
+
+    def keep_beating(self) -> None:
+        """Note the time every 30 s, for ever: the work of a daemon thread."""
+        while True:
+            self.beat()
+            time.sleep(HEARTBEAT_SECONDS)
+
+
+@asynccontextmanager
+async def beating(name: str, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
+    """Note the time every 30 s while the event loop turns; the first time at once."""
+    heart = Heart(name, lambda: arguments)
+
+    async def keep() -> None:
+        while True:
+            await asyncio.to_thread(heart.beat)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    task = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,37 @@
+"""glue: the tables that all apps share."""
+
+from __future__ import annotations
+
+from ipuhub.models.access import (
+    ApiToken,
+    ExternalIdentity,
+    ExternalSession,
+    RoleChange,
+    RoleGrant,
+    SignInAttempts,
+)
+from ipuhub.models.audit import AuditEntry, IdempotentRequest
+from ipuhub.models.components import ComponentOutage, Heartbeat, TaskMessage
+from ipuhub.models.notifications import Notification, NotificationCount, Subscription
+from ipuhub.models.recording import RecordFault, WatchCheckpoint, WatchGap, long_lifetimes
+
+__all__ = [
+    "ApiToken",
+    "AuditEntry",
+    "ComponentOutage",
+    "ExternalIdentity",
+    "ExternalSession",
+    "Heartbeat",
+    "IdempotentRequest",
+    "Notification",
+    "NotificationCount",
+    "RecordFault",
+    "RoleChange",
+    "RoleGrant",
+    "SignInAttempts",
+    "Subscription",
+    "TaskMessage",
+    "WatchCheckpoint",
+    "WatchGap",
+    "long_lifetimes",
+]

@@ -1,0 +1,144 @@
+"""io: records on which IPU-Machines each partition stands, as the proxy's `/v1/fleet` says it.
+
+The tracker does not say it, and once a partition is gone nobody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psycopg
+import structlog
+
+from ipuhub.concurrency import wait_set
+from ipuhub.recording.store import explain
+from partitions.errors import PartitionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from psycopg import Cursor
+
+    from partitions.client import ProxyClient
+
+log = structlog.get_logger(__name__)
+_EVERY_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 1.0  # the tracker changes many times a second while many jobs start
+_UNPLACED: Final = """
+SELECT key, controller, partition FROM partitions_partitionlifetime
+WHERE released_at IS NULL AND active_at IS NOT NULL AND machines = '{}'::jsonb
+"""
+_PLACE: Final = """
+UPDATE partitions_partitionlifetime SET machines = %(machines)s::jsonb
+WHERE key = %(key)s AND controller = %(controller)s AND partition = %(partition)s
+  AND machines = '{}'::jsonb
+"""
+
+
+class Unplaced(NamedTuple):
+    """A partition that is held, and of which nobody has recorded where it stands."""
+
+    key: str
+    controller: str
+    partition: str
+
+
+def places_of(fleet: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, list[int]]]:
+    """Return the IPUs of each partition by controller and id: positions in the IPU-Link domain by
+    agent. A controller that does not say where its IPUs stand, or does not answer, is left out."""
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for controller in fleet["controllers"]:
+        if not _says_places(controller):
+            continue
+        for machine in controller["machines"]:
+            for ipu in machine["ipus"]:
+                if (held_by := ipu["partition"]) and machine["agent"]:
+                    machines = found.setdefault((controller["address"], held_by), {})
+                    machines.setdefault(machine["agent"], []).append(ipu["position"])
+    return found
+
+
+def _says_places(controller: Mapping[str, Any]) -> bool:
+    return bool(controller.get("reachable") and controller.get("placesKnown"))
+
+
+def unplaced(cursor: Cursor[Any]) -> list[Unplaced]:
+    """Return the partitions that are held and have no recorded place."""
+    cursor.execute(_UNPLACED)
+    return [Unplaced(*row) for row in cursor.fetchall()]
+
+
+def store_places(
+    cursor: Cursor[Any],
+    rows: Sequence[Unplaced],
+    places: Mapping[tuple[str, str], Mapping[str, Sequence[int]]],
+) -> int:
+    """Write where `rows` stand; return of how many that is known."""
+    known = [(row, places.get((row.controller, row.partition))) for row in rows]
+    found = [
+        row._asdict() | {"machines": json.dumps(machines)} for row, machines in known if machines
+    ]
+    if found:
+        cursor.executemany(_PLACE, found)
+    return len(found)
+
+
+class PlaceRecorder:
+    """Asks for the fleet soon after `wake` and now and then, if a place is not known.
+
+    A controller that does not say where its IPUs stand, as Graphcore's, is asked about now and then
+    only.
+
+    `rows` reads what has no place, `write` stores places. While the proxy or PostgreSQL is away
+    nothing is recorded; what is still held afterwards is.
+    """
+
+    def __init__(
+        self,
+        proxy: ProxyClient,
+        rows: Callable[[], Awaitable[list[Unplaced]]],
+        write: Callable[[Sequence[Unplaced], Mapping[str, Any]], Awaitable[int]],
+    ) -> None:
+        self._proxy, self._rows, self._write = proxy, rows, write
+        self._woken = asyncio.Event()
+        self._again_at: dict[str, float] = {}
+        self.problem = ""
+
+    def wake(self) -> None:
+        """A partition may have become active."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            self._woken.clear()
+            try:
+                await self.once()
+            except PartitionsError as error:
+                self._note(str(error).strip() or type(error).__name__)
+            except psycopg.Error as error:
+                self._note(f"Postgres: {explain(error)}")
+            else:
+                self._note("")
+            await asyncio.sleep(_PAUSE_SECONDS)
+            await wait_set(self._woken, _EVERY_SECONDS)
+
+    async def once(self) -> int:
+        """Record what is due; return how many places. Raises what prevents it."""
+        now = asyncio.get_running_loop().time()
+        due = [row for row in await self._rows() if self._again_at.get(row.controller, now) <= now]
+        if not due:
+            return 0
+        fleet = await self._proxy.fleet()
+        says = {each["address"] for each in fleet["controllers"] if _says_places(each)}
+        self._again_at |= {row.controller: now + _EVERY_SECONDS for row in due}
+        self._again_at = {name: at for name, at in self._again_at.items() if name not in says}
+        return await self._write(due, fleet)
+
+    def _note(self, problem: str) -> None:
+        if bool(problem) != bool(self.problem):
+            event = "places of partitions are not recorded" if problem else "places are recorded"
+            log.info(event, why=problem)
+        self.problem = problem

@@ -1,0 +1,1 @@
+"""io: the steps of a partition from its reservation to its release."""

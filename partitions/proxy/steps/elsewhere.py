@@ -1,0 +1,94 @@
+"""io: gives a reservation another id, or another controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions.proxy import lifecycle
+from partitions.proxy.controllers import explain_shortage, order_candidates
+from partitions.proxy.drift import asked_of
+from partitions.proxy.lifecycle import waiting_partition
+from partitions.proxy.queue import Offer
+from partitions.proxy.steps.step import Next
+from partitions.proxy.tracker import free_id, next_serial
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.lifecycle import Shortage, TrackerEntry
+    from partitions.proxy.steps.step import Step
+    from partitions.proxy.tracker import Draft
+
+log = structlog.get_logger(__name__)
+
+
+async def take_other_id(step: Step, listed: Collection[str], why: str) -> Next:
+    """The partition of our id is somebody else's: leave it alone and take another id."""
+    entry = step.entry
+    where = {"controller": entry.controller, **entry.log_fields}
+    log.warning("partition id taken by someone else", **where, problem=why)
+
+    def rename(draft: Draft) -> bool:
+        if draft.get(entry.key) != entry:
+            return False
+        draft.put(lifecycle.rename(entry, free_id(entry, draft, {entry.id, *listed})))
+        return True
+
+    step.memory.is_first_ask = await step.around.store.write(rename)
+    return Next.NOW
+
+
+async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next:
+    """Someone was faster here (`is_full`), or it does not answer: try the next controller, or give
+    the reservation up."""
+    entry, memory, around = step.entry, step.memory, step.around
+    memory.tried.add(entry.controller)
+    if is_full and around.fleet.spec_of(entry.controller) is not None:
+        around.fleet.note_refusal(entry.controller, entry.size)
+    views = await around.fleet.views()
+    candidates = [
+        view
+        for view in order_candidates(views, entry.size, around.rule)
+        if view.spec.address not in memory.tried
+    ]
+    shortage = explain_shortage(views, entry.size)
+    if candidates:
+        offer = Offer(views, candidates)
+        held_back = await around.store.write(lambda draft: _move_if_open(step, draft, offer))
+        if held_back is None:
+            memory.is_first_ask = True
+            return Next.NOW
+        shortage = held_back
+    else:
+        around.waiting.note(entry.holder, entry.size, around.now())
+    memory.waiting = waiting_partition(entry, shortage)
+    await step.replace(lifecycle.give_up(entry, around.now()))
+    return Next.SETTLED
+
+
+def _move_if_open(step: Step, draft: Draft, offer: Offer) -> Shortage | None:
+    """Send the reservation to a controller that it may have, or say why to none."""
+    entry, now = step.entry, step.around.now()
+    if draft.get(entry.key) != entry:
+        return None
+    asked = (entry.holder, entry.size, offer, draft, now)
+    targets, held_back = step.around.waiting.open_to(*asked)
+    if held_back is None:
+        _move(draft, entry, targets[0], now)
+    return held_back
+
+
+def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: datetime) -> None:
+    listed = {partition.id for partition in target.partitions}
+    if entry.may_come:  # it stays known where it may come; the other controller's is a new holding
+        draft.put(lifecycle.finish_release(entry, now))
+        entry = lifecycle.again(entry, next_serial(entry, now), now)
+        listed.add(entry.id)
+    new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id
+    spec = target.spec
+    where = {"controller": spec.address, "label": spec.label, "asked": asked_of(spec.settings)}
+    draft.put(lifecycle.move(entry, **where, partition_id=new_id))

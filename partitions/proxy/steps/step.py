@@ -1,0 +1,97 @@
+"""io: what every step of a partition has: its entry, its controller, and the ways to record it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions.proxy import lifecycle
+from partitions.proxy.queue import Readiness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.partition import Partition, Reason
+    from partitions.proxy.controllers import PlacementRule
+    from partitions.proxy.fleet import Fleet
+    from partitions.proxy.lifecycle import TrackerEntry
+    from partitions.proxy.queue import WaitingQueue
+    from partitions.proxy.trackerstore import TrackerStore
+    from partitions.proxy.vipuapi import VipuApi
+
+log = structlog.get_logger(__name__)
+
+
+class Next(Enum):
+    """When the next step of a partition is due; ACCEPTED: at the memory's `look_at`."""
+
+    SETTLED = auto()
+    NOW = auto()
+    ACCEPTED = auto()
+    POLL = auto()
+    BACKOFF = auto()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this process knows of one attempt and no other process needs to.
+
+    `is_first_ask`: no request to create this partition can have been sent to its controller, so
+    that a partition of its id there is somebody else's. `waiting` is the answer of an attempt
+    that found no room. `accepted_at` (nothing: this process has not asked) and `look_at` are of
+    the loop's clock; `looks` counts since then, or since a removal was taken.
+    """
+
+    is_first_ask: bool = False
+    is_removed: bool = False
+    is_reset: bool = False
+    accepted_at: float | None = None
+    look_at: float = 0.0
+    looks: int = 0
+    tried: set[str] = field(default_factory=set)
+    waiting: Partition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all steps share; `now` gives the time as aware UTC."""
+
+    store: TrackerStore
+    fleet: Fleet
+    now: Callable[[], datetime]
+    rule: PlacementRule
+    waiting: WaitingQueue
+    readiness: Readiness = field(default_factory=Readiness)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a partition; raises TrackerUnavailable when it cannot be recorded."""
+
+    around: Surroundings
+    entry: TrackerEntry
+    memory: Memory
+
+    @property
+    def api(self) -> VipuApi:
+        """The partition's controller."""
+        return self.around.fleet.api(self.entry.controller)
+
+    async def replace(self, new: TrackerEntry | None) -> None:
+        """Write `new` (None: nothing) in place of the entry, unless somebody changed that."""
+        await self.around.store.write(lambda draft: draft.replace(self.entry, new))
+        if new is not None and new.phase is not self.entry.phase:
+            log.info("partition", phase=new.phase.value, **new.log_fields)
+
+    async def hang(self, reason: Reason, problem: object) -> Next:
+        """Record, once, why the partition makes no progress, and come back later."""
+        entry = self.entry
+        if entry.reason != reason:
+            phase = entry.phase.value
+            log.warning("partition hangs", phase=phase, problem=str(problem), **entry.log_fields)
+            await self.replace(lifecycle.hang(entry, reason, str(problem)))
+        return Next.BACKOFF

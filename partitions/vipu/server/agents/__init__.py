@@ -1,0 +1,1 @@
+"""io: the agents of vipu-server and the machines behind them."""

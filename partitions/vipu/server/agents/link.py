@@ -1,0 +1,248 @@
+"""io: one agent of vipu-server: its heartbeats, and what its machine has to be configured for.
+
+Nothing is remembered across a restart: each answer of an agent is compared with the partitions
+that are stored, and what differs is mended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ipuhub.concurrency import wait_set
+from partitions.vipu.errors import VipuError
+from partitions.vipu.ipuofprobe import IpuofProbes
+from partitions.vipu.server.agents.fleet import (
+    Configure,
+    Outage,
+    Release,
+    begun_parts,
+    differences,
+    failed_parts,
+    key_of,
+    ready,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from partitions.vipu.agent.client import AgentClient
+    from partitions.vipu.agent.machine import Configuration, Health, Inventory
+    from partitions.vipu.server.agents.fleet import Action, LinkTiming, Machines
+    from partitions.vipu.server.machines import Hardware
+    from partitions.vipu.server.records import PartitionRecord
+
+log = structlog.get_logger(__name__)
+# Between two questions while a machine is at work: soon after a change, then less and less often.
+_BUSY_SECONDS: Final = 0.001
+_LONGEST_BUSY_SECONDS: Final = 0.25
+_RESTART: Final = "restart vipu-server"
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What all links share.
+
+    `known`: the stored partitions, each with the agents of its machines. `confirm` is called when
+    a machine may have been the last to do its part. `watched`: the controller, once it is started.
+    """
+
+    timing: LinkTiming
+    inventories: dict[str, Inventory]
+    hardware: Hardware
+    known: Mapping[str, tuple[PartitionRecord, frozenset[str]]]
+    confirm: Callable[[AgentLink], Awaitable[None]]
+    watched: Machines | None = None
+
+    @property
+    def machines(self) -> Machines:
+        """The controller's side of the fleet."""
+        if self.watched is None:
+            raise RuntimeError("the agents are not watched yet")
+        return self.watched
+
+
+@dataclass(eq=False, slots=True)
+class AgentLink:
+    """What is known of one agent since the start.
+
+    `indexes`: the IPUs that the fleet counts on. `leaving`: by partition, the generation of its
+    removal, where the machine has or had a part. `gone`: the removals whose partition it no longer
+    had when it was last asked.
+    """
+
+    agent: str
+    client: AgentClient
+    around: Surroundings
+    indexes: set[int] = field(default_factory=set)
+    is_created: bool = False
+    heard_at: float = field(default_factory=time.monotonic)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    inventory: Inventory | None = None
+    boot_id: str = ""
+    outage: Outage | None = None  # None: not known yet
+    faults: dict[int, str] = field(default_factory=dict)
+    wanted: dict[str, Configuration] = field(default_factory=dict)
+    probes: IpuofProbes = field(default_factory=IpuofProbes)
+    leaving: dict[str, str] = field(default_factory=dict)
+    gone: frozenset[tuple[str, str]] = frozenset()
+    ready: frozenset[tuple[str, str]] = frozenset()
+
+    async def take_inventory(self) -> None:
+        """Ask what the machine is made of until it answers."""
+        while self.inventory is None:
+            with suppress(VipuError):
+                self.inventory = await self.client.inventory()
+                self.around.inventories[self.agent] = self.inventory
+
+    async def follow(self) -> None:
+        """Ask the agent every second, and at once after a change, until this is cancelled."""
+        busy = _BUSY_SECONDS
+        while True:
+            self.wake.clear()
+            pause = self.around.timing.heartbeat_seconds
+            try:
+                if await self._beat():
+                    pause, busy = busy, min(2 * busy, _LONGEST_BUSY_SECONDS)
+                else:
+                    busy = _BUSY_SECONDS
+            except Exception:  # the outermost frame of a link: the others go on
+                if not any(ipu.agent == self.agent for ipu in self.around.machines.topology.ipus):
+                    return  # the controller has just removed the agent
+                log.exception("agent not followed", agent=self.agent)
+            if await wait_set(self.wake, pause):
+                busy = _BUSY_SECONDS  # what is new must not wait as long as what is slow
+
+    def want(self, partition: str, configuration: Configuration, record: PartitionRecord) -> None:
+        """Have the machine set its part of a partition up, or free it."""
+        if record.is_removing:
+            self.wanted.pop(partition, None)
+            self.leaving[partition] = record.generation
+            self.wake.set()
+            return
+        self.leaving.pop(partition, None)
+        if self.wanted.get(partition) != configuration:
+            self.wanted[partition] = configuration
+            self.wake.set()
+
+    def forget(self, partition: str) -> None:
+        """The machine has no part of this partition any more."""
+        self.leaving.pop(partition, None)
+        self.wanted.pop(partition, None)
+        self.wake.set()
+
+    def has_done(self, record: PartitionRecord) -> bool:
+        """Return whether the machine has done its part of a partition.
+
+        Nobody waits for a lost one to free IPUs: they get no new partition, and it frees them
+        first.
+        """
+        if record.is_removing:
+            is_gone = (record.id, record.generation) in self.gone
+            return is_gone or self.outage in {Outage.SILENT, Outage.UNFIT}
+        return key_of(self.wanted[record.id]) in self.ready
+
+    async def _beat(self) -> bool:
+        """Ask the agent once and act on its answer; whether its machine is at work."""
+        # The answer may be older than a removal that begins while it is on its way.
+        leaving = frozenset(self.leaving.items())
+        try:
+            health = await self.client.health()
+            if health.boot_id != self.boot_id:
+                await self._greet(health)
+        except VipuError as error:
+            await self._miss(str(error))
+            return False
+        self.heard_at = time.monotonic()
+        if not await self._fits():
+            return False
+        await self._report(health)
+        actions = differences(self.wanted, health)
+        # Each kind at once, but the releases first: their IPUs may be wanted again.
+        releases = [each for each in actions if isinstance(each, Release)]
+        begun = [each for each in actions if not isinstance(each, Release)]
+        for few in (releases, begun):
+            await asyncio.gather(*map(self._do, few))
+        up, around = ready(health), self.around
+        fresh = begun_parts(up - self.ready, around.known)
+        closed = await self.probes.closed(self.agent, fresh, around.machines, around.hardware)
+        self.ready = up - closed
+        has = {each.configuration.partition for each in health.partitions}
+        self.gone = frozenset(removal for removal in leaving if removal[0] not in has)
+        await around.confirm(self)
+        is_busy = any(key_of(each) not in self.ready for each in self.wanted.values())
+        return is_busy or bool(actions) or not self.leaving.items() <= self.gone
+
+    async def _greet(self, health: Health) -> None:
+        """Take note of a machine that has started since, or is new."""
+        self.inventory = await self.client.inventory()
+        log.info(
+            "agent answers",
+            agent=self.agent,
+            address=self.client.address,
+            board=self.inventory.board_serial,
+            ipus=len(self.inventory.ipus),
+            partitions=len(health.partitions),
+        )
+        self.boot_id = health.boot_id
+        if {ipu.index for ipu in self.inventory.ipus} == self.indexes:
+            self.around.inventories[self.agent] = self.inventory
+
+    async def _miss(self, why: str) -> None:
+        silent = time.monotonic() - self.heard_at
+        if silent >= self.around.timing.lost_seconds:
+            text = f"{self.agent} has not answered for {silent:.0f} s: {why}"
+            await self._lose(Outage.SILENT, text)
+
+    async def _fits(self) -> bool:
+        """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
+        has = {ipu.index for ipu in self.inventory.ipus} if self.inventory else set()
+        if self.indexes != has:
+            remedy = "remove the agent and create it again" if self.is_created else _RESTART
+            text = f"{self.agent} has {len(has)} IPUs, not {len(self.indexes)}: {remedy}"
+            await self._lose(Outage.UNFIT, text)
+        return self.indexes == has
+
+    async def _lose(self, outage: Outage, sentence: str) -> None:
+        if self.outage is not outage:
+            await asyncio.to_thread(self.around.machines.lose_agent, self.agent, sentence)
+            self.outage = outage
+            self.ready = frozenset()
+        await self.around.confirm(self)
+
+    async def _report(self, health: Health) -> None:
+        """Tell the controller what has changed: the agent is there, faults of its IPUs, partitions
+        that it cannot serve."""
+        machines = self.around.machines
+        if self.outage is not Outage.NONE:
+            await asyncio.to_thread(machines.agent_back, self.agent)
+            # A fault may have ended while nobody asked.
+            for index in self.indexes - health.faults.keys():
+                await asyncio.to_thread(machines.heal_ipu, self.agent, index)
+                self.faults.pop(index, None)
+            self.outage = Outage.NONE
+        for index, sentence in health.faults.items():
+            if self.faults.get(index) != sentence:
+                await asyncio.to_thread(machines.fail_ipu, self.agent, index, sentence)
+                self.faults[index] = sentence
+        for index in self.faults.keys() - health.faults.keys():
+            await asyncio.to_thread(machines.heal_ipu, self.agent, index)
+            del self.faults[index]
+        for record, problem in failed_parts(health, self.around.known):
+            await asyncio.to_thread(machines.fail_part, record, f"{self.agent}: {problem}")
+
+    async def _do(self, action: Action) -> None:
+        try:
+            if isinstance(action, Configure):
+                await self.client.configure(action.configuration)
+            elif isinstance(action, Release):
+                await self.client.release(action.partition)
+            else:
+                await self.client.reset(action.partition, action.generation)
+        except VipuError as error:  # the next heartbeat finds the same difference
+            log.warning("machine not changed", agent=self.agent, action=action, error=str(error))

@@ -1,0 +1,190 @@
+"""io: all agents of vipu-server, followed on a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ipuhub.concurrency import end_tasks
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.loopthread import LoopThread
+from partitions.vipu.server.agents.fleet import configurations
+from partitions.vipu.server.agents.link import AgentLink, Surroundings
+from partitions.vipu.server.machines import Hardware
+from partitions.vipu.serving import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from partitions.vipu.agent.machine import Fault, Inventory, MachineTest
+    from partitions.vipu.client import TlsFiles
+    from partitions.vipu.server.agents.fleet import LinkTiming, Machines
+    from partitions.vipu.server.records import AgentRecord, PartitionRecord
+
+_ONCE_SECONDS: Final = 5.0
+
+
+class AgentLinks:
+    """The connections to all agents, given by name and address; `tls` as for AgentClient.
+
+    `connect`, `watch` and `stop` in this order, and between the last two `add` and `remove`; they
+    may be called from any thread. What waits for an agent when `stop` comes raises CancelledError.
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        timing: LinkTiming,
+        tls: Callable[[], TlsFiles] | None = None,
+    ) -> None:
+        self.addresses = dict(addresses)
+        self._tls = tls
+        self._loop = LoopThread("agents")
+        self._links: dict[str, AgentLink] = {}
+        self._known: dict[str, tuple[PartitionRecord, frozenset[str]]] = {}
+        # Partitions that changed since the last refresh. Any thread adds to them.
+        self._changed: set[str] = set()
+        self._changing = threading.Lock()
+        self._hosts = {agent: host_of(address) for agent, address in addresses.items()}
+        inventories: dict[str, Inventory] = {}
+        self.hardware = Hardware(inventories, self._hosts)
+        self._around = Surroundings(
+            timing, inventories, self.hardware, self._known, confirm=self._confirm
+        )
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def connect(self, usual_ipus: int) -> dict[str, int]:
+        """How many IPUs each agent's machine has; `usual_ipus` where none answers in time."""
+        self._loop.start()
+        self._loop.run(self._connect())
+        return {
+            agent: len(link.inventory.ipus) if link.inventory else usual_ipus
+            for agent, link in self._links.items()
+        }
+
+    def inventory_at(self, address: str) -> Inventory:
+        """What the machine of an agent is made of; raises VipuError."""
+        return self._loop.run(self._inventory_at(address))
+
+    def add(self, agent: AgentRecord, inventory: Inventory) -> None:
+        """Begin to follow an agent that was created."""
+        self._around.inventories[agent.id] = inventory
+        self._loop.run(self._add(agent))
+
+    def remove(self, agent: str) -> None:
+        """Follow an agent no longer; what its machine does stays as it is."""
+        self._loop.run(self._remove(agent))
+
+    def watch(self, machines: Machines) -> None:
+        """Begin with the heartbeats."""
+        self._around.watched = machines
+        self._loop.run(self._watch(machines))
+
+    def changed(self, partitions: Collection[str]) -> None:
+        """These partitions were made, reset or removed: tell their machines now."""
+        with self._changing:
+            is_first = not self._changed
+            self._changed.update(partitions)
+        if is_first:
+            self._loop.soon(self._refresh)
+
+    def fail(self, agent: str, fault: Fault) -> None:
+        """Let the machine of an agent fail, if it is simulated; raises VipuError."""
+        self._loop.run(self._links[agent].client.inject(fault))
+
+    def repair(self, agent: str, ipu: int | None) -> None:
+        """End the faults of an IPU, or all of the machine; raises VipuError."""
+        self._loop.run(self._links[agent].client.repair(ipu))
+
+    def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
+        """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError."""
+        return self._loop.run(self._links[agent].client.test(kind, ipu))
+
+    def stop(self) -> None:
+        """End all connections; what the machines do stays as it is."""
+        self._loop.stop(self._close)
+
+    async def _connect(self) -> None:
+        for agent, address in self.addresses.items():
+            self._open(agent, address)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._around.timing.lost_seconds):
+                await asyncio.gather(*(link.take_inventory() for link in self._links.values()))
+
+    def _open(self, agent: str, address: str) -> AgentLink:
+        deadline = self._around.timing.heartbeat_seconds
+        client = AgentClient(address, deadline_seconds=deadline, tls=self._tls)
+        link = self._links[agent] = AgentLink(agent, client, self._around)
+        return link
+
+    async def _inventory_at(self, address: str) -> Inventory:
+        async with AgentClient(address, deadline_seconds=_ONCE_SECONDS, tls=self._tls) as client:
+            return await client.inventory()
+
+    async def _add(self, agent: AgentRecord) -> None:
+        link = self._open_created(agent)
+        self._tasks[agent.id] = asyncio.create_task(link.follow())
+
+    def _open_created(self, agent: AgentRecord) -> AgentLink:
+        self.addresses[agent.id], self._hosts[agent.id] = agent.address, host_of(agent.address)
+        link = self._open(agent.id, agent.address)
+        link.indexes, link.is_created = set(range(agent.ipus)), True
+        return link
+
+    async def _remove(self, agent: str) -> None:
+        task, link = self._tasks.pop(agent), self._links.pop(agent)
+        await end_tasks(task)
+        await link.client.close()
+        for known in (self.addresses, self._hosts, self._around.inventories):
+            known.pop(agent, None)
+
+    async def _watch(self, machines: Machines) -> None:
+        for record in machines.state.agents.values():
+            self._open_created(record)
+        for ipu in machines.topology.ipus:
+            self._links[ipu.agent].indexes.add(ipu.index)
+        with self._changing:
+            self._changed.update(machines.state.partitions)
+        self._refresh()
+        for agent, link in self._links.items():
+            self._tasks[agent] = asyncio.create_task(link.follow())
+
+    async def _close(self) -> None:
+        await asyncio.gather(*(link.client.close() for link in self._links.values()))
+
+    def _refresh(self) -> None:
+        """Say to the machines' links what changed partitions have to be configured for."""
+        with self._changing:
+            changed, self._changed = self._changed, set()
+        partitions = self._around.machines.state.partitions
+        for partition in changed:
+            self._want(partition, partitions.get(partition))
+
+    def _want(self, partition: str, record: PartitionRecord | None) -> None:
+        """Want this of a partition's machines, and nothing more where it is gone or removed."""
+        _, agents = self._known.pop(partition, (None, frozenset()))
+        parts = {}
+        if record is not None:
+            parts = configurations(record, self._around.machines.topology)
+        for agent in agents - parts.keys():
+            self._links[agent].forget(partition)
+        if record is None:
+            return
+        self._known[partition] = record, frozenset(parts)
+        for agent, configuration in parts.items():
+            self._links[agent].want(partition, configuration, record)
+
+    async def _confirm(self, link: AgentLink) -> None:
+        """Tell the controller which partitions all their machines have set up or freed by now."""
+        done = []
+        for partition in (*link.wanted, *link.leaving):
+            record, agents = self._known.get(partition, (None, frozenset()))
+            if record is None or not record.is_unconfirmed:
+                continue
+            if all(self._links[agent].has_done(record) for agent in agents):
+                done.append(record)
+        # Together, so that they share a write of the state file.
+        confirm = self._around.machines.confirm
+        await asyncio.gather(*(asyncio.to_thread(confirm, record) for record in done))

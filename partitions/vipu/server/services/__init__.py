@@ -1,0 +1,1 @@
+"""io: the gRPC services of vipu-server."""

@@ -1,0 +1,80 @@
+"""What an administrator of the demo does in a terminal, and reads in a browser or by the API."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urljoin
+
+from tests.e2e.running_demo import ROOT
+from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.e2e.running_demo import RunningDemo
+
+    Ask: TypeAlias = Callable[[str], Any]
+
+
+def vipu_admin(demo: RunningDemo, *arguments: str, at: str = "V-IPU admin") -> str:
+    """Run `vipu-admin` at one of the controllers."""
+    port = str(demo.ports[at])
+    done = subprocess.run(
+        [sys.executable, "-m", "partitions.vipu.cli.admin", *arguments, "--api-port", port],
+        cwd=ROOT,
+        env={**os.environ, "VIPU_CLI_API_HOST": "localhost"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def submit(demo: RunningDemo, name: str, ipus: int, **spec: Any) -> None:
+    container = {"name": "main", "image": "example.com/main:1"}
+    workers = {"template": {"spec": {"containers": [container]}}}
+    shape = {"jobInstances": 1, "ipusPerJobInstance": str(ipus), "workers": workers}
+    job = {
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {**shape, **spec},
+    }
+    demo.kubectl("create", "-f", "-", stdin=json.dumps(job))
+
+
+def described(demo: RunningDemo, name: str) -> str:
+    return demo.kubectl("describe", "ipujob", name)
+
+
+def asking(demo: RunningDemo) -> Ask:
+    """ask(path) -> what the dashboard's API answers an administrator."""
+    made = demo.manage("make_api_token", "admin", "--dir", str(demo.directory), "--scopes", "read")
+    token = next(word for word in made.split() if word.startswith("ipuhub_"))
+
+    def ask(path: str) -> Any:
+        headers = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"{demo.dashboard}/api/v1/{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    return ask
+
+
+def says(page: Page, path: str, *wanted: str) -> None:
+    """Wait until the page, opened anew, shows these words, be it in the titles of a map."""
+
+    def shown() -> bool:
+        page.goto(urljoin(page.url, path))
+        return all(words in page.content() for words in wanted)
+
+    wait_until(shown, f"{path} says {wanted}")

@@ -1,0 +1,118 @@
+"""`vipu-admin` cordons a machine or hangs its agent: jobs, pages, API and `kubectl` say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.administrator import asking, described, says, submit, vipu_admin
+from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+    from tests.e2e.administrator import Ask
+    from tests.e2e.running_demo import RunningDemo
+
+REASON = "new cables on Monday"
+CORDONED = f"ag0 is cordoned: {REASON}"
+SILENT = "ag0 has not answered for"
+
+
+@pytest.fixture
+def api(demo: RunningDemo) -> Ask:
+    return asking(demo)
+
+
+@pytest.fixture
+def machines(demo: RunningDemo) -> Iterator[None]:
+    """All machines are as they were after the test, and nobody holds an IPU."""
+    yield
+    vipu_admin(demo, "uncordon", "agent", "ag0")
+    vipu_admin(demo, "clear", "fault", "ag0")
+    demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")
+    wait_until(lambda: demo.stats()["total"] == {"used": 0, "available": 32}, "all IPUs free")
+
+
+@pytest.mark.usefixtures("machines")
+def test_a_cordon_is_named_to_the_job_that_waits_for_the_machine_and_left_to_the_one_on_it(
+    demo: RunningDemo, page: Page, api: Ask
+) -> None:
+    submit(demo, "on-ag0", 4)
+    wait_until(lambda: demo.status("on-ag0") == "Running", "on-ag0 Running")
+    assert vipu_admin(demo, "cordon", "agent", "ag0", "--reason", REASON) == (
+        "cordon agent (ag0): success.\n"
+    )
+    assert "Up,Cordoned" in vipu_admin(demo, "list", "agents")
+    says(page, "/fleet/", f"; {CORDONED}", f"Out of service: 4 IPUs ({CORDONED})")
+    assert demo.status("on-ag0") == "Running"  # it may end in peace
+    demo.kubectl("delete", "ipujob", "on-ag0", "--timeout=120s")
+
+    submit(demo, "waits", 32)
+    wait_until(lambda: CORDONED in described(demo, "waits"), "the job names the cordon")
+    told = described(demo, "waits")
+    assert f"blocks have up to 32; out of service: 4 IPUs ({CORDONED})" in told
+    assert demo.status("waits") == "Pending"
+    uid = demo.job("waits")["metadata"]["uid"]
+    says(page, f"/jobs/{uid}/", "Out of service", f"4 IPUs ({CORDONED})")
+    said = f"no block of 32 can come free; out of service: 4 IPUs ({CORDONED})"
+    says(page, "/", said, f"free, but {CORDONED}")
+    says(page, "/fleet/", said)
+    assert CORDONED in api(f"jobs/{uid}")["message"]
+    fleet = api("fleet")
+    assert fleet["out_of_service"] == f"4 IPUs ({CORDONED})"
+    assert [line["reason"] for line in fleet["queue"]] == [said]
+    states = {(each["machine"], each["state"]) for each in fleet["ipus"]}
+    assert {state for machine, state in states if machine == "ag0"} == {"cordoned"}
+
+    vipu_admin(demo, "uncordon", "agent", "ag0")
+    wait_until(lambda: demo.status("waits") == "Running", "it starts once the cordon is gone")
+    assert "cordoned" not in demo.job("waits")["status"]["lastMessage"]
+
+
+@pytest.mark.usefixtures("machines")
+def test_an_agent_that_hangs_on_command_is_what_its_jobs_and_the_pages_name(
+    demo: RunningDemo, page: Page, api: Ask
+) -> None:
+    submit(demo, "fails", 2)
+    submit(demo, "comes-back", 2, restartPolicy={"type": "OnFailure"})
+    for name in ("fails", "comes-back"):
+        wait_until(lambda name=name: demo.status(name) == "Running", f"{name} Running")  # type: ignore[misc]
+    assert vipu_admin(demo, "provoke", "fault", "ag0") == "provoke fault (ag0): success.\n"
+
+    wait_until(lambda: demo.status("fails") == "Failed", "it failed")
+    told = described(demo, "fails")
+    assert SILENT in told
+    assert "PartitionError" in told
+
+    def moved() -> bool:
+        job = demo.job("comes-back")["status"]
+        return job.get("launcherStatus") == "Running" and job.get("restartCount") == 1
+
+    wait_until(moved, "the other is restarted on another machine")
+    assert SILENT in described(demo, "comes-back")
+    assert "Lost" in vipu_admin(demo, "get", "agent", "ag0")
+    assert "ag0" not in vipu_admin(demo, "list", "partitions")
+
+    uid = demo.job("fails")["metadata"]["uid"]
+    says(page, f"/jobs/{uid}/", SILENT, "PartitionError")
+    agents = f"V-IPU agents of 127.0.0.1:{demo.ports['V-IPU']}"
+    says(page, "/system/", agents, "7 of 8 answer", "silent: ag0")
+    says(page, "/fleet/", f"Out of service: 4 IPUs ({SILENT}")
+    says(page, "/", f"ag0: {SILENT}")
+    page.goto(demo.dashboard)
+    page.locator('#health[class*=" is-"]').wait_for()
+    assert "V-IPU agent" in page.locator("#health").inner_text()
+    (component,) = [each for each in api("components")["results"] if each["name"] == agents]
+    assert (component["state"], component["absent"]) == ("down", ["ag0"])
+    fleet = api("fleet")
+    assert fleet["out_of_service"].startswith(f"4 IPUs ({SILENT}")
+    assert {i["state"] for i in fleet["ipus"] if i["machine"] == "ag0"} == {"faulty"}
+    assert SILENT in api(f"jobs/{uid}")["message"]
+
+    vipu_admin(demo, "clear", "fault", "ag0")
+    wait_until(lambda: "Lost" not in vipu_admin(demo, "list", "agents"), "it answers again")
+    wait_until(lambda: api("fleet")["out_of_service"] == "", "nothing is out of service")

@@ -1,0 +1,22 @@
+"""Which form the tests take: `make test-long` tries whole products, `make test` covers them.
+
+A table that many tests run through (pages by looks by callers, each write of each life) costs the
+product of its sides. The short form tries each value of each side, and each pair of values that
+has ever mattered, and says so in a test; which values meet is fixed, not drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+T = TypeVar("T")
+IS_LONG: Final = bool(os.environ.get("IPUHUB_TEST_LONG"))
+
+
+def one_in_turn(values: Sequence[T], turn: int, *, is_long: bool = IS_LONG) -> Sequence[T]:
+    """Return all values in the long form, else one of them, the next one each turn."""
+    return values if is_long else values[turn % len(values) :][:1]

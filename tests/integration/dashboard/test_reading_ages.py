@@ -1,0 +1,80 @@
+"""Every page with live figures says of when they are, also while nothing is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.builders.fleetrows import checkpoint, job_row
+from tests.integration.dashboard.test_fleet_page import shown
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from tests.fakes.background import Cluster, Proxy
+    from tests.integration.dashboard.conftest import Clock
+
+pytestmark = pytest.mark.django_db
+LIVE = ("/", "/fleet/", "/fleet/machines/v1:8090/ag0/", "/partitions/stats/", "/system/")
+RECORDED = ("/jobs/", "/partitions/", "/usage/", "/usage/pods/", "/jobs/uid-team-a-bert/")
+
+
+def as_of(text: str) -> tuple[str, str]:
+    found = re.search(r'id="as-of"[^>]*>(\w+) <time datetime="([^"]+)"', text)
+    assert found is not None, text[:3000]
+    return found[1], found[2]
+
+
+@pytest.mark.parametrize("address", LIVE)
+def test_a_page_of_the_present_says_when_it_was_read(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
+) -> None:
+    clock.hold()
+    word, at = as_of(shown(admin, address))
+    assert word == "Read"
+    assert abs(dt.datetime.fromisoformat(at) - clock.now()) < dt.timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("address", RECORDED)
+def test_a_page_of_records_says_how_far_they_go(admin: Client, clock: Clock, address: str) -> None:
+    clock.hold()
+    seen = clock.now() - dt.timedelta(seconds=20)
+    for watch in ("ipujobs", "tracker", "pods"):
+        checkpoint(watch, seen)
+    job_row("bert")
+    word, at = as_of(shown(admin, address))
+    assert word == "Recorded"
+    assert abs(dt.datetime.fromisoformat(at) - seen) < dt.timedelta(seconds=1)
+
+
+def test_an_old_reading_is_loud_and_keeps_its_age(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    read = as_of(shown(admin, "/fleet/"))
+    proxy.stop()
+    clock.later(75)
+    text = shown(admin, "/fleet/")
+    assert as_of(text) == read
+    assert "The V-IPU Proxy does not answer" in text
+    proxy.start()
+
+
+@pytest.mark.parametrize("address", ["/fleet/", LIVE[2], "/jobs/"])
+def test_a_poll_says_it_without_a_new_text(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
+) -> None:
+    """An unchanged part is a 304, whose header has the new age."""
+    clock.hold()
+    seen = checkpoint("ipujobs", clock.now())
+    htmx = {"HX-Request": "true"}
+    first = admin.get(address, headers=htmx)
+    clock.later(5)
+    seen.position_at += dt.timedelta(seconds=5)
+    seen.save()
+    again = admin.get(address, headers=htmx | {"If-None-Match": first["ETag"]})
+    assert again.status_code == 304
+    times = [dt.datetime.fromisoformat(each["X-As-Of"]) for each in (first, again)]
+    assert times[1] - times[0] == dt.timedelta(seconds=5)

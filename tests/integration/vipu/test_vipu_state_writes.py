@@ -1,0 +1,85 @@
+"""vipu-server dies in the middle of any write of its state: it finds what was before, or after."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import TYPE_CHECKING
+
+from partitions.vipu.client import CreateRequest
+from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.records import AgentRecord
+from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.server.userrecords import UserRecord
+from tests.builders.fleets import fleet_of_machines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ALICE = UserRecord("alice", "hash", ("default",), NOON, NOON)
+ADDED = AgentRecord("added", "h:8080", 4)
+
+WRITES: list[Callable[[Controller], None]] = [
+    lambda one: _create(one, "p0", 4),
+    lambda one: one.cordon("ag0", "cables"),
+    lambda one: _create(one, "p1", 2),
+    lambda one: one.fail_ipu("ag1", 0, "IPU 0 is hot"),
+    lambda one: one.change(lambda draft: draft.put_user(ALICE), "user"),
+    lambda one: one.remove("p0"),  # its machines have to confirm that
+    lambda one: _create(one, "p2", 1),
+    lambda one: one.confirm(one.get("p0")),
+    lambda one: one.change(lambda draft: draft.put_agent(ADDED), "agent"),
+    lambda one: one.heal_ipu("ag1", 0),
+    lambda one: one.reset("p1"),
+    lambda one: one.change(lambda draft: draft.remove_user("alice"), "user"),
+    lambda one: one.change(lambda draft: draft.remove_agent("added"), "agent"),
+    lambda one: one.lose_agent("ag1", "ag1 has not answered for 5 s"),
+    lambda one: one.remove("p1", force=True),
+]
+
+
+def _create(controller: Controller, name: str, size: int) -> None:
+    controller.create(CreateRequest(name, size))
+
+
+def started(path: Path) -> Controller:
+    fleet, minutes = fleet_of_machines(4, cluster="c", allocation="default"), count()
+    return Controller(
+        fleet,
+        StateFile(path),
+        Latencies(confirmed_removal=True),
+        lambda: NOON + next(minutes) * timedelta(minutes=1),
+    )
+
+
+def known(controller: Controller) -> tuple[object, ...]:
+    state = controller.state
+    return state.partitions, state.machines, state.users, state.agents, state.layout
+
+
+def test_a_server_that_dies_in_any_write_finds_all_that_it_has_answered(tmp_path: Path) -> None:
+    path, cut = tmp_path / "vipu.json", tmp_path / "cut" / "vipu.json"
+    cut.parent.mkdir()
+    controller = started(path)
+    _create(controller, "first", 1)
+    rewrites = 0
+    for number, write in enumerate(WRITES):
+        whole, before = path.read_bytes(), known(controller)
+        write(controller)
+        after = path.read_bytes()
+        assert known(controller) != before, number
+        if after.startswith(whole):
+            for size in range(len(whole), len(after)):
+                cut.write_bytes(after[:size])
+                assert known(started(cut)) == before, (number, size)
+        else:  # written whole beside the old file, and renamed into its place
+            rewrites += 1
+            for size in range(0, len(after), 7):
+                cut.write_bytes(whole)
+                cut.with_name("vipu.json.new").write_bytes(after[:size])
+                assert known(started(cut)) == before, (number, size)
+        cut.write_bytes(after)
+        assert known(started(cut)) == known(controller), number
+    assert 0 < rewrites < len(WRITES)

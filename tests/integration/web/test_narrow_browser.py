@@ -1,0 +1,167 @@
+"""Where there is little room: on a phone and a tablet, on paper, in a desk's header."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings as django_settings
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from dashboard import components
+from dashboard.components import UNKNOWN, UP, Component
+from tests.builders import jobhistory
+from tests.builders.clients import browser as signed_in_client
+from tests.builders.lifetimes import pod
+from tests.builders.rates import rate
+from tests.integration.web.livepages import page_of
+from tests.integration.web.test_jobs_browser import PHONE
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+@pytest.fixture
+def cookie(transactional_db: None, admin: User) -> str:
+    del transactional_db
+    return signed_in_client(admin).cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest.mark.parametrize("unknown", [0, 1, 2])
+def test_the_header_of_a_desk_says_in_full_how_many_components_are_up(
+    address: str, cookie: str, unknown: int
+) -> None:
+    """Not cut off; which ones are not known is read out, and its title has it."""
+    all_of_them = [
+        Component(f"V-IPU agent {n}", UNKNOWN if n < unknown else UP, "") for n in range(12)
+    ]
+    state, sentence = components.summary(all_of_them)
+    brief, _, more = sentence.partition(";")
+    html = render_to_string("_health.html", {"state": state, "brief": brief, "more": more})
+    with page_of(address, cookie, 1440) as page:
+        page.goto("/jobs/")
+        page.locator('#health[class*=" is-"]').wait_for()
+        page.evaluate("(html) => { document.getElementById('health').outerHTML = html; }", html)
+        shown = page.locator("#health .sentence")
+        needs, has = shown.evaluate("(text) => [text.scrollWidth, text.clientWidth]")
+        assert needs <= has
+        assert page.locator("#health").get_attribute("title") == sentence
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+
+
+MEASURED = """() => ({
+  page: document.documentElement.scrollHeight,
+  wide: document.documentElement.scrollWidth,
+  table: document.querySelector(".usage-table").offsetHeight,
+})"""
+SHOWN = """(row) => [...row.cells].filter((cell) => cell.offsetHeight).map((c) => c.dataset.label)
+  .filter((label) => label !== "Change")"""
+
+
+def test_usage_takes_two_lines_a_row_on_a_phone(address: str, cookie: str) -> None:
+    """Name and chosen measure, then its share; fifty lines in four screens."""
+    now = timezone.now()
+    for number in range(60):
+        pod(
+            f"{now - timedelta(minutes=9):%Y-%m-%dT%H:%M}",
+            group=f"a-group-with-a-long-name-{number}",
+        )
+    with page_of(address, cookie, 390) as page:
+        page.goto("/usage/")
+        rows = page.locator(".usage-table tbody tr")
+        assert rows.count() == 50
+        found = page.evaluate(MEASURED)
+        assert found["table"] <= 4 * PHONE
+        assert found["wide"] <= 390
+        assert rows.first.evaluate(SHOWN) == ["Group", "Share", "Pod IPU-hours"]
+        page.goto("/usage/?measure=cpu_core_hours")
+        assert rows.first.evaluate(SHOWN) == ["Group", "Share", "CPU core-hours"]
+
+
+def test_usage_of_eight_groups_takes_at_most_three_screens_of_a_phone(
+    address: str, cookie: str
+) -> None:
+    now = timezone.now()
+    for number in range(8):
+        pod(f"{now - timedelta(minutes=9):%Y-%m-%dT%H:%M}", group=f"group-{number}", ipus=1)
+    with page_of(address, cookie, 390) as page:
+        page.goto("/usage/")
+        page.locator(".usage-legend").wait_for()
+        assert page.evaluate(MEASURED)["page"] <= 3 * PHONE
+
+
+@pytest.mark.parametrize("width", [768, 1024, 1440])
+def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, width: int) -> None:
+    """At the widths of tablets and desks; names, sizes and times are as long as usual."""
+    rate("partition-ipu", "1.25")
+    created = timezone.now() - timedelta(hours=30)
+    held = {"reserved_at": created, "released_at": created + timedelta(hours=5, minutes=42)}
+    for number in range(3):
+        job = jobhistory.job(
+            f"enformer-finetune-0206{number}",
+            "sample-genomics",
+            group="life-science",
+            user="kubernetes-admin",
+            status="Failed",
+            message="IPUJob has failed: exit code 1 of the launcher, after three restarts.",
+            created_at=created,
+            completed_at=held["released_at"],
+            ipus=16,
+        )
+        jobhistory.partition(job, size=16, **held)
+        jobhistory.pod(
+            job,
+            group="life-science",
+            micro_ipus=16 * 10**6,
+            scheduled_at=created,
+            finished_at=held["released_at"],
+        )
+    with page_of(address, cookie, width) as page:
+        for path, columns in (
+            ("/jobs/", {"Status", "Job", "User", "IPUs", "Created", "Cost"}),
+            ("/partitions/", {"Phase", "Job", "IPUs", "Reserved", "Released", "Cost"}),
+            ("/usage/", {"Group", "Share", "Pod IPU-hours", "Cost"}),
+            ("/usage/?by=user&measure=cpu_core_hours", {"User", "Share", "CPU core-hours", "Cost"}),
+        ):
+            page.goto(path)
+            table = page.locator("table.card-table").first
+            needs, has = table.evaluate(
+                "(table) => [table.parentElement.scrollWidth, table.parentElement.clientWidth]"
+            )
+            assert needs <= has, path
+            shown = table.locator("tbody tr").first.evaluate(SHOWN)
+            assert columns <= set(shown), (path, shown)
+
+
+CARDS = """(grid) => [...grid.querySelectorAll(".card")]
+  .map((card) => [card.getBoundingClientRect().top, card.querySelector("h2").textContent])
+  .sort((one, two) => one[0] - two[0]).map((each) => each[1])"""
+ENDS = """(grid) => [...grid.children]
+  .map((stack) => stack.lastElementChild.getBoundingClientRect().bottom)"""
+
+
+def test_narrow_overview_shows_what_is_now_before_what_was(address: str, cookie: str) -> None:
+    """The queue before the day, the day before what ended; a desk has two columns that end on one
+    line."""
+    with page_of(address, cookie, 390) as page:
+        page.goto("/")
+        grid = page.locator(".overview-grid")
+        found = grid.evaluate(CARDS)
+        assert found[:2] == ["Fleet", "Queue"]
+        assert found[-2:] == ["Last 24 hours", "Ended last"]
+    with page_of(address, cookie, 1440) as page:
+        page.goto("/")
+        left, right = page.locator(".overview-grid").evaluate(ENDS)
+        assert left >= right
+
+
+def test_paper_has_no_page_with_little_on_it(address: str, cookie: str) -> None:
+    """The overview fits on one, and a wide table stands on the page of its heading."""
+    jobhistory.job("bert")
+    with page_of(address, cookie, 1440) as page:
+        for path in ("/", "/jobs/", "/partitions/"):
+            page.goto(path)
+            printed = page.pdf(format="A4", prefer_css_page_size=True)
+            assert printed.count(b"/Type /Page\n") == 1, path

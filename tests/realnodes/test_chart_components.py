@@ -1,0 +1,153 @@
+"""What the chart renders for a trial, run on the embedded API: each container's own command.
+
+Needs helm, root and PostgreSQL's programs, no cluster and no images: see localpods.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import yaml
+
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from tests.devcluster.conformance import servers
+from tests.devcluster.conformance.kubectl import Kubectl
+from tests.fakes.waiting import eventually
+from tests.realnodes.localpods import LocalPods, forwarded
+from tests.realnodes.release import CHART, ROOT, Helm
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from tests.realnodes.localpods import LocalPod
+
+NAMESPACE = "ipus"
+NAME = "gc-ipu-operator"
+TRIAL = ("-f", f"{CHART}/trial-values.yaml")
+COMPONENTS = {
+    "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
+    "vipu-server", "database",
+}  # fmt: skip
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+@pytest.fixture
+def embedded() -> Iterator[servers.Server]:
+    with servers.start("embedded") as server:
+        yield server
+
+
+@pytest.fixture
+def kubectl(embedded: servers.Server, tmp_path: Path) -> Kubectl:
+    return Kubectl(embedded.kubeconfig, tmp_path)
+
+
+@pytest.fixture
+async def pods(
+    embedded: servers.Server, kubectl: Kubectl, tmp_path: Path
+) -> AsyncIterator[LocalPods]:
+    """The release `gc` with the values for a trial; none of its pods has been started."""
+    helm = Helm(embedded, NAMESPACE)
+    helm.run("install", "gc", CHART, "--create-namespace", *TRIAL)
+    services = kubectl.json("get", "services", "-n", NAMESPACE)["items"]
+    async with KubeClient(load_config(str(embedded.kubeconfig))) as client:
+        pods = LocalPods(client, tmp_path / "pods", NAMESPACE, services)
+        yield pods
+        await pods.close()
+
+
+async def test_every_component_becomes_ready_and_a_job_is_run_and_counted(
+    embedded: servers.Server, kubectl: Kubectl, pods: LocalPods
+) -> None:
+    workloads = kubectl.json("get", "deployments,statefulsets", "-n", NAMESPACE)["items"]
+    for each in workloads:
+        await pods.start(f"{each['metadata']['name']}-0", each["spec"]["template"])
+    started = {component_of(pod): pod for pod in pods.pods}
+    assert set(started) == COMPONENTS
+    for component, pod in started.items():
+        await becomes_ready(component, pod)
+
+    job = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
+    uid = kubectl.json("create", "-n", NAMESPACE, "-f", "-", stdin=job)["metadata"]["uid"]
+    await eventually(lambda: status(kubectl), lambda said: said == "Running")
+    await eventually(
+        lambda: rows(kubectl, started["database"], uid), lambda found: found == ("Running", 3)
+    )
+
+    helm = Helm(embedded, NAMESPACE)
+    code, said = await uninstalls(helm, kubectl, pods, 1)
+    assert (code, f"{NAMESPACE}/trial" in said) == (1, True), said
+    await asyncio.to_thread(kubectl.run, "delete", "ipujob", "trial", "-n", NAMESPACE)
+    assert await uninstalls(helm, kubectl, pods, 2) == (0, "No IPUJob needs the operator.\n")
+
+    for component, pod in started.items():
+        assert pod.process.poll() is None, (component, pod.said()[-2000:])
+        for wrong in ("is forbidden", "Traceback", "Read-only file system", "Permission denied"):
+            assert wrong not in pod.said(), (component, pod.said()[-4000:])
+
+
+async def becomes_ready(component: str, pod: LocalPod) -> None:
+    """Return once the pod passes all of its own probes."""
+    probes = [pod.container[name] for name in PROBES]
+
+    async def is_ready() -> bool:
+        assert pod.process.poll() is None, (component, pod.said()[-2000:])
+        return all([await pod.passes(probe) for probe in probes])
+
+    try:
+        await eventually(is_ready)
+    except AssertionError as error:
+        raise AssertionError(f"{component}: {error}\n{pod.said()[-4000:]}") from None
+
+
+async def uninstalls(helm: Helm, kubectl: Kubectl, pods: LocalPods, number: int) -> tuple[int, str]:
+    """Run the Job that Helm runs before an uninstallation; its exit code, and what it says."""
+    rendered = await asyncio.to_thread(helm.run, "get", "hooks", "gc")
+    hooks = [
+        each
+        for each in yaml.safe_load_all(rendered.stdout)
+        if each and each["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    ]
+    (job,) = (each for each in hooks if each["kind"] == "Job")
+    rights = json.dumps(
+        {"apiVersion": "v1", "kind": "List", "items": [each for each in hooks if each is not job]}
+    )
+    await asyncio.to_thread(kubectl.run, "apply", "-f", "-", stdin=rights)
+    pod = await pods.start(f"{job['metadata']['name']}-{number}", job["spec"]["template"])
+    return await asyncio.to_thread(pod.process.wait, 90), pod.said()
+
+
+async def rows(kubectl: Kubectl, database: LocalPod, uid: str) -> tuple[str, int] | None:
+    """The job's status in the release's database, and of how many pods the usage is counted."""
+    secret = kubectl.json("get", "secret", f"{NAME}-database", "-n", NAMESPACE)
+
+    def ask(port: int) -> tuple[str, int] | None:
+        from base64 import b64decode
+
+        address = b64decode(secret["data"]["url"]).decode()
+        where = f"@{NAME}-database.{NAMESPACE}.svc:5432/"
+        assert where in address
+        with psycopg.connect(address.replace(where, f"@127.0.0.1:{port}/")) as connection:
+            jobs = "select status from jobs_jobrecord where uid = %s"
+            found = connection.execute(jobs, [uid]).fetchone()
+            counted = "select count(*) from usage_podlifetime where job_uid = %s"
+            number = connection.execute(counted, [uid]).fetchone()
+        return (found[0], number[0]) if found and number else None
+
+    async with forwarded(lambda: database.network.connect(5432)) as port:
+        return await asyncio.to_thread(ask, port)
+
+
+def status(kubectl: Kubectl) -> Any:
+    job = kubectl.json("get", "ipujob", "trial", "-n", NAMESPACE)
+    return (job.get("status") or {}).get("launcherStatus")
+
+
+def component_of(pod: LocalPod) -> str:
+    return str(pod.manifest["metadata"]["labels"]["app.kubernetes.io/component"])

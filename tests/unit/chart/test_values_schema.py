@@ -1,0 +1,61 @@
+"""The schema of the chart refuses what is no parameter, and takes what Kubernetes takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from devcluster.schemas import builtin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "charts/ipuhub/values.schema.json").read_text("utf-8"))
+TYPES = SCHEMA["definitions"]
+# Nothing for Windows runs here.
+OPEN = {"windowsOptions"}
+
+
+def objects(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object in a schema, by its path."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield path, schema
+        for name, inner in schema.items():
+            yield from objects(inner, f"{path}/{name}")
+    elif isinstance(schema, list):
+        for number, inner in enumerate(schema):
+            yield from objects(inner, f"{path}/{number}")
+
+
+def test_at_every_level_an_unknown_key_is_refused() -> None:
+    found = dict(objects(SCHEMA))
+    assert len(found) > 50
+    is_open = {
+        path for path, each in found.items() if each.get("additionalProperties", True) is True
+    }
+    assert {path for path in is_open if path.rpartition("/")[2] not in OPEN} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("affinity", "Affinity"),
+        ("expression", "NodeSelectorRequirement"),
+        ("labelSelector", "LabelSelector"),
+        ("nodeTerm", "NodeSelectorTerm"),
+        ("podAffinity", "PodAffinity"),
+        ("podSecurityContext", "PodSecurityContext"),
+        ("podTerm", "PodAffinityTerm"),
+        ("resources", "ResourceRequirements"),
+        ("securityContext", "SecurityContext"),
+        ("toleration", "Toleration"),
+    ],
+)
+def test_a_type_of_kubernetes_has_its_keys(name: str, kind: str) -> None:
+    want = set(builtin.definitions()[kind]["properties"])
+    assert set(TYPES[name]["properties"]) == want
