@@ -74,7 +74,9 @@ def _details(
     covers = _covers(Month(2026, 10))
     for profile in (DEFAULT, PRIMEHUB):
         query = _interpolated(details_sql(profile, covers), covers.parameters)
-        target = f"{address}/api/v1/usage/reports/2026-10/details.csv?profile={profile.name}"
+        # COPY writes no line of totals.
+        wanted = f"profile={profile.name}&total=no"
+        target = f"{address}/api/v1/usage/reports/2026-10/details.csv?{wanted}"
         request = urllib.request.Request(target, headers=headers)
         before = peak_mib(web.pid)
         ours, firsts, floors, ordered = [], [], [], []
