@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs", JobsView.as_view(), name="jobs"),
     path("", include("jobs.api")),
-    path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
+    *with_files("jobs/<str:uid>/pods", JobPods, "job-pods"),
     path("jobs/<str:uid>/logs", JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
     path("jobs/<str:uid>/suspend", SuspendJob.as_view(), name="job-suspend"),
@@ -45,7 +45,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/run-again", RunJobAgain.as_view(), name="job-run-again"),
     *with_files("audit", AuditList, "api-audit"),
     *with_files("notifications", NotificationList, "api-notifications"),
-    path("subscriptions", SubscriptionList.as_view(), name="api-subscriptions"),
+    *with_files("subscriptions", SubscriptionList, "api-subscriptions"),
     path("subscriptions/<int:pk>", OneSubscription.as_view(), name="api-subscription"),
     *with_files("role-changes", RoleChangeList, "api-role-changes"),
     path(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from dashboard.job.logs import require_own_job
 from dashboard.job.queue import read_waiting
 from dashboard.job.usage import read_held
+from ipuhub.api.views import FileList
 from ipuhub.web.access import may_see_cost, scope_of
+from ipuhub.web.columns import file_columns
 from jobs.selectors import NO_JOB, find_job
 from usage.models import PodLifetime
 
@@ -53,6 +54,9 @@ class PodSerializer(serializers.ModelSerializer[PodLifetime]):
             "estimated",
             "uncertainty_seconds",
         ]
+
+
+POD_COLUMNS: Final = file_columns(PodSerializer.Meta.fields)
 
 
 class JobUsageSerializer(serializers.Serializer[Any]):
@@ -105,12 +109,14 @@ class JobWaitingSerializer(serializers.Serializer[Any]):
 @extend_schema_view(
     get=extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
 )
-class JobPods(ListAPIView[PodLifetime]):
+class JobPods(FileList[PodLifetime]):
     """The pods of a job, including finished pods, newest first."""
 
     queryset = PodLifetime.objects.none()
     serializer_class = PodSerializer
     ordering = ("created_at", "id")
+    columns = POD_COLUMNS
+    file_name = "pods"
 
     def get_queryset(self) -> QuerySet[PodLifetime]:
         """Return the pods in the job's own namespace. Raises Http404."""

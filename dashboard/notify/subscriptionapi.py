@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from django.core.exceptions import ValidationError as Refused
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
-from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -25,7 +24,9 @@ from dashboard.notify.subscriptions import (
 )
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.schema import body_example
+from ipuhub.api.views import FileList
 from ipuhub.models import Subscription
+from ipuhub.web.columns import file_columns
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -88,12 +89,17 @@ class PauseSerializer(serializers.Serializer[Any]):
     is_paused = serializers.BooleanField()
 
 
-class SubscriptionList(ListAPIView[Subscription]):
+COLUMNS: Final = file_columns(SubscriptionSerializer.Meta.fields)
+
+
+class SubscriptionList(FileList[Subscription]):
     """One's own subscriptions, newest first."""
 
     queryset = Subscription.objects.none()
     serializer_class = SubscriptionSerializer
     ordering = ("created_at", "id")
+    columns = COLUMNS
+    file_name = "subscriptions"
 
     def get_queryset(self) -> QuerySet[Subscription]:
         """Return those of the caller."""

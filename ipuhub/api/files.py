@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from django.urls import path, re_path
+from django.urls import path, register_converter
 from rest_framework.exceptions import ValidationError
 
 from ipuhub.api.views import CSV, LINES, MEDIA_TYPES
@@ -21,7 +21,25 @@ if TYPE_CHECKING:
 FORM: Final = ".{form}"  # how the address of a file ends in the OpenAPI document
 _FILES: Final = (CSV, LINES)
 _OF_PAGES: Final = frozenset({"cursor", "page_size", "form"})
+_READS: Final = ["get", "head", "options"]
 _YES_NO: Final = {"": True, "true": True, "false": False}
+
+
+class FileForm:
+    """The end of the URL of a file, without the dot."""
+
+    regex = "|".join(_FILES)
+
+    def to_python(self, value: str) -> str:
+        """Return it as views take it."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """Return it as URLs have it."""
+        return value
+
+
+register_converter(FileForm, "fileform")
 
 
 def with_files(route: str, view: type[APIView], name: str) -> list[URLPattern]:
@@ -30,9 +48,13 @@ def with_files(route: str, view: type[APIView], name: str) -> list[URLPattern]:
 
 
 def file_of(route: str, view: type[APIView], name: str) -> URLPattern:
-    """Return the URL pattern of a view's files alone."""
-    files = rf"^{route}\.(?P<form>{'|'.join(_FILES)})$"
-    return re_path(files, view.as_view(), name=name)
+    """Return the URL pattern of a view's files alone, which are read only.
+
+    Views are shared with the URL of the JSON, where a POST may create a row.
+    """
+    reads = {"__doc__": view.__doc__, "http_method_names": _READS}
+    files: type[APIView] = type(view.__name__, (view,), reads)
+    return path(f"{route}.<fileform:form>", files.as_view(), name=name)
 
 
 def describe_file(operation: dict[str, Any]) -> None:

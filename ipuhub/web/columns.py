@@ -7,6 +7,7 @@ means the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.web.filters import BadFilter
@@ -47,6 +48,11 @@ class Choice:
     key: str
     label: str
     is_shown: bool
+
+
+def file_columns(names: Iterable[str]) -> tuple[Column, ...]:
+    """Return the columns of a file: each has an attribute of the row, under its name."""
+    return tuple(Column(name, "", attrgetter(name), kind="export") for name in names)
 
 
 def filters_of(given: QueryDict) -> QueryDict:

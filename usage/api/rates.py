@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ValidationError as Refused
@@ -11,12 +11,13 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.exceptions import ValidationError
-from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAccountant
 from ipuhub.api.idempotency import idempotent
+from ipuhub.api.views import FileList
+from ipuhub.web.columns import file_columns
 from usage.api.reportserializers import (
     RateEndSerializer,
     RatePreviewSerializer,
@@ -30,13 +31,18 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
 
 
-class RateList(ListAPIView[Rate]):
+COLUMNS: Final = file_columns(RateSerializer.Meta.fields)
+
+
+class RateList(FileList[Rate]):
     """All rates, newest first, with the users who set and ended them."""
 
     queryset = Rate.objects.all()
     serializer_class = RateSerializer
     permission_classes = (IsAccountant,)
     ordering = ("created_at", "id")
+    columns = COLUMNS
+    file_name = "rates"
 
     @extend_schema(operation_id="usage_rates_list", summary="Rates", tags=["usage"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:

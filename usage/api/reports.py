@@ -3,7 +3,7 @@ the runs that make them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.conf import settings
 from django.http import Http404
@@ -13,7 +13,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import APIException, ValidationError
-from rest_framework.generics import ListAPIView, RetrieveAPIView
+from rest_framework.generics import RetrieveAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -21,11 +21,14 @@ from ipuhub.api.auth import IsAccountant
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import AnyAccept
+from ipuhub.api.views import FileList
+from ipuhub.web.columns import Column, file_columns
 from usage.api.reportserializers import (
     ReportSerializer,
     ReviewSerializer,
     RunRequestSerializer,
     RunSerializer,
+    cost_of,
 )
 from usage.models import MonthReport, ReportRun
 from usage.reports.columns import PROFILES
@@ -33,12 +36,14 @@ from usage.reports.csv import FORMATS
 from usage.reports.downloads import Wanted
 from usage.reports.files import range_file, report_file
 from usage.reports.making import ReportRefused
+from usage.reports.outdated import add_outdated, add_outdated_runs
 from usage.reports.review import review_month
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
+from usage.time.months import bounds_of
 from usage.time.windows import Month, MonthError, WindowError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
@@ -79,6 +84,30 @@ _PROFILE = OpenApiParameter(
     enum=sorted(PROFILES),
     default="default",
     description="`primehub`: the columns of PrimeHub Usage.",
+)
+
+
+_OUTDATED: Final = Column(
+    "outdated", "", lambda row: " ".join(each.reason for each in row.outdated), kind="export"
+)
+REPORT_COLUMNS: Final = (
+    *file_columns(("month", "number", "version", "state", "zone", "first", "end")),
+    *file_columns(("generated_at", "complete_until", "cause", "made_by")),
+    Column("rows", "", lambda report: report.lifetimes, kind="export"),
+    Column("summary_lines", "", lambda report: report.lines.get("summary"), kind="export"),
+    Column("summary_sha256", "", lambda report: report.digests.get("summary"), kind="export"),
+    Column("details_sha256", "", lambda report: report.digests.get("details"), kind="export"),
+    Column("cost", "", cost_of, kind="export"),
+    Column("currency", "", lambda report: report.tariff.get("currency", ""), kind="export"),
+    _OUTDATED,
+    Column("note", "", lambda report: bounds_of(report).note, kind="export"),
+)
+RUN_COLUMNS: Final = (
+    *file_columns(("id", "state", "cause", "requested_by", "requested_at", "month")),
+    Column("months", "", lambda run: " ".join(run.months), kind="export"),
+    *file_columns(("done", "started_at", "finished_at", "message", "close", "kind", "profile")),
+    *file_columns(("begin", "end", "lines", "digest", "complete_until", "expires_at")),
+    _OUTDATED,
 )
 
 
@@ -129,18 +158,24 @@ class PrimeHubFile(APIView):
         return report_file(request, Wanted(month, self.kind, "primehub", excel=excel))
 
 
-class ReportList(ListAPIView[MonthReport]):
+class ReportList(FileList[MonthReport]):
     """The month reports and their corrections, newest first, each with its files."""
 
     queryset = MonthReport.objects.all()
     serializer_class = ReportSerializer
     permission_classes = (IsAccountant,)
     ordering = ("first", "id")
+    columns = REPORT_COLUMNS
+    file_name = "reports"
 
     @extend_schema(operation_id="usage_reports_list", summary="Month reports", tags=["usage"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """The newest report of each month and all corrections, newest month first."""
         return super().get(request, *args, **kwargs)
+
+    def prepare(self, rows: Sequence[Any]) -> None:
+        """Add what they are older than."""
+        add_outdated(rows)
 
 
 class ReportReview(APIView):
@@ -231,18 +266,24 @@ class CorrectionFile(APIView):
         return report_file(request, wanted)
 
 
-class RunList(ListAPIView[ReportRun]):
+class RunList(FileList[ReportRun]):
     """Runs that make reports, newest first; POST starts a run."""
 
     queryset = ReportRun.objects.all()
     serializer_class = RunSerializer
     permission_classes = (IsAccountant,)
     ordering = ("requested_at", "id")
+    columns = RUN_COLUMNS
+    file_name = "report-runs"
 
     @extend_schema(operation_id="usage_runs_list", summary="Report runs", tags=["usage"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """The latest report runs, newest first."""
         return super().get(request, *args, **kwargs)
+
+    def prepare(self, rows: Sequence[Any]) -> None:
+        """Add what their files are older than."""
+        add_outdated_runs(rows)
 
     @extend_schema(
         operation_id="usage_runs_create",
@@ -264,6 +305,7 @@ class RunList(ListAPIView[ReportRun]):
         except BrokerAway as error:
             raise Unavailable(str(error)) from error
         where = request.build_absolute_uri(reverse("usage-api:run", args=[run.pk]))
+        add_outdated_runs([run])
         shown = RunSerializer(run, context={"request": request}).data
         return Response(shown, status=status.HTTP_202_ACCEPTED, headers={"Location": where})
 
@@ -286,6 +328,7 @@ class RunDetail(RetrieveAPIView[ReportRun]):
         run = ReportRun.objects.filter(pk=self.kwargs["pk"]).first()
         if run is None:
             raise Http404("Run not found.")
+        add_outdated_runs([run])
         return run
 
 

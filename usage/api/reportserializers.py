@@ -9,10 +9,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from ipuhub.api.schema import body_example
+from ipuhub.text import Figure
 from usage.models import MonthReport, Rate, ReportRun
 from usage.rates.pricing import money_of
 from usage.reports.columns import PROFILES
-from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.ranges import KINDS
 from usage.time.months import bounds_of
 
@@ -52,14 +52,10 @@ class OutdatedSerializer(serializers.Serializer[Any]):
     again = serializers.BooleanField()
 
 
-class ReportListSerializer(serializers.ListSerializer[Any]):
-    """Asks once what all reports of a page are older than."""
-
-    def to_representation(self, data: Any) -> list[Any]:
-        """Return the reports."""
-        found = list(data)
-        self.context["outdated"] = outdated_reports(found)
-        return super().to_representation(found)
+def cost_of(report: MonthReport) -> Figure | None:
+    """Return the sum of the summary's rows; None where nothing had a price."""
+    money = money_of(report.cost, report.tariff)
+    return Figure(money.amount) if money else None
 
 
 class ReportSerializer(serializers.ModelSerializer[MonthReport]):
@@ -79,14 +75,15 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
     currency = serializers.SerializerMethodField()
     rates = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
-    outdated = serializers.SerializerMethodField(help_text="Empty if the report is up to date.")
+    outdated = OutdatedSerializer(
+        many=True, read_only=True, help_text="Empty if the report is up to date."
+    )
     note = serializers.SerializerMethodField(
         help_text="Why the month differs from the calendar of its time zone; usually empty."
     )
 
     class Meta:
         model = MonthReport
-        list_serializer_class = ReportListSerializer
         fields = (
             "month",
             "version",
@@ -110,20 +107,13 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
             "note",
         )
 
-    @extend_schema_field(OutdatedSerializer(many=True))
-    def get_outdated(self, report: MonthReport) -> list[dict[str, Any]]:
-        """Return what it is older than."""
-        found = self.context.get("outdated") or outdated_reports([report])
-        return list(OutdatedSerializer(found.get(report.pk, []), many=True).data)
-
     def get_note(self, report: MonthReport) -> str:
         """Return the sentence about its bounds."""
         return bounds_of(report).note
 
     def get_cost(self, report: MonthReport) -> str | None:
         """Return the sum of the summary's rows; null where nothing had a price."""
-        money = money_of(report.cost, report.tariff)
-        return str(money.amount) if money else None
+        return cost_of(report)
 
     def get_currency(self, report: MonthReport) -> str:
         """Return the currency of its tariff."""
@@ -215,8 +205,10 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
 
     months = serializers.ListField(child=serializers.CharField(), read_only=True)
     file = serializers.SerializerMethodField()
-    outdated = serializers.SerializerMethodField(
-        help_text="For the file of a range; empty if the file is up to date."
+    outdated = OutdatedSerializer(
+        many=True,
+        read_only=True,
+        help_text="For the file of a range; empty if the file is up to date.",
     )
 
     class Meta:
@@ -245,11 +237,6 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
             "file",
             "outdated",
         )
-
-    @extend_schema_field(OutdatedSerializer(many=True))
-    def get_outdated(self, run: ReportRun) -> list[dict[str, Any]]:
-        """Return what its file is older than."""
-        return list(OutdatedSerializer(outdated_runs([run]).get(run.pk, []), many=True).data)
 
     @extend_schema_field(serializers.URLField(allow_null=True))
     def get_file(self, run: ReportRun) -> str | None:

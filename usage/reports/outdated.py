@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -47,6 +47,20 @@ def outdated_reports(reports: Sequence[MonthReport]) -> dict[int, list[Outdated]
     for month in later.values_list("month", flat=True):
         corrections[month] = corrections.get(month, 0) + 1
     return {each.pk: _of_report(each, rates, corrections.get(each.month, 0)) for each in reports}
+
+
+def add_outdated(reports: Sequence[Any]) -> None:
+    """Set `outdated` of reports that the API is about to write."""
+    found = outdated_reports(reports)
+    for report in reports:
+        report.outdated = found[report.pk]
+
+
+def add_outdated_runs(runs: Sequence[Any]) -> None:
+    """Set `outdated` of runs that the API is about to write."""
+    found = outdated_runs(runs)
+    for run in runs:
+        run.outdated = found.get(run.pk, [])
 
 
 def _of_report(report: MonthReport, rates: Iterable[Rate], corrections: int) -> list[Outdated]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.urls import path, re_path
 
+from ipuhub.api.files import with_files
 from usage.api.primehub import OpenDetails, OpenMonths, OpenSummary, health
 from usage.api.rates import RateEnd, RateList, RatePreview
 from usage.api.reports import (
@@ -43,12 +44,12 @@ PAGES: list[URLPattern | URLResolver] = [
     path("health", health, name="primehub-health"),
 ]
 API: list[URLPattern | URLResolver] = [
-    path("reports", ReportList.as_view(), name="reports"),
-    path("reports/runs", RunList.as_view(), name="runs"),
+    *with_files("reports", ReportList, "reports"),
+    *with_files("reports/runs", RunList, "runs"),
     path("reports/runs/<int:pk>", RunDetail.as_view(), name="run"),
     path("reports/runs/<int:pk>/file.csv", RunFile.as_view(), name="run-file"),
     path("reports/<str:month>/review", ReportReview.as_view(), name="review"),
-    path("rates", RateList.as_view(), name="rates"),
+    *with_files("rates", RateList, "rates"),
     path("rates/preview", RatePreview.as_view(), name="rate-preview"),
     path("rates/<int:pk>/end", RateEnd.as_view(), name="rate-end"),
     path(

@@ -131,6 +131,7 @@ _SIGN_IN: Final = {
     "api-notifications": Example(API_OF_ALL),
     "api-notifications-file": Example(API_OF_ALL, _CSV),
     "api-subscriptions": Example(API_OF_ALL),
+    "api-subscriptions-file": Example(API_OF_ALL, _CSV),
     "api-subscription": Example(
         _api(404, 404, 200, 404, 404), {"pk": "{subscription}"}, is_personal=True
     ),
@@ -164,6 +165,7 @@ _JOBS: Final = {
     "jobs-api:jobs-file": Example(API_OF_ALL, _CSV),
     "jobs-api:detail": Example(API_OF_NAMESPACE, _JOB),
     "job-pods": Example(API_OF_NAMESPACE, _JOB),
+    "job-pods-file": Example(API_OF_NAMESPACE, {**_JOB, **_CSV}),
     "job-logs": Example(_api(404, 404, 503, 404, 503), _JOB),  # no cluster here
     "job-waiting": Example(API_OF_NAMESPACE, _JOB),
     "job-usage": Example(API_OF_NAMESPACE, _JOB),
@@ -233,11 +235,14 @@ _REPORTS: Final = {
     "usage:primehub-summary": Example(accountants_get(200), {"year": 2026, "number": 10}),
     "usage:primehub-details": Example(accountants_get(200), {"year": 2026, "number": 10}),
     "usage-api:reports": Example(API_OF_ACCOUNTANTS),
+    "usage-api:reports-file": Example(API_OF_ACCOUNTANTS, _CSV),
     "usage-api:runs": Example(API_OF_ACCOUNTANTS),
+    "usage-api:runs-file": Example(API_OF_ACCOUNTANTS, _CSV),
     "usage-api:run": Example(API_OF_ACCOUNTANTS, {"pk": "{run}"}),
     "usage-api:run-file": Example(accountants_get(404), {"pk": "{run}"}),
     "usage-api:review": Example(accountants_get(400), _MONTH),
     "usage-api:rates": Example(API_OF_ACCOUNTANTS),
+    "usage-api:rates-file": Example(API_OF_ACCOUNTANTS, _CSV),
     "usage-api:rate-preview": Example(accountants_get(400), form={}),
     "usage-api:rate-end": Example(accountants_get(400), {"pk": "{rate}"}, form={}),
     "usage-api:correction-file": Example(accountants_get(404), {"month": "2026-10", "number": 1}),

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dashboard.job import tables as job
+from dashboard.job.api import POD_COLUMNS
+from dashboard.notify.subscriptionapi import COLUMNS as SUBSCRIPTIONS
 from dashboard.partitions import PartitionUsageSerializer
 from dashboard.system import WATCH_COLUMNS
 from jobs.views import COLUMNS as JOBS
 from partitions.views import PARTITIONS, STAT_COLUMNS
+from usage.api.rates import COLUMNS as RATES
+from usage.api.reports import REPORT_COLUMNS, RUN_COLUMNS
 from usage.reports.columns import CORRECTION, DEFAULT, PRIMEHUB
 from usage.sums.columns import step_columns, sums_columns
 from usage.tables import (
@@ -64,6 +68,11 @@ FILES = {
     "History of a job": keys(job.TRANSITIONS),
     "Pods of a job": keys(job.PODS),
     "Partitions of a job": keys(job.PARTITIONS),
+    "Pods of a job from the API": keys(POD_COLUMNS),
+    "Month reports": keys(REPORT_COLUMNS),
+    "Report runs": keys(RUN_COLUMNS),
+    "Rates": keys(RATES),
+    "Subscriptions": keys(SUBSCRIPTIONS),
 }
 
 
