@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 
 from ipuhub.api.scopes import DEFAULT
 from ipuhub.roles import ROLES
@@ -101,7 +101,7 @@ class ExternalIdentity(models.Model):
     )
     issuer = models.TextField()
     subject = models.TextField()
-    groups = models.JSONField(default=list)
+    groups = models.JSONField(default=list, db_default=Value([], models.JSONField()))
 
     class Meta:
         constraints: ClassVar = [
