@@ -121,15 +121,16 @@ def of_answering(lease: Component, problem: str, kubernetes: Component) -> Compo
 
 
 def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
-    """The V-IPU controllers as the proxy reaches them."""
-    return [
-        Component(
-            f"{_CONTROLLER}{each['address']}",
-            UP if each["reachable"] else DOWN,
-            f"{len(each['partitions'])} partitions" if each["reachable"] else each["message"],
-        )
-        for each in fleet.get("controllers") or []
-    ]
+    """The V-IPU controllers as the proxy reaches them; one that does not answer some orders is
+    down, too."""
+    found = []
+    for each in fleet.get("controllers") or []:
+        problem = each.get("unansweredOrders") or ("" if each["reachable"] else each["message"])
+        is_up = each["reachable"] and not problem
+        said = f"{len(each['partitions'])} partitions" if is_up else problem
+        name = f"{_CONTROLLER}{each['address']}"
+        found.append(Component(name, UP if is_up else DOWN, said))
+    return found
 
 
 def of_agents(fleet: Mapping[str, Any]) -> list[Component]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from ipuhub.backoff import jitter
-from partitions.proxy.circuit import Circuit, CircuitFacts, CircuitOpen, CircuitOptions
+from partitions.proxy.circuit import (
+    Calls,
+    CircuitFacts,
+    CircuitOpen,
+    CircuitOptions,
+    Circuits,
+)
 from partitions.proxy.circuit import CircuitState as State
 from partitions.proxy.metrics import CIRCUIT_TRIPS
 from partitions.vipu.errors import NoAnswer, Unavailable
@@ -20,11 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+    from partitions.proxy.circuit import Circuit
     from partitions.proxy.vipuapi import VipuApi
 
 log = structlog.get_logger(__name__)
 
-_QUESTIONS: Final = frozenset({"list_partitions", "list_ipu_attributes", "partition_status"})
+_ORDERS: Final = {
+    "create_partition": Calls.CREATE,
+    "reset_partition": Calls.RESET,
+    "remove_partition": Calls.REMOVE,
+    "create_partition_key": Calls.KEY,
+}
+_CLOSED: Final = CircuitFacts()
 _DEFAULTS: Final = CircuitOptions()
 _LOCAL: Final = frozenset({"pod_tls", "close"})  # nothing is sent
 
@@ -43,106 +56,126 @@ class CircuitBreaker:
         now: Callable[[], datetime],
         options: CircuitOptions = _DEFAULTS,
     ) -> None:
-        self.facts = CircuitFacts()
         self._address = address
         self._clock = clock
         self._now = now
         self._options = options
-        self._circuit = Circuit()
-        self._problem = ""
-        CIRCUIT_TRIPS.labels(address)  # 0 is a fact, too: a rate needs it
+        self._circuits = Circuits()
+        self._facts: dict[Calls, CircuitFacts] = {}  # of those that are not closed
+        self._problems: dict[Calls, str] = {}
+        for calls in Calls:
+            CIRCUIT_TRIPS.labels(address, calls.value)  # 0 is a fact, too: a rate needs it
+
+    @property
+    def facts(self) -> CircuitFacts:
+        """What people are told."""
+        if not self._facts:
+            return _CLOSED
+        orders = tuple(self._judged(calls) for calls in self._facts if calls is not Calls.ALL)
+        return replace(self._facts.get(Calls.ALL, _CLOSED), orders=orders)
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the last call got no answer."""
-        return self._circuit.failures > 0
+        """Whether the last question got no answer."""
+        return self._circuits[Calls.ALL].failures > 0
 
     @property
     def problem(self) -> str:
-        """Why calls are refused; "" if they are not."""
-        if self._circuit.state is State.CLOSED:
-            return ""
-        said = f"{self._problem}; {self.facts.sentence}"
-        return said if self._address in said else f"{self._address}: {said}"
+        """Why no calls at all are sent; "" if they are."""
+        return self._refusal(Calls.ALL) if Calls.ALL in self._facts else ""
 
-    def refuse(self, *, is_question: bool) -> None:
+    def refuse(self, calls: Calls = Calls.ALL) -> None:
         """Raise CircuitOpen if a call would not be sent now."""
-        if not self._circuit.admits(self._clock(), is_question=is_question):
-            raise CircuitOpen(self.problem)
+        refusing = self._circuits.refusing(self._clock(), calls)
+        if refusing is not None:
+            raise CircuitOpen(self._refusal(refusing))
 
     def guard(self, api: VipuApi) -> VipuApi:
         """Return `api`, whose calls go through this breaker."""
         return cast("VipuApi", _Guarded(api, self))
 
     async def call(
-        self, method: Callable[..., Awaitable[Any]], *args: Any, is_question: bool, **more: Any
+        self, method: Callable[..., Awaitable[Any]], *args: Any, calls: Calls, **more: Any
     ) -> Any:
         """Send a call. Raise CircuitOpen, and nothing is sent, or what the call raises."""
-        self.refuse(is_question=is_question)
-        self._move(self._circuit.sent())
-        term = self._circuit.term
-        seconds = self._options.trial_seconds if self._circuit.is_trying else None
+        self.refuse(calls)
+        self._move(self._circuits.sent(calls))
+        term, term_of_all = self._circuits[calls].term, self._circuits[Calls.ALL].term
+        is_trying = calls is Calls.ALL and self._circuits[calls].is_trying
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._options.trial_seconds if is_trying else None):
                 answer = await method(*args, **more)
         except (NoAnswer, TimeoutError) as error:
             # Only the trial has a limit here, without words of its own.
             why = str(error) or f"{self._address}: no answer in {self._options.trial_seconds:g} s"
-            self._failed(term, why)
+            self._failed(calls, term, why)
             if isinstance(error, NoAnswer):
                 raise
             raise NoAnswer(why) from error
         except (Unavailable, asyncio.CancelledError):
             # Our own files, or a caller that waits no longer: not the controller's silence.
-            self._move(self._circuit.given_up(term))
+            self._move(self._circuits.given_up(calls, term))
             raise
         except Exception:
-            self._move(self._circuit.answered(term))
+            self._move(self._circuits.answered(calls, term, term_of_all))
             raise
-        self._move(self._circuit.answered(term))
+        self._move(self._circuits.answered(calls, term, term_of_all))
         return answer
 
     def note_silence(self, problem: str) -> None:
-        """Count a call that the caller gave up because it took too long."""
-        self._failed(self._circuit.term, problem)
+        """Count a question that the caller gave up because it took too long."""
+        self._failed(Calls.ALL, self._circuits[Calls.ALL].term, problem)
 
-    def _failed(self, term: int, problem: str) -> None:
-        if term == self._circuit.term:
-            self._problem = problem
-        self._move(self._circuit.failed(term, self._clock(), jitter(), self._options))
+    def _refusal(self, calls: Calls) -> str:
+        said = f"{self._problems[calls]}; {self._facts[calls].sentence}"
+        return said if self._address in said else f"{self._address}: {said}"
 
-    def _move(self, new: Circuit) -> None:
-        """Take the next state, and tell of a transition."""
-        old, self._circuit = self._circuit, new
-        if new.state is old.state:
+    def _judged(self, calls: Calls) -> CircuitFacts:
+        facts, circuit = self._facts[calls], self._circuits[calls]
+        return replace(facts, is_due=circuit.admits(self._clock()))
+
+    def _failed(self, calls: Calls, term: int, problem: str) -> None:
+        if term == self._circuits[calls].term:
+            self._problems[calls] = problem
+        self._move(self._circuits.failed(calls, term, self._clock(), jitter(), self._options))
+
+    def _move(self, new: Circuits) -> None:
+        """Take the next state, and tell of transitions."""
+        old, self._circuits = self._circuits, new
+        if new is old:
             return
-        self.facts = self._facts()
-        where = {"controller": self._address, "state": new.state.value}
-        if new.state is State.CLOSED:
-            log.info("V-IPU controller answers again", **where)
-        elif old.state is State.CLOSED:
-            CIRCUIT_TRIPS.labels(self._address).inc()
+        for calls in Calls:
+            if new[calls].state is not old[calls].state:
+                self._note(calls, old[calls].state, new[calls])
+        if new[Calls.ALL].state is not State.CLOSED:
+            self._facts = {Calls.ALL: self._facts[Calls.ALL]}
+
+    def _note(self, calls: Calls, before: State, circuit: Circuit) -> None:
+        facts = self._facts.pop(calls, _CLOSED)
+        where = {"controller": self._address, "calls": calls.value, "state": circuit.state.value}
+        if circuit.state is State.CLOSED:
+            if self._circuits[Calls.ALL].state is State.CLOSED:  # else nothing has been answered
+                log.info("V-IPU controller answers again", **where)
+            return
+        now, seconds = self._now(), circuit.retry_at - self._clock()
+        is_open = circuit.state is State.OPEN
+        next_try = now + timedelta(seconds=seconds) if is_open else None
+        self._facts[calls] = CircuitFacts(circuit.state, facts.since or now, next_try, calls)
+        if not is_open:
+            log.info("trying a V-IPU controller that did not answer", **where)
+        elif before is State.CLOSED:
+            CIRCUIT_TRIPS.labels(self._address, calls.value).inc()
             log.warning(
                 "V-IPU controller does not answer, no calls for a while",
-                problem=self._problem,
-                failures=new.failures,
-                pause_seconds=round(new.retry_at - self._clock(), 2),
+                problem=self._problems[calls],
+                failures=circuit.failures,
+                pause_seconds=round(seconds, 2),
                 **where,
             )
-        elif new.state is State.OPEN:
-            seconds = round(new.retry_at - self._clock(), 2)
-            log.info("V-IPU controller still does not answer", pause_seconds=seconds, **where)
         else:
-            log.info("trying a V-IPU controller that did not answer", **where)
-
-    def _facts(self) -> CircuitFacts:
-        circuit = self._circuit
-        if circuit.state is State.CLOSED:
-            return CircuitFacts()
-        now = self._now()
-        is_open = circuit.state is State.OPEN
-        left = timedelta(seconds=circuit.retry_at - self._clock())
-        return CircuitFacts(circuit.state, self.facts.since or now, now + left if is_open else None)
+            log.info(
+                "V-IPU controller still does not answer", pause_seconds=round(seconds, 2), **where
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +195,4 @@ class _Guarded:
         method = getattr(self.api, name)
         if name in _LOCAL:
             return method
-        return partial(self.breaker.call, method, is_question=name in _QUESTIONS)
+        return partial(self.breaker.call, method, calls=_ORDERS.get(name, Calls.ALL))

@@ -76,6 +76,7 @@ def query(views: Sequence[ControllerView], size: int, count: int = 1) -> Fit:
         never_fits(views, size) or unlabelled(views),
         f"{fitting} of {count} partitions fit now" if fitting < count > 1 else "",
         stale(views),
+        "; ".join(view.message for view in views if not view.creates),
     )
     message = "; ".join(filter(None, sentences))
     return Fit(available=True, numOfPartitions=fitting, message=message)
@@ -141,7 +142,7 @@ def _controller(view: ControllerView) -> dict[str, Any]:
         "address": view.spec.address,
         "label": view.spec.label,
         "reachable": view.is_reachable,
-        "message": view.problem,
+        "message": view.message,
         "hasNode": view.has_node,
         "freeIpus": view.free,
         "ageSeconds": round(view.age_seconds),
@@ -149,8 +150,14 @@ def _controller(view: ControllerView) -> dict[str, Any]:
     }
 
 
-def _circuit(facts: CircuitFacts) -> dict[str, str | None]:
-    """The circuit breaker; `since` when no calls are sent, and when one tries next."""
+def _circuit(facts: CircuitFacts) -> dict[str, Any]:
+    """The circuit breaker; `since` when no calls are sent, and when one tries next; the same of the
+    kinds of order that are not sent although other calls are."""
+    orders = [{"calls": order.calls.value, **_state(order)} for order in facts.orders]
+    return {**_state(facts), "orders": orders}
+
+
+def _state(facts: CircuitFacts) -> dict[str, str | None]:
     return {
         "state": facts.state.value,
         "since": format_time(facts.since) if facts.since else None,
@@ -207,7 +214,7 @@ def controllers_to_json(
         {
             **common(view.spec.address, view.spec.label),
             "reachable": view.is_reachable,
-            "message": view.problem,
+            "message": view.message,
             "circuit": _circuit(view.circuit),
             "hasNode": view.has_node,
             "draining": False,

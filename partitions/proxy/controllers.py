@@ -5,21 +5,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
-from partitions.proxy.circuit import CircuitFacts
+from partitions.proxy.circuit import Calls, CircuitFacts, CircuitState
 from partitions.proxy.lifecycle import Shortage
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from partitions.vipu.topology import Block, IpuId, Topology
     from partitions.vipu.types import VipuPartition
@@ -154,14 +154,28 @@ class ControllerView:
         }
         return len(idle) + (0 if self.has_node else self.free)
 
+    @property
+    def creates(self) -> bool:
+        """Whether creations are sent to it, as it answers them."""
+        return self.circuit.of(Calls.CREATE).state is CircuitState.CLOSED
+
+    @property
+    def message(self) -> str:
+        """Return why it does not answer, or which orders it does not answer; "" if all is well."""
+        return self.problem or self.circuit.held_orders
+
     def fitting(self, size: int) -> int:
         """How many partitions of `size` fit now, all at once, as far as we know."""
-        if self._has_refused(size):
+        if self._has_refused(size) or not self.creates:
             return 0
         return count_fitting(self.free_blocks, size)
 
     def may_take(self, size: int) -> bool:
-        """Whether to ask for a partition of `size`: it fits, or only the controller knows."""
+        """Whether to ask for a partition of `size`: it fits, or only the controller knows, or the
+        size would fit and a creation may try whether it answers them again."""
+        if not self.creates:
+            is_due = self.circuit.of(Calls.CREATE).is_due
+            return is_due and replace(self, circuit=_CLOSED).may_take(size)
         if self.fitting(size) > 0:
             return True
         is_known = self.topology is None or not self.topology.is_guess
@@ -213,7 +227,7 @@ def order_candidates(
     asked = [view for view in views if view.has_node and view.may_take(size)]
     if rule is PlacementRule.BEST_FIT:
         asked.sort(key=lambda view: view.smallest_fitting_block(size))
-    # Last those that have no room as far as we know.
+    # Last those that have no room, or do not answer creations, as far as we know.
     return sorted(asked, key=lambda view: view.fitting(size) == 0)
 
 
@@ -229,8 +243,10 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
         sentence = f"no node has the label of a V-IPU controller: label one with {labels}"
         return Shortage(Reason.NO_LABELLED_NODE, sentence, free)
     silent = [view.spec.address for view in labelled if not view.is_reachable]
-    if len(silent) == len(labelled):
-        sentence = f"no V-IPU controller answers: {', '.join(silent)}"
+    if not any(view.is_reachable and view.creates for view in labelled):
+        what = "" if len(silent) == len(labelled) else " creations"
+        known = ", ".join(view.spec.address for view in labelled)
+        sentence = f"no V-IPU controller answers{what}: {known}"
         return Shortage(Reason.CONTROLLER_UNAVAILABLE, sentence, free)
     return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, silent), free)
 
@@ -274,11 +290,14 @@ def unlabelled(views: Sequence[ControllerView]) -> str:
     return f"no job can use the IPUs of {addresses}: label a node with {labels}"
 
 
-def out_of_service(views: Iterable[ControllerView]) -> str:
+def out_of_service(views: Sequence[ControllerView]) -> str:
     """Return which IPUs get no new partition, and why, in the controllers' words: those that an
     administrator wrote for a cordon are for who waits. Empty if there are none."""
     closed = (ipu for view in views if view.reach for ipu in view.reach.closed.values())
     counts = Counter(ipu.fault or ipu.cordon for ipu in closed)
+    for view in views:
+        if not view.creates:
+            counts[f"{view.spec.address} does not answer creations"] += view.total
     said = [
         f"{_ipus(count)} ({_shortened(why)})" for why, count in list(counts.items())[:_MOST_NAMED]
     ]

@@ -205,7 +205,7 @@ class Fleet:
         has_node = self._has_node(spec.label)
         member = self._member(spec.address)
         try:
-            member.breaker.refuse(is_question=True)
+            member.breaker.refuse()
             seconds = self._options.doubt_seconds if member.breaker.is_doubted else None
             listing = await self._list(member, spec.address, seconds)
         except VipuError as error:
@@ -215,7 +215,12 @@ class Fleet:
         topology = member.topology and with_places(member.topology, partitions)
         refused = self._refused_from(member, partitions)
         view = ControllerView(
-            spec, topology, tuple(partitions), has_node=has_node, refused_from=refused
+            spec,
+            topology,
+            tuple(partitions),
+            has_node=has_node,
+            refused_from=refused,
+            circuit=member.breaker.facts,
         )
         if member.answer is not None and member.answer.view == view:
             view = member.answer.view  # with all that was computed from it
@@ -242,10 +247,10 @@ class Fleet:
             and now - answer.at < self._options.fresh_seconds
             and not member.problem
         ):
-            has_node = self._has_node(spec.label)
-            if has_node != answer.view.has_node:
-                answer = replace(answer, view=replace(answer.view, has_node=has_node))
-                member.answer = answer
+            has_node, circuit = self._has_node(spec.label), member.breaker.facts
+            if (has_node, circuit) != (answer.view.has_node, answer.view.circuit):
+                view = replace(answer.view, has_node=has_node, circuit=circuit)
+                member.answer = answer = replace(answer, view=view)
             if now - answer.at >= _RENEW_AFTER * self._options.fresh_seconds:
                 self._renew(member, spec)
             return answer.view, now - answer.at

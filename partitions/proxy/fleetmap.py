@@ -45,8 +45,9 @@ def fleet_to_json(
     """The fleet as of one reading, so that all its numbers agree.
 
     `controllers` in the order of the list, each with its partitions, those of `removals` (by
-    controller and id) with the state REMOVING, and its IPU-Machines in IPU-Link order (`hardware`:
-    what the controller says that they are made of); `fits`: how many partitions of each size fit
+    controller and id) with the state REMOVING, its IPU-Machines in IPU-Link order (`hardware`:
+    what the controller says that they are made of), and in `unansweredOrders` which orders hang
+    there; `fits`: how many partitions of each size fit
     now and where, up to the largest that ever could; `queue`: who waits, in the
     order of service (`waiting`: with whether somebody older holds him back); `outOfService`: which
     IPUs get no new partition, in a sentence; `reserveAfterSeconds`: after which wait newer jobs are
@@ -76,6 +77,7 @@ def _controller(
         "nodeSelector": {key: value},
         "reachable": view.is_reachable and not view.age_seconds,
         "message": view.problem,
+        "unansweredOrders": view.circuit.held_orders,
         "ageSeconds": round(view.age_seconds),
         "hasNode": view.has_node,
         "placesKnown": view.topology is not None and not view.topology.is_guess,

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ipuhub.partition import Phase
 from ipuhub.process.metrics import LONG_SECONDS, OTHER, Meters
-from partitions.proxy.circuit import CircuitState
+from partitions.proxy.circuit import Calls, CircuitState
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
@@ -63,9 +63,11 @@ REACHABLE = PROXY.gauge(
 CIRCUIT = PROXY.gauge(
     "ipuhub_vipu_circuit_state",
     "1 for the present state of a V-IPU controller's circuit breaker, 0 for the others: closed "
-    "(calls are sent), open (calls fail at once), half-open (one call tries).",
+    "(calls are sent), open (calls fail at once), half-open (one call tries). calls: all, or one "
+    "kind of order (create, reset, remove, key) that is not answered although questions are.",
     "Does the proxy refuse calls to a V-IPU controller that does not answer?",
     "controller",
+    "calls",
     "state",
 )
 CIRCUIT_TRIPS = PROXY.counter(
@@ -74,6 +76,7 @@ CIRCUIT_TRIPS = PROXY.counter(
     "A failed try while they are stopped does not count.",
     "Does a V-IPU controller fail again and again?",
     "controller",
+    "calls",
 )
 IPUS = PROXY.gauge(
     "ipuhub_vipu_ipus",
@@ -191,8 +194,10 @@ def fill_circuits(circuits: Mapping[str, CircuitFacts]) -> None:
     """Set the metrics of the circuit breakers, by the address of the controller."""
     CIRCUIT.set_all(
         {
-            (address, state.value): facts.state is state
+            (address, calls.value, state.value): known.state is state
             for address, facts in circuits.items()
+            for calls in Calls
+            for known in (facts if calls is Calls.ALL else facts.of(calls),)
             for state in CircuitState
         }
     )

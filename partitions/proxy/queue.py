@@ -99,9 +99,9 @@ class Kept:
 
 def room_of(view: ControllerView, entries: Iterable[TrackerEntry]) -> Room | None:
     """What a controller's answer and the tracker's `entries` say of it; None: it did not answer,
-    or no node reaches it."""
+    the last creations neither, or no node reaches it."""
     topology = view.reach
-    if topology is None or not view.has_node:
+    if topology is None or not view.has_node or not view.creates:
         return None
     live = [e for e in entries if e.controller == view.spec.address]
     ids = {entry.id for entry in live if entry.phase is not Phase.RELEASED}

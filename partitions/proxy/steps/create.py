@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -110,7 +111,7 @@ async def _not_taken(step: Step, error: VipuError) -> Next:
     if isinstance(error, AlreadyExists):
         return await _meet_existing(step)
     if isinstance(error, NoCapacity):
-        return await go_elsewhere(step)
+        return await go_elsewhere(step) or Next.BACKOFF
     if isinstance(error, NotFound):
         return Next.NOW  # removed between the question and the reset
     memory.is_first_ask = False  # the answer may be lost, not the request
@@ -123,11 +124,26 @@ async def _not_taken(step: Step, error: VipuError) -> Next:
 
 
 async def _not_sent(step: Step, error: CircuitOpen) -> Next:
-    """The controller fell silent since it was chosen. What it was never asked for cannot come, so
-    that another one may be asked."""
-    if step.memory.is_first_ask and not step.memory.is_reset:
-        return await go_elsewhere(step, is_full=False)
-    return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
+    """The controller fell silent since it was chosen, or answers no creations: another one is
+    asked. What may come here after all is known first, so that its tombstone has it removed."""
+    entry, memory = step.entry, step.memory
+    if memory.is_reset:
+        return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
+    if not memory.is_first_ask and not entry.may_come:
+        return await _hang_unanswered(step, error)
+    gone = await go_elsewhere(step, is_full=False)
+    return await _stay(step) if gone is None else gone
+
+
+async def _stay(step: Step) -> Next:
+    """Nobody else has room: what was asked for may come yet, or a later request is answered."""
+    entry, memory = step.entry, step.memory
+    if not memory.is_told:  # in place of what the first call came to
+        why = f"{entry.controller} does not answer creations, and no other V-IPU controller fits"
+        told = replace(entry, reason=Reason.CONTROLLER_UNAVAILABLE, message=why)
+        await step.replace(told)
+        memory.is_told = True
+    return Next.BACKOFF
 
 
 async def _meet_existing(step: Step) -> Next:

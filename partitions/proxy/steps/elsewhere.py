@@ -42,9 +42,12 @@ async def take_other_id(step: Step, listed: Collection[str], why: str) -> Next:
     return Next.NOW
 
 
-async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next:
+async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
     """Someone was faster here (`is_full`), or it does not answer: try the next controller, or give
-    the reservation up."""
+    the reservation up.
+
+    None: nobody else has room, and what was asked for here without an answer may come yet.
+    """
     entry, memory, around = step.entry, step.memory, step.around
     memory.tried.add(entry.controller)
     if is_full and around.fleet.spec_of(entry.controller) is not None:
@@ -63,6 +66,9 @@ async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next:
             memory.is_first_ask = True
             return Next.NOW
         shortage = held_back
+    elif entry.may_come and not is_full:
+        memory.tried.clear()
+        return None
     else:
         around.waiting.note(entry.holder, entry.size, around.now())
     memory.waiting = waiting_partition(entry, shortage)

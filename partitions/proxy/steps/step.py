@@ -42,13 +42,15 @@ class Memory:
 
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
     that a partition of its id there is somebody else's. `waiting` is the answer of an attempt
-    that found no room. `accepted_at` (nothing: this process has not asked) and `look_at` are of
-    the loop's clock; `looks` counts since then, or since a removal was taken.
+    that found no room. `is_told`: the entry says that nobody else has room. `accepted_at` (nothing:
+    this process has not asked) and `look_at` are of the loop's clock; `looks` counts since then, or
+    since a removal was taken.
     """
 
     is_first_ask: bool = False
     is_removed: bool = False
     is_reset: bool = False
+    is_told: bool = False
     accepted_at: float | None = None
     look_at: float = 0.0
     looks: int = 0

@@ -109,7 +109,9 @@ class World:
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     turns: QueueOptions = field(default_factory=QueueOptions)
     fleet_options: FleetOptions = field(default_factory=lambda: FleetOptions(topology_seconds=0))
-    circuit: CircuitOptions = field(default_factory=lambda: CircuitOptions(pause=AT_ONCE))
+    circuit: CircuitOptions = field(
+        default_factory=lambda: CircuitOptions(pause=AT_ONCE, order_pause=AT_ONCE)
+    )
     running: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:

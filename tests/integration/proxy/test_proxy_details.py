@@ -99,8 +99,13 @@ async def test_stats_in_detail_says_which_controllers_get_no_calls_and_since_whe
         answer = json.loads((await two.get("/stats?detail=true"))[1])
     first, second = (each["circuit"] for each in answer["controllers"])
     when = "2026-11-21T08:00:02Z"
-    assert first == {"state": "open", "since": when, "nextTry": when}  # without a pause here
-    assert second == {"state": "closed", "since": None, "nextTry": None}
+    assert first == {
+        "state": "open",
+        "since": when,
+        "nextTry": when,
+        "orders": [],
+    }  # without a pause here
+    assert second == {"state": "closed", "since": None, "nextTry": None, "orders": []}
     assert answer["controllers"][0]["message"] == (
         f"v1:8090: no answer in 3 s; no calls since {when}, next try at {when}"
     )

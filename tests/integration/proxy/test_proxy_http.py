@@ -173,7 +173,7 @@ async def test_controllers_shows_who_answers_drains_and_holds_strangers(site: Si
                 "untracked": 1,
                 "reachable": True,
                 "message": "",
-                "circuit": {"state": "closed", "since": None, "nextTry": None},
+                "circuit": {"state": "closed", "since": None, "nextTry": None, "orders": []},
                 "hasNode": True,
                 "draining": False,
                 "total": 32,

@@ -112,12 +112,20 @@ def test_a_silent_controller_is_named_and_not_the_proxy() -> None:
         "controllers": [
             {"address": "v1:8090", "reachable": True, "message": "", "partitions": [1, 2]},
             {"address": "v2:8090", "reachable": False, "message": "refused", "partitions": []},
+            {
+                "address": "v3:8090",
+                "reachable": True,
+                "message": "",
+                "unansweredOrders": "no answer to creations: none sent",
+                "partitions": [1],
+            },
         ]
     }
     found = components.of_controllers(fleet)
     assert [(one.name, one.state, one.detail) for one in found] == [
         ("V-IPU controller v1:8090", UP, "2 partitions"),
         ("V-IPU controller v2:8090", DOWN, "refused"),
+        ("V-IPU controller v3:8090", DOWN, "no answer to creations: none sent"),
     ]
 
 

@@ -9,46 +9,63 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitions.proxy.circuit import Circuit, CircuitFacts, CircuitOptions, CircuitState
+from partitions.proxy.circuit import (
+    Calls,
+    Circuit,
+    CircuitFacts,
+    CircuitOptions,
+    Circuits,
+    CircuitState,
+)
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
+CREATE, RESET, REMOVE = Calls.CREATE, Calls.RESET, Calls.REMOVE
 OPTIONS = CircuitOptions()
 
 
 @dataclass
 class Clock:
-    """A circuit on a clock by hand; calls begin with `send`, which gives their term."""
+    """The circuits on a clock by hand; calls begin with `send`, which gives their term."""
 
     now: float = 100.0
-    circuit: Circuit = field(default_factory=Circuit)
+    circuits: Circuits = field(default_factory=Circuits)
 
-    def may(self, *, is_question: bool = True) -> bool:
-        return self.circuit.admits(self.now, is_question=is_question)
+    @property
+    def circuit(self) -> Circuit:
+        return self.circuits[Calls.ALL]
 
-    def send(self) -> int:
-        assert self.may()
-        self.circuit = self.circuit.sent()
-        return self.circuit.term
+    def may(self, calls: Calls = Calls.ALL) -> bool:
+        return self.circuits.refusing(self.now, calls) is None
 
-    def fail(self, term: int | None = None, chance: float = 0.0) -> None:
-        at = self.send() if term is None else term
-        self.circuit = self.circuit.failed(at, self.now, chance, OPTIONS)
+    def send(self, calls: Calls = Calls.ALL) -> int:
+        assert self.may(calls)
+        self.circuits = self.circuits.sent(calls)
+        return self.circuits[calls].term
 
-    def answer(self, term: int | None = None) -> None:
-        at = self.send() if term is None else term
-        self.circuit = self.circuit.answered(at)
+    def fail(
+        self, term: int | None = None, chance: float = 0.0, *, calls: Calls = Calls.ALL
+    ) -> None:
+        at = self.send(calls) if term is None else term
+        self.circuits = self.circuits.failed(calls, at, self.now, chance, OPTIONS)
+
+    def answer(self, term: int | None = None, *, calls: Calls = Calls.ALL) -> None:
+        term_of_all = self.circuit.term
+        at = self.send(calls) if term is None else term
+        if calls is Calls.ALL:
+            term_of_all = at
+        self.circuits = self.circuits.answered(calls, at, term_of_all)
 
     def give_up(self, term: int) -> None:
-        self.circuit = self.circuit.given_up(term)
+        self.circuits = self.circuits.given_up(Calls.ALL, term)
 
-    def opened(self) -> Clock:
+    def opened(self, calls: Calls = Calls.ALL) -> Clock:
         for _ in range(OPTIONS.failures):
-            self.fail()
-        assert self.circuit.state is OPEN
+            self.fail(calls=calls)
+        assert self.circuits[calls].state is OPEN
         return self
 
-    def until_due(self) -> Clock:
-        self.now = self.circuit.retry_at
+    def until_due(self, calls: Calls = Calls.ALL) -> Clock:
+        self.now = self.circuits[calls].retry_at
         return self
 
 
@@ -64,7 +81,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_refuses_everything() -> No
     clock.fail()
     assert clock.circuit.state is OPEN
     assert not clock.may()
-    assert not clock.may(is_question=False)
+    assert not clock.may(CREATE)
 
 
 def test_one_question_tries_after_the_pause_and_no_order_does() -> None:
@@ -72,19 +89,19 @@ def test_one_question_tries_after_the_pause_and_no_order_does() -> None:
     clock.now = clock.circuit.retry_at - 0.001
     assert not clock.may()
     clock.until_due()
-    assert not clock.may(is_question=False)
+    assert not clock.may(CREATE)
     clock.send()
     assert clock.circuit.state is HALF_OPEN
     clock.now += 60
     assert not clock.may()  # only one
-    assert not clock.may(is_question=False)
+    assert not clock.may(CREATE)
 
 
 def test_an_answer_to_the_trial_lets_everything_through_again() -> None:
     clock = Clock().opened().until_due()
     clock.answer()
     assert clock.circuit.state is CLOSED
-    assert clock.may(is_question=False)
+    assert clock.may(CREATE)
     clock.fail()
     clock.fail()
     assert clock.circuit.state is CLOSED  # counted from the beginning
@@ -128,6 +145,57 @@ def test_calls_of_before_say_nothing_about_the_present() -> None:
     assert clock.circuit == Circuit(term=clock.circuit.term)
 
 
+def test_a_kind_of_order_is_counted_by_itself_whatever_else_is_answered_meanwhile() -> None:
+    clock = Clock()
+    for _ in range(OPTIONS.failures):
+        clock.answer()
+        clock.answer(calls=REMOVE)
+        clock.fail(calls=CREATE)
+    assert [clock.circuits[calls].state for calls in (Calls.ALL, CREATE)] == [CLOSED, OPEN]
+    assert [clock.may(calls) for calls in (Calls.ALL, REMOVE, RESET, CREATE)] == [True] * 3 + [
+        False
+    ]
+
+
+def test_an_answered_order_ends_the_count_of_its_kind() -> None:
+    clock = Clock()
+    for _ in range(3):
+        clock.fail(calls=CREATE)
+        clock.fail(calls=CREATE)
+        clock.answer(calls=CREATE)
+    assert clock.circuits[CREATE].state is CLOSED
+
+
+def test_one_order_of_the_kind_tries_after_a_pause_that_grows_to_a_minute() -> None:
+    clock = Clock().opened(CREATE)
+    pauses = [clock.circuits[CREATE].retry_at - clock.now]
+    clock.answer()
+    assert not clock.may(CREATE)  # a list shows nothing about creations
+    for _ in range(5):
+        term = clock.until_due(CREATE).send(CREATE)
+        assert not clock.may(CREATE)
+        assert clock.may()
+        clock.fail(term, calls=CREATE)
+        pauses.append(clock.circuits[CREATE].retry_at - clock.now)
+    assert pauses == pytest.approx([2.0, 4.0, 8.0, 16.0, 30.0, 30.0])
+    clock.until_due(CREATE).answer(calls=CREATE)
+    assert clock.circuits[CREATE].state is CLOSED
+    assert clock.may(CREATE)
+
+
+def test_a_service_that_answers_nothing_explains_its_orders_which_begin_anew() -> None:
+    clock = Clock().opened(CREATE)
+    term = clock.send(REMOVE)
+    clock.opened().until_due()
+    assert not clock.may(CREATE)
+    clock.answer()
+    assert clock.may(CREATE)
+    clock.fail(term, calls=REMOVE)  # sent before
+    clock.fail(calls=REMOVE)
+    clock.fail(calls=REMOVE)
+    assert clock.circuits[REMOVE].state is CLOSED
+
+
 def test_people_read_since_when_and_when_it_tries_next() -> None:
     since = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
     later = since.replace(second=4)
@@ -137,6 +205,12 @@ def test_people_read_since_when_and_when_it_tries_next() -> None:
     )
     assert CircuitFacts(HALF_OPEN, since).sentence == (
         "no calls since 2026-11-21T08:00:00Z, one is trying now"
+    )
+    orders = CircuitFacts(OPEN, since, later, CREATE), CircuitFacts(HALF_OPEN, since, calls=REMOVE)
+    assert CircuitFacts(orders=orders).held_orders == (
+        "no answer to creations: no creations since 2026-11-21T08:00:00Z, "
+        "next try not before 2026-11-21T08:00:04Z; "
+        "no answer to removals: no removals since 2026-11-21T08:00:00Z, one is trying now"
     )
 
 
@@ -170,4 +244,4 @@ def test_whatever_happens_one_call_tries_at_a_time_and_some_call_may_within_the_
         trials = [term for term, is_trial in running if is_trial and term == clock.circuit.term]
         assert len(trials) == clock.circuit.is_trying
         later = clock.now + OPTIONS.pause.max_seconds
-        assert clock.circuit.is_trying or clock.circuit.admits(later, is_question=True)
+        assert clock.circuit.is_trying or clock.circuit.admits(later)
