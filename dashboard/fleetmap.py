@@ -95,6 +95,11 @@ class FleetMap:
     policy: str = ""
 
     @property
+    def full(self) -> tuple[str, ...]:
+        """The controllers without a free IPU."""
+        return tuple(each.controller for each in self.fragments if not each.free)
+
+    @property
     def idle_ipus(self) -> int:
         """IPUs held while no pod of their job runs."""
         return sum(holding.size for holding in self.idle)

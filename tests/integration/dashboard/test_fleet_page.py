@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from dashboard.fleetfits import Fragments
+from dashboard.fleetmap import FleetMap
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from tests.builders.fleetrows import job_row, partition_row
@@ -249,6 +252,15 @@ def test_free_ipus_are_held_against_the_largest_block_a_job_can_get(
     text = shown(admin)
     assert "Free blocks: 1 of 16, 1 of 8, 1 of 4" in text
     assert "% fragmented" not in text
+
+
+def test_controllers_without_a_free_ipu_share_a_line() -> None:
+    full = [Fragments(f"v{number}:8090", 0, 0, 0, ()) for number in range(23)]
+    some = Fragments("v9:8091", 4, 4, 4, ((4, 1),))
+    shown = {"map": FleetMap(fragments=(*full, some))}
+    text = " ".join(render_to_string("fleet/_fragments.html", shown).split())
+    assert "No IPU is free on v0:8090, v1:8090, v2:8090 and 20 more controllers." in text
+    assert text.count("<li") == 2
 
 
 def test_the_page_says_of_each_size_whether_it_fits_where_and_when(
