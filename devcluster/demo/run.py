@@ -236,10 +236,11 @@ class Demo:
         return f"{_shown(Path(sys.executable).parent / program)} {where}"
 
     def _more_controllers(self) -> str:
-        """A line for each controller of a fleet but the first."""
+        """How users and administrators reach each controller of a fleet but the first."""
         return "".join(
-            f"                {self._command('vipu', each)} list partitions\n"
+            f"                {self._command(program, each)} {asked}\n"
             for each in self.processes.controllers[1:]
+            for program, asked in (("vipu", "list partitions"), ("vipu-admin", "list agents"))
         )
 
     def _choose_ports(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ipuhub.partition import Phase
 from ipuhub.times import format_time
-from partitions.proxy.controllers import explain_shortage, never_fits, stale, unlabelled
+from partitions.proxy.controllers import explain_shortage, never_fits
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
@@ -73,13 +73,34 @@ def query(views: Sequence[ControllerView], size: int, count: int = 1) -> Fit:
         return Fit(available=False, numOfPartitions=0, message=message)
     fitting = sum(view.fitting(size) for view in views if view.has_node)
     sentences = (
-        never_fits(views, size) or unlabelled(views),
+        never_fits(views, size) or _unlabelled(views),
         f"{fitting} of {count} partitions fit now" if fitting < count > 1 else "",
-        stale(views),
+        _stale(views),
         "; ".join(view.message for view in views if not view.creates),
     )
     message = "; ".join(filter(None, sentences))
     return Fit(available=True, numOfPartitions=fitting, message=message)
+
+
+def _stale(views: Sequence[ControllerView]) -> str:
+    """Return a sentence about controllers of which only older numbers are known; "" if there are
+    none."""
+    return "; ".join(
+        f"as of {view.age_seconds:.0f} s ago, since a V-IPU controller does not answer: "
+        f"{view.problem}"
+        for view in views
+        if view.age_seconds
+    )
+
+
+def _unlabelled(views: Sequence[ControllerView]) -> str:
+    """Return a sentence about controllers whose IPUs no job can get; "" if there are none."""
+    found = [view for view in views if not view.has_node]
+    if not found:
+        return ""
+    labels = ", ".join(sorted({view.spec.label for view in found}))
+    addresses = ", ".join(view.spec.address for view in found)
+    return f"no job can use the IPUs of {addresses}: label a node with {labels}"
 
 
 def stats_in_detail(

@@ -34,6 +34,7 @@ _SHAPE = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[^:]*):(?P<label>.*)")
 _MOST_NAMED = 3
 _LONGEST_WHY = 200  # a status and an Event have room for three of them
 _CLOSED = CircuitFacts()
+_CREATES_NONE = "creations are not answered"
 _EXAMPLE = "write host:port:label=value, for example pod001:8090:vipu-ctrl=pod001"
 
 
@@ -269,37 +270,20 @@ def never_fits(views: Sequence[ControllerView], size: int) -> str:
     )
 
 
-def stale(views: Sequence[ControllerView]) -> str:
-    """Return a sentence about controllers of which only older numbers are known; "" if there are
-    none."""
-    return "; ".join(
-        f"as of {view.age_seconds:.0f} s ago, since a V-IPU controller does not answer: "
-        f"{view.problem}"
-        for view in views
-        if view.age_seconds
-    )
-
-
-def unlabelled(views: Sequence[ControllerView]) -> str:
-    """Return a sentence about controllers whose IPUs no job can get; "" if there are none."""
-    found = [view for view in views if not view.has_node]
-    if not found:
-        return ""
-    labels = ", ".join(sorted({view.spec.label for view in found}))
-    addresses = ", ".join(view.spec.address for view in found)
-    return f"no job can use the IPUs of {addresses}: label a node with {labels}"
-
-
 def out_of_service(views: Sequence[ControllerView]) -> str:
     """Return which IPUs get no new partition, and why, in the controllers' words: those that an
     administrator wrote for a cordon are for who waits. Empty if there are none."""
-    closed = (ipu for view in views if view.reach for ipu in view.reach.closed.values())
-    counts = Counter(ipu.fault or ipu.cordon for ipu in closed)
-    for view in views:
-        if not view.creates:
-            counts[f"{view.spec.address} does not answer creations"] += view.total
+    closed = (
+        (view.spec.address, ipu.fault or ipu.cordon)
+        for view in views
+        for ipu in (view.reach.closed.values() if view.reach else ())
+    )
+    counts = Counter(closed)
+    counts |= {(v.spec.address, _CREATES_NONE): v.total for v in views if not v.creates}
     said = [
-        f"{_ipus(count)} ({_shortened(why)})" for why, count in list(counts.items())[:_MOST_NAMED]
+        # Each controller calls its machines ag0, ag1, ...
+        f"{_ipus(count)}{f' of {address}' if len(views) > 1 else ''} ({_shortened(why)})"
+        for (address, why), count in list(counts.items())[:_MOST_NAMED]
     ]
     if more := sum(list(counts.values())[_MOST_NAMED:]):
         said.append(f"{_ipus(more)} more")

@@ -104,6 +104,24 @@ def test_jobs_run_on_both_controllers_and_on_their_nodes_after_a_second_start(
         assert set(on) <= set(labelled.split())
 
 
+def test_the_second_controllers_machines_are_named_as_its_own(demo: RunningDemo) -> None:
+    """Both controllers have an ag30 and an ag31."""
+    ports = demo.ports
+    for purpose in ("V-IPU", "V-IPU admin", "V-IPU 2", "V-IPU 2 admin"):
+        assert any(f"--api-port {ports[purpose]} list" in line for line in demo.lines), purpose
+    second = fleet(demo)["controllers"][1]["address"]
+    second_admin(demo, "cordon", "agent", "ag30", "--reason", "new cables on Monday")
+    second_admin(demo, "provoke", "fault", "ag31", "--ipu", "2")
+    wait_until(lambda: "ag31" in fleet(demo)["outOfService"], "the fault is seen")
+    assert fleet(demo)["outOfService"] == (
+        f"4 IPUs of {second} (ag30 is cordoned: new cables on Monday), "
+        f"1 IPU of {second} (ag31: IPU 2 has a memory error)"
+    )
+    second_admin(demo, "uncordon", "agent", "ag30")
+    second_admin(demo, "clear", "fault", "ag31")
+    wait_until(lambda: fleet(demo)["outOfService"] == "", "all are in service")
+
+
 def test_a_layout_changed_by_vipu_admin_is_what_the_proxy_counts(demo: RunningDemo) -> None:
     before = detail(demo)
     assert [each["totalIpus"] for each in before["controllers"]] == [128, 128]

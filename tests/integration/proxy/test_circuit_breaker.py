@@ -182,7 +182,7 @@ async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
         assert (await service.ensure(request("d"))).controller == HEALTHY
         waits = await service.ensure(request("large", size=32))
         assert (waits.phase, waits.reason) == ("waiting", "NoCapacity")
-        assert f"out of service: 32 IPUs ({hung} does not answer creations)" in waits.message
+        assert f"out of service: 32 IPUs of {hung} (creations are not answered)" in waits.message
         assert len(halting.asked) == 3
 
         told = fleet.circuits()[hung]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,17 @@ def test_the_fleet_names_them_beside_the_queue(tmp_path: Path) -> None:
     controller.lose_agent("ag3", "ag3 has not answered for 5 s")
     found = fleet_to_json([view_of(controller)], [], [])["outOfService"]
     assert found == "4 IPUs (ag3 has not answered for 5 s)"
+
+
+def test_machines_of_several_controllers_are_named_with_their_controller(tmp_path: Path) -> None:
+    controller = fleet(tmp_path)
+    controller.cordon("ag2", "new cables on Monday")
+    view = view_of(controller)
+    other = replace(view, spec=replace(view.spec, address="v2:8090"))
+    assert fleet_to_json([view, other], [], [])["outOfService"] == (
+        f"4 IPUs of {view.spec.address} (ag2 is cordoned: new cables on Monday), "
+        "4 IPUs of v2:8090 (ag2 is cordoned: new cables on Monday)"
+    )
 
 
 async def test_a_job_whose_partition_cannot_be_reset_gets_another_one(world: World) -> None:
