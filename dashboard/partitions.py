@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import django_filters
 from django.db.models import Q
@@ -26,7 +27,7 @@ from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.views import FORMS, JSON, form_of
 from ipuhub.text import Figure
 from ipuhub.web.access import may_see_cost, sees_cost, usage_scope_of
-from ipuhub.web.columns import Column
+from ipuhub.web.columns import SAME, SUM, Column
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
 from partitions.api import PartitionList
@@ -35,7 +36,7 @@ from partitions.selectors import visible_partitions
 from partitions.views import PARTITIONS, WATCH
 from usage.api.serializers import COST_FIELDS, LineCostSerializer
 from usage.api.sums import RANGE
-from usage.query import given, one, read_range
+from usage.query import given, one, read_range, read_total
 from usage.rates.linecosts import EVER, read_line_costs
 from usage.rates.linecosts import PARTITIONS as PARTITION_LINES
 from usage.rates.pricing import cost_record
@@ -80,6 +81,7 @@ _FACTS = (
     "estimated",
     "uncertainty_seconds",
 )
+_HOURS = ("partition_ipu_hours", "held_idle_ipu_hours")
 _SUMS = ("partition_ipu_seconds", "held_idle_ipu_seconds", "pod_micro_ipu_seconds")
 
 
@@ -145,11 +147,26 @@ class PartitionUsageSerializer(LineCostSerializer, serializers.ModelSerializer[P
             *_FACTS,
             "start",
             "stop",
-            "partition_ipu_hours",
-            "held_idle_ipu_hours",
+            *_HOURS,
             *_SUMS,
             *COST_FIELDS,
         )
+
+
+def _currency(row: dict[str, Any]) -> object:
+    return row["currency"]
+
+
+def _column(name: str) -> Column:
+    """Return the column of a field of the records."""
+    column = Column(name, "", itemgetter(name))
+    if name in COST_FIELDS:
+        total = SAME if name == "currency" else SUM
+        return dataclasses.replace(column, total=total, unit=_currency)
+    return dataclasses.replace(column, total=SUM) if name in (*_HOURS, *_SUMS) else column
+
+
+USAGE_COLUMNS: Final = tuple(map(_column, PartitionUsageSerializer.Meta.fields))
 
 
 class PartitionUsage(ListAPIView[PartitionLifetime]):
@@ -161,6 +178,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
     ordering = ("reserved_at", "id")
     content_negotiation_class = AnyAccept
     formats = FORMS
+    columns = USAGE_COLUMNS
 
     @extend_schema(
         operation_id="usage_partitions",
@@ -175,7 +193,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
     def list(self, request: Request, *_args: Any, **_kwargs: Any) -> Any:
         """Return a page, or the whole file. A header says if rows were purged."""
         params = given(request.query_params)
-        kind = form_of(request)
+        kind, has_total = form_of(request), read_total(params)
         window = _window({name: params[name] for name in _RANGE if name in params})
         scope = usage_scope_of(request.user)
         costed = sees_cost(scope)
@@ -190,7 +208,11 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         if kind != JSON:
             page_size(one(params, "page_size"))
             refuse_cursor(one(params, "cursor"))
-            answer: HttpResponseBase = _file(kind, rows, window, costed=costed)
+            ordered = rows.order_by("-reserved_at", "-id").iterator(chunk_size=2000)
+            records = _records(ordered, window, costed=costed)
+            answer: HttpResponseBase = export(
+                kind, self.columns, records, "partitions", has_total=has_total
+            )
         else:
             page = self.paginate_queryset(rows) or []
             answer = self.get_paginated_response(
@@ -229,15 +251,6 @@ def _overlapping(rows: QuerySet[PartitionLifetime], window: Window) -> QuerySet[
     going_on = Q(released_at=None) | Q(released_at__gt=window.begin)
     begins_here = Q(reserved_at__gte=window.begin)
     return rows.filter(going_on | begins_here, reserved_at__lt=window.until)
-
-
-def _file(
-    kind: str, rows: QuerySet[PartitionLifetime], window: Window, *, costed: bool
-) -> HttpResponseBase:
-    names = PartitionUsageSerializer.Meta.fields
-    columns = [Column(name, "", lambda row, name=name: row[name]) for name in names]  # type: ignore[misc]
-    ordered = rows.order_by("-reserved_at", "-id").iterator(chunk_size=2000)
-    return export(kind, columns, _records(ordered, window, costed=costed), "partitions")
 
 
 def _records(

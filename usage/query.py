@@ -21,6 +21,7 @@ from ipuhub.web.access import (
 )
 from ipuhub.web.exports import known_format
 from ipuhub.web.filters import BadFilter, meant_by
+from ipuhub.web.totals import TOTAL, wants_total
 from usage.reading import pricing_at
 from usage.sums.measures import (
     COST,
@@ -167,7 +168,7 @@ def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
 
 def read_total(params: Params) -> bool:
     """Return whether a CSV is to end with a line of totals. Raises BadFilter."""
-    return (_either(params, "total", "yes", "no") or "yes") == "yes"
+    return wants_total(one(params, TOTAL))
 
 
 def _either(params: Params, name: str, first: str, second: str) -> str:

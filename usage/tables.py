@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.text import Figure, human_duration, spell_duration
-from ipuhub.web.columns import Column
+from ipuhub.web.columns import SAME, SUM, Column
 from ipuhub.web.filters import AnyOfFilter, Filters, InstantFilter, YesNoFilter
 from usage.models import PodLifetime
 from usage.rates.pricing import cost_record
@@ -71,9 +71,12 @@ COST = Column(
     kind="number",
     shown=lambda row: getattr(getattr(row, "cost", None), "money", None),
     sparse=True,
+    total=SUM,
+    unit=_cost("currency"),
 )
-COST_EXPORTS = tuple(
-    Column(name, "", _cost(name), kind="export") for name in ("cost_micros", "currency")
+COST_EXPORTS = (
+    Column("cost_micros", "", _cost("cost_micros"), "export", total=SUM, unit=_cost("currency")),
+    Column("currency", "", _cost("currency"), kind="export", total=SAME),
 )
 """Of rows whose `cost` was read; empty in files for whoever may not know it."""
 

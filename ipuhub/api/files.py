@@ -12,11 +12,16 @@ from django.urls import path, register_converter
 from rest_framework.exceptions import ValidationError
 
 from ipuhub.api.views import CSV, LINES, MEDIA_TYPES
+from ipuhub.web.totals import TOTAL, add_up
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.urls import URLPattern
     from rest_framework.request import Request
     from rest_framework.views import APIView
+
+    from ipuhub.web.columns import Column
 
 FORM: Final = ".{form}"  # how the address of a file ends in the OpenAPI document
 _FILES: Final = (CSV, LINES)
@@ -57,7 +62,16 @@ def file_of(route: str, view: type[APIView], name: str) -> URLPattern:
     return path(f"{route}.<fileform:form>", files.as_view(), name=name)
 
 
-def describe_file(operation: dict[str, Any]) -> None:
+_TOTAL: Final = {
+    "in": "query",
+    "name": TOTAL,
+    "schema": {"type": "string", "enum": ["yes", "no"], "default": "yes"},
+    "description": "`no` leaves out the line of totals. It is the last line of the CSV: its first "
+    "column is `total`, and each number is the sum of the printed column.",
+}
+
+
+def describe_file(operation: dict[str, Any], columns: Sequence[Column]) -> None:
     """Turn the description of the JSON response into the description of the file."""
     operation["operationId"] += "_file"
     operation["summary"] += " (file)"
@@ -72,6 +86,8 @@ def describe_file(operation: dict[str, Any]) -> None:
             "description": "CSV, or JSON lines.",
         }
     )
+    if columns and add_up(columns):
+        asked.append(_TOTAL)
     operation["parameters"] = sorted(asked, key=lambda each: str(each["name"]))
     kinds = {MEDIA_TYPES[form]: {"schema": {"type": "string"}} for form in _FILES}
     operation["responses"]["200"]["content"] = kinds

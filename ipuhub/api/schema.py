@@ -89,7 +89,7 @@ class Described(AutoSchema):
         _describe_scope(operation, scope_for(self.view, self.method))
         if self.method == "GET" and hasattr(self.view, "formats"):
             if self.path.endswith(FORM):
-                describe_file(operation)
+                describe_file(operation, getattr(self.view, "columns", ()))
             else:
                 describe_json(operation, self.path)
         return operation

@@ -14,6 +14,7 @@ from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.totals import TOTAL, wants_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +70,7 @@ class FileList(ListAPIView[_M], Generic[_M]):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page, or the file. Raises BadFilter, ValidationError and PermissionDenied."""
-        form = form_of(request)
+        form, has_total = form_of(request), wants_total(request.query_params.get(TOTAL, ""))
         if form == JSON:
             return super().list(request, *args, **kwargs)
         page_size(request.query_params.get("page_size"))
@@ -78,7 +79,7 @@ class FileList(ListAPIView[_M], Generic[_M]):
         ordered = rows.order_by(*order_of(self, request).expressions)
         found = in_chunks(ordered.iterator(chunk_size=CHUNK_ROWS), self.prepare)
         if form == CSV:
-            return export("csv", self.columns, found, self.file_name)
+            return export("csv", self.columns, found, self.file_name, has_total=has_total)
         return lines_download(self._records(found), self.file_name)
 
     def paginate_queryset(self, queryset: QuerySet[_M, Any]) -> Any:  # `list` is a method here

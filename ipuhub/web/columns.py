@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from django.http import QueryDict
 
 COLUMNS: Final = "columns"
+SUM: Final = "sum"
+SAME: Final = "same"
+"""What the line of totals has: the sum of the column, or what all its cells say."""
 _SAID: Final = 50  # characters of a wrong name
 
 
@@ -28,6 +31,8 @@ class Column:
     `shown`: shown on the page instead of the value. `sparse`: hidden on pages where it would show
     nothing in any row. `sort`: the name of the order by this column. `phone`: its line and place on
     a phone, `1.1` to `2.3`; a list with such columns shows no others there.
+
+    `total`: SUM or SAME, in files. `unit` of a row: only amounts in one unit are added up.
     """
 
     key: str
@@ -39,6 +44,8 @@ class Column:
     sparse: bool = False
     sort: str = ""
     phone: str = ""
+    total: str = ""
+    unit: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from django.http import StreamingHttpResponse
 
 from ipuhub.text import safe_cell
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.totals import Totals, add_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,11 +38,20 @@ class _Line:
 
 
 def export(
-    kind: str, columns: Sequence[Column], rows: Iterable[Any], file_name: str
+    kind: str,
+    columns: Sequence[Column],
+    rows: Iterable[Any],
+    file_name: str,
+    *,
+    has_total: bool = True,
 ) -> StreamingHttpResponse:
-    """Return the rows as CSV or JSON lines (downloads), or as a JSON array, by `kind`."""
+    """Return the rows as CSV or JSON lines (downloads), or as a JSON array, by `kind`.
+
+    `has_total`: the CSV of columns that add up ends with their line of totals.
+    """
     if kind == "csv":
-        return _download(csv_lines(columns, rows), "text/csv", f"{file_name}.csv")
+        lines = csv_lines(columns, rows, has_total=has_total)
+        return _download(lines, "text/csv", f"{file_name}.csv")
     if kind == "jsonl":
         records = ({column.key: column.value(row) for column in columns} for row in rows)
         return lines_download(records, file_name)
@@ -69,12 +79,18 @@ def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> 
         yield from chunk
 
 
-def csv_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
+def csv_lines(columns: Sequence[Column], rows: Iterable[Any], *, has_total: bool) -> Iterator[str]:
     """Yield the table as CSV; text that a spreadsheet would evaluate is escaped."""
     writer = csv.writer(_Line())
+    totals = Totals(columns) if has_total and add_up(columns) else None
     yield writer.writerow([column.key for column in columns])
     for row in rows:
-        yield writer.writerow([_csv_cell(column.value(row)) for column in columns])
+        cells = [column.value(row) for column in columns]
+        if totals:
+            totals.add(row, cells)
+        yield writer.writerow(map(_csv_cell, cells))
+    if totals and (line := totals.cells):
+        yield writer.writerow(map(_csv_cell, line))
 
 
 def json_lines(records: Iterable[Mapping[str, object]]) -> Iterator[str]:

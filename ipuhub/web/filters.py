@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _YES_NO = {None: None, "": None, "true": True, "false": False}
 MOST_VALUES = 100
-OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
+OF_THE_LIST = frozenset({"cursor", "page_size", "format", "total"})
+"""Parameters that are no filters."""
 SORT = "sort"
 NONE: Final = "(none)"
 """As the value of a filter: what has no value."""

@@ -47,6 +47,7 @@ from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, known_format
 from ipuhub.web.filters import BadFilter, bind_filters, order_named
 from ipuhub.web.keyset import CursorError, Order, read_page
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.totals import TOTAL, wants_total
 from ipuhub.web.unchanged import rows_alone
 
 if TYPE_CHECKING:
@@ -140,8 +141,10 @@ class ListPage:
             bound = bind_filters(self.filters, filters_of(request.GET), rows, request.user)
             columns = chosen(self.columns, request.GET)
             kind = known_format(request.GET.get("format", ""))
+            has_total = wants_total(request.GET.get(TOTAL, ""))
             if kind:
-                return self._export(request, kind, bound, columns)
+                found = self._all_rows(request, bound)
+                return export(kind, columns, found, f"{self.noun}s", has_total=has_total)
             order = self._order(bound)
             page = read_page(bound.qs, order, request.GET.get("cursor", ""), PAGE_SIZE)
         except BadFilter as error:
@@ -159,14 +162,12 @@ class ListPage:
     def _scope(self, request: HttpRequest) -> Scope:
         return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
 
-    def _export(
-        self, request: HttpRequest, kind: str, bound: Filters, columns: Sequence[Column]
-    ) -> HttpResponseBase:
+    def _all_rows(self, request: HttpRequest, bound: Filters) -> Iterator[Any]:
         ordered = bound.qs.order_by(*self._order(bound).expressions)
         rows: Iterator[Any] = ordered.iterator(chunk_size=CHUNK_ROWS)
         if self.prepare:
             rows = in_chunks(rows, partial(self.prepare, request, bound))
-        return export(kind, columns, rows, f"{self.noun}s")
+        return rows
 
     def _show(self, request: HttpRequest, content: _Content) -> HttpResponseBase:
         columns = columns_of(content.columns, content.page.rows)

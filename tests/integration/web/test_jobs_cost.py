@@ -39,7 +39,7 @@ def _history(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _costs(client: Client) -> dict[str, str]:
-    """The cost of each job, by name, as the file has it."""
+    """The cost of each job, by name, as the file has it; that of all is nameless."""
     text = b"".join(client.get("/jobs/?format=csv")).decode()
     found = csv.DictReader(io.StringIO(text))
     return {row["name"]: f"{row['cost']} {row['currency']}".strip() for row in found}
@@ -58,6 +58,7 @@ def test_the_list_costs_what_the_pages_of_the_jobs_say(
     assert [float(found[f"train-{n}"].split()[0]) for n in range(3)] == [
         an_hour * hours for hours in (1, 2, 3)
     ]
+    assert found[""] == f"{an_hour * 6:.2f} EUR"
     assert found["no-pods"] == ""
     text = client.get("/jobs/").content.decode()
     assert ">Cost</th>" in text
@@ -87,6 +88,7 @@ def test_only_jobs_of_namespaces_whose_rates_one_may_see_have_a_cost(
     assert {name for name, cost in _costs(browser(again)).items() if cost} == {
         "train-0",
         "train-1",
+        "",
     }
 
 

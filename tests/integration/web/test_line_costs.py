@@ -7,6 +7,7 @@ import io
 import json
 import re
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +45,9 @@ def carol(django_user_model: type) -> User:
     user: User = django_user_model.objects.create_user("carol")  # type: ignore[attr-defined]
     grant(user, "accountant")
     return user
+
+
+_MONEY = {"cost", "cost_micros", "currency"}
 
 
 def ask(user: User, address: str) -> list[dict[str, Any]]:
@@ -108,7 +112,29 @@ def test_pages_and_files_in_every_form_tell_the_same_cost(admin: User) -> None:
     twin = json.loads(b"".join(browser(admin).get("/usage/pods/?format=json")))
     assert [cost_of(row) for row in twin] == whole
     as_text = [tuple(map(str, row)) for row in whole]
-    assert [cost_of(row) for row in file_of(admin, "/usage/pods/?format=csv")] == as_text
+    *rows, total = file_of(admin, "/usage/pods/?format=csv")
+    assert [cost_of(row) for row in rows] == as_text
+    assert file_of(admin, "/usage/pods/?format=csv&total=no") == rows
+    assert lines == b"".join(tool(admin).get(f"{PODS}.jsonl?total=yes")).decode().splitlines()
+    # The sum of what is printed, in which the thirds were rounded five times.
+    printed = sum(Decimal(row["cost"]) for row in rows)
+    assert cost_of(total) == (str(printed), str(sum(row[1] for row in whole)), "EUR")
+    assert {value for name, value in total.items() if name not in _MONEY} == {"total", ""}
+    assert total["pod_name"] == "total"
+    text = b"".join(tool(admin).get(f"{PODS}.csv")).decode()
+    assert list(csv.DictReader(io.StringIO(text))) == [*rows, total]
+    assert "total" not in b"".join(tool(admin).get(f"{PODS}.csv?total=no")).decode()
+    for client, address in ((tool(admin), PODS), (browser(admin), "/usage/pods/")):
+        assert client.get(f"{address}?format=csv&total=maybe").status_code == 400
+
+
+def test_a_choice_of_columns_that_leaves_no_place_for_its_name_has_no_total(admin: User) -> None:
+    rate("cpu", "1")
+    pod("2026-11-10T00:00", "2026-11-10T01:00")
+    address = "/usage/pods/?format=csv&columns="
+    assert [row["cost"] for row in file_of(admin, f"{address}pod_name,cost")] == ["1.00000"] * 2
+    assert [row["cost"] for row in file_of(admin, f"{address}cost")] == ["1.00000"]
+    assert len(file_of(admin, f"{address}pod_name,ipus")) == 1
 
 
 def test_without_a_price_or_a_node_a_pod_has_no_cost_and_no_zero(admin: User) -> None:
@@ -144,6 +170,8 @@ def test_only_a_pod_with_prices_in_two_currencies_has_no_cost(
     pod("2026-10-02T00:00", "2026-10-02T03:00")
     found = [(row["cost"], row["currency"]) for row in ask(admin, PODS)]
     assert found == [("3.00000", "EUR"), (None, None), ("1.00000", "FRF")]
+    *_, total = file_of(admin, "/usage/pods/?format=csv")
+    assert (total["pod_name"], *cost_of(total)) == ("total", "", "", "")
 
 
 def test_an_accountant_sees_the_cost_of_pods_and_nobody_else_does(
@@ -155,7 +183,8 @@ def test_an_accountant_sees_the_cost_of_pods_and_nobody_else_does(
         assert ask(user, PODS)[0]["cost"] == "4000.00000"
         assert "4,000.00000 EUR" in text_of(user, "/usage/pods/")
     assert cost_of(ask(alice, PODS)[0]) == (None, None, None)
-    assert cost_of(file_of(alice, "/usage/pods/?format=csv")[0]) == ("", "", "")
+    (shown,) = file_of(alice, "/usage/pods/?format=csv")  # nothing to add up
+    assert cost_of(shown) == ("", "", "")
     assert "Cost" not in text_of(alice, "/usage/pods/")
     assert not ask(charlie, PODS)
 
@@ -170,9 +199,12 @@ def test_a_partition_costs_its_part_of_the_range_and_on_its_page_all_its_time(
         assert cost_of(ask(user, HELD)[0]) == whole
         assert cost_of(ask(user, f"{HELD}?from=2026-11-10")[0]) == part
     text = b"".join(tool(admin).get(f"{HELD}?from=2026-11-10&format=csv")).decode()
-    assert cost_of(next(csv.DictReader(io.StringIO(text)))) == tuple(map(str, part))
+    row, total = csv.DictReader(io.StringIO(text))
+    assert cost_of(row) == cost_of(total) == tuple(map(str, part))
+    assert total["key"] == "total"
     assert "6,000.00000 EUR" in text_of(admin, "/partitions/")
-    assert cost_of(file_of(admin, "/partitions/?format=csv")[0]) == tuple(map(str, whole))
+    for line in file_of(admin, "/partitions/?format=csv"):  # the row and the total
+        assert cost_of(line) == tuple(map(str, whole))
     assert cost_of(ask(alice, HELD)[0]) == (None, None, None)
     assert cost_of(file_of(alice, "/partitions/?format=csv")[0]) == ("", "", "")
     assert "Cost" not in text_of(alice, "/partitions/")

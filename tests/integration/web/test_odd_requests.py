@@ -92,11 +92,11 @@ def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> 
     unknown = tool(admin).get(f"/api/v1/{name}?pagesize=5")
     assert unknown.status_code == 400
     assert unknown.json()["detail"] == (
-        "'pagesize': unknown parameter. Valid parameters: cursor, format, page_size."
+        "'pagesize': unknown parameter. Valid parameters: cursor, format, page_size, total."
     )
-    answer = tool(admin).get(f"/api/v1/{name}?format=csv")
+    answer = tool(admin).get(f"/api/v1/{name}?format=xml")
     assert answer.status_code == 400
-    assert answer.json()["detail"] == "format: 'csv' is not one of json."
+    assert answer.json()["detail"] == "format: 'xml' is not one of json, csv, jsonl."
     assert tool(admin).get(f"/api/v1/{name}?format=json").status_code == 200
 
 

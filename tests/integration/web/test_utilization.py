@@ -7,6 +7,7 @@ import io
 import json
 import re
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -305,8 +306,17 @@ def test_partitions_come_in_pages_and_as_a_file(admin: User) -> None:
     assert [r["namespace"] for r in first["results"] + second["results"]] == ["team-b", "team-a"]
     assert second["next"] is None
     answer = tool(admin).get(f"{PARTITIONS}?{RANGE}&format=csv")
-    rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
+    *rows, total = csv.DictReader(io.StringIO(answer.getvalue().decode(), newline=""))
     assert [r["held_idle_ipu_seconds"] for r in rows] == [str(4 * 3600), str(4 * 3600)]
+    whole = {name for name in rows[0] if name.endswith(("_hours", "ipu_seconds"))}
+    for name in whole:
+        assert total[name] == str(sum(Decimal(row[name]) for row in rows)), name
+    empty = {name for name, cell in total.items() if not cell}
+    assert {*whole, *empty, "key"} == set(rows[0])
+    assert total["key"] == "total"
+    bare = tool(admin).get(f"{PARTITIONS}.csv?{RANGE}&total=no").getvalue().decode()
+    assert list(csv.DictReader(io.StringIO(bare, newline=""))) == rows
+    asked(admin, f"{PARTITIONS}?{RANGE}&format=csv&total=maybe", 400)
 
 
 def test_a_user_sees_partitions_of_granted_namespaces_only(alice: User, charlie: User) -> None:
