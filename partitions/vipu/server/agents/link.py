@@ -196,8 +196,10 @@ class AgentLink:
     async def _miss(self, why: str) -> None:
         silent = time.monotonic() - self.heard_at
         if silent >= self.around.timing.lost_seconds:
-            text = f"{self.agent} has not answered for {silent:.0f} s: {why}"
-            await self._lose(Outage.SILENT, text)
+            if self.outage is not Outage.SILENT:
+                log.warning("agent lost", agent=self.agent, address=self.client.address, error=why)
+            # Everybody whose job waits reads this: the address and what gRPC says are for the log.
+            await self._lose(Outage.SILENT, f"{self.agent} has not answered for {silent:.0f} s")
 
     async def _fits(self) -> bool:
         """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
