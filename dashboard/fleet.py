@@ -22,7 +22,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from jobs.ipujob.conditions import JobState
-from jobs.ipujob.fields import whole_number
+from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of, parse_time
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def read_fill(request: HttpRequest) -> str:
 def read_map(state: LiveState, scope: Scope, now: datetime, fill: str) -> FleetMap:
     """The map of a reading, for a reader."""
     reader = Reader(scope.covers, scope.sees_all, now, fill)
-    return draw_fleet(state.fleet.value, visible_jobs_of(state, scope), reader)
+    return draw_fleet(state.fleet.value, visible_jobs_of(state, scope, now), reader)
 
 
-def visible_jobs_of(state: LiveState, scope: Scope) -> dict[str, JobFacts]:
+def visible_jobs_of(state: LiveState, scope: Scope, now: datetime) -> dict[str, JobFacts]:
     """The jobs of a reading that a reader may see, by UID."""
     visible = (job for job in state.jobs.value if scope.covers(job["metadata"]["namespace"]))
-    return {facts.uid: facts for facts in map(_facts, visible)}
+    return {facts.uid: facts for facts in (_facts(job, now) for job in visible)}
 
 
-def _facts(job: Manifest) -> JobFacts:
+def _facts(job: Manifest, now: datetime) -> JobFacts:
     meta, status = job["metadata"], job.get("status") or {}
     active = (status.get("workersStatus") or {}).get("active") or 0
     return JobFacts(
@@ -72,17 +72,25 @@ def _facts(job: Manifest) -> JobFacts:
         name=meta["name"],
         user=annotations_of(job).get(ANNOTATION_CREATED_BY, ""),
         runs=bool(active) or status.get("launcherStatus") == JobState.RUNNING.value,
-        ends_by=_ends_by(job),
+        ends_by=_ends_by(job, now),
     )
 
 
-def _ends_by(job: Manifest) -> datetime | None:
-    """When a job reaches its activeDeadlineSeconds; None where it has none, or has not started."""
-    limit = whole_number((job.get("spec") or {}).get("activeDeadlineSeconds"))
-    started = parse_time((job.get("status") or {}).get("startTime"))
+def _ends_by(job: Manifest, now: datetime) -> datetime | None:
+    """When a job frees its IPUs at the latest, as it reaches its activeDeadlineSeconds; None if
+    nothing says when: it has no limit or is past it, has not started or has finished, or keeps its
+    partition until somebody deletes it."""
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    limit, started = (
+        whole_number(spec.get("activeDeadlineSeconds")),
+        parse_time(status.get("startTime")),
+    )
     if limit is None or started is None:
         return None
-    return started + timedelta(seconds=min(limit, _LONGEST_SECONDS))
+    if status.get("completionTime") or FIELDS.value(spec, "keepPartition"):
+        return None
+    end = started + timedelta(seconds=min(limit, _LONGEST_SECONDS))
+    return end if end > now else None
 
 
 class IpuSerializer(serializers.Serializer[Any]):
@@ -113,7 +121,9 @@ class FitPlaceSerializer(serializers.Serializer[Any]):
 
 class FitsSerializer(serializers.Serializer[Any]):
     """How many partitions of `size` IPUs fit now, and where. `kind`: now, later (a block has to
-    come free), shut (no block can come free) or never; `blockers` and `free_by` as in the queue."""
+    come free), shut (no block can come free), never, or unknown (a V-IPU controller that does not
+    answer may have the block: what it said last is not counted); `blockers` and `free_by` as in
+    the queue."""
 
     size = serializers.IntegerField()
     count = serializers.IntegerField()
@@ -138,7 +148,7 @@ class WaitingJobSerializer(serializers.Serializer[Any]):
     """A request for IPUs. `position` 0: it can never be served. `kind`: block (a block has to come
     free), blocked (an older job is served first), soon or never; `blockers`: UIDs of visible jobs
     that hold the block which can come free first; `free_by`: when their time limits end (null: not
-    all of them have one). `job_uid` and `job_name` are empty for a job that
+    all of them free their IPUs by a limit). `job_uid` and `job_name` are empty for a job that
     the caller may not see.
     """
 
@@ -184,7 +194,7 @@ class FleetView(APIView):
         body: dict[str, Any] = {
             "read_at": state.fleet.read_at,
             "problem": state.fleet.said(in_full=scope.sees_all),
-            "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope), reader),
+            "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope, now), reader),
             "fits": [_fit(fit) for fit in drawn.fits],
             "fragmentation": drawn.fragments,
             "queue": [_line(line) for line in drawn.queue],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dashboard.fleetqueue import free_by, in_the_way
+from dashboard.fleetqueue import current_fits, free_by, in_the_way, silent_of
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from dashboard.fleetqueue import Holding
@@ -31,7 +31,8 @@ class Place:
 class SizeFit:
     """A size. `kind`: now, later (`blockers` as (name, UID) hold the block that comes free first,
     `free_by` as in the queue, `others`: a holder that the reader may not see is among them), shut
-    (no block can come free) or never (no block of the fleet is so large)."""
+    (no block can come free), never (no block of the fleet is so large) or unknown (a controller
+    that does not answer may have the block)."""
 
     size: int
     count: int
@@ -63,12 +64,14 @@ def size_fits(
     fleet: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
 ) -> tuple[SizeFit, ...]:
     """Return each size that a partition can have, out of the answer to `/v1/fleet`."""
-    told = {each["size"]: each for each in fleet.get("fits") or ()}
+    told, silent = {each["size"]: each for each in current_fits(fleet)}, silent_of(fleet)
     if not told:
         return ()
     controllers = {each["address"]: each for each in fleet.get("controllers") or ()}
     return tuple(
-        _size_fit(told[size], controllers, holdings) if size in told else SizeFit(size, 0, "never")
+        _size_fit(told[size], controllers, holdings, silent)
+        if size in told
+        else SizeFit(size, 0, "unknown" if silent else "never")
         for size in PARTITION_SIZES
     )
 
@@ -77,16 +80,17 @@ def _size_fit(
     told: Mapping[str, Any],
     controllers: Mapping[str, Mapping[str, Any]],
     holdings: Mapping[tuple[str, str], Holding],
+    silent: Collection[str],
 ) -> SizeFit:
     size, count = told["size"], told["count"]
     if count:
         places = tuple(_places(told.get("places") or (), controllers))
         return SizeFit(size, count, "now", places)
-    if told.get("block") is None:
-        return SizeFit(size, 0, "shut")
+    block = told.get("block")
+    if block is None or block["controller"] in silent:
+        return SizeFit(size, 0, "unknown" if silent else "shut")
     found = in_the_way(told, holdings)
     named = {each.job.uid: each.job.name for each in found if each is not None and each.job}
-    block = told["block"]
     place = Place(block["controller"], 0, _machines(controllers.get(block["controller"]), block))
     return SizeFit(
         size,
@@ -124,10 +128,12 @@ def _machines(controller: Mapping[str, Any] | None, block: Mapping[str, Any]) ->
 
 def fragments_of(fleet: Mapping[str, Any]) -> tuple[Fragments, ...]:
     """Return how the free IPUs of each controller lie that answers and that jobs can reach."""
+    silent = silent_of(fleet)
     return tuple(
         found
         for controller in fleet.get("controllers") or ()
-        if controller["hasNode"] and (found := _fragments(controller, fleet)) is not None
+        if controller["hasNode"] and controller["address"] not in silent
+        if (found := _fragments(controller, fleet)) is not None
     )
 
 

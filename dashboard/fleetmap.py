@@ -13,7 +13,7 @@ from zlib import crc32
 
 from dashboard.fleetfits import fragments_of, size_fits
 from dashboard.fleetpaint import MARKS, Painter, detail_of, unheld
-from dashboard.fleetqueue import Holding, JobFacts, policy_of, queue_lines, served_first
+from dashboard.fleetqueue import Holding, JobFacts, policy_of, queue_lines, served_first, silent_of
 from ipuhub.partition import parse_time
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
         return FleetMap()
     holdings = read_holdings(controllers, jobs, reader)
     paints = _paints(holdings.values(), reader.fill)
-    target = _target(fleet.get("queue") or [])
+    target = _target(fleet)
     total = sum(len(m["ipus"]) for c in controllers for m in c["machines"])
     detail = detail_of(total)
     painter = painter_of(holdings, reader.fill, target, detail)
@@ -305,6 +305,8 @@ def _key(name: str, uid: str, found: Sequence[Holding], paints: Mapping[str, Pai
     )
 
 
-def _target(queue: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The block that the first who waits would get, of those who can be served."""
-    return next((each["block"] for each in queue if each["block"]), None)
+def _target(fleet: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The block that the first who waits would get, of those who can be served; None: there is
+    none, or its controller does not answer."""
+    block = next((each["block"] for each in fleet.get("queue") or () if each["block"]), None)
+    return None if block is None or block["controller"] in silent_of(fleet) else block

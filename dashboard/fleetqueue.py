@@ -9,14 +9,14 @@ from ipuhub.partition import parse_time
 from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the map says of a job. `runs`: some pod of it does; `ends_by`: when it reaches its time
-    limit (None: it has none)."""
+    """What the map says of a job. `runs`: some pod of it does; `ends_by`: when it frees its IPUs at
+    the latest, by its time limit (None: nothing says when)."""
 
     uid: str
     namespace: str
@@ -52,8 +52,8 @@ class Waiting:
     """A line of the queue. `kind`: never, blocked, soon or block; `blockers` as (name, UID).
 
     `position`: place in the order of service; 0: it can never be served.
-    `free_by`: when all that hold its block have reached their time limits; None: one of them has
-    none, or belongs to a job that the reader may not see.
+    `free_by`: when all that hold its block have reached their time limits; None: one of them frees
+    its IPUs by none, or belongs to a job that the reader may not see.
     """
 
     position: int
@@ -66,6 +66,26 @@ class Waiting:
     free_by: datetime | None = None
 
 
+def silent_of(fleet: Mapping[str, Any]) -> frozenset[str]:
+    """The V-IPU controllers of `/v1/fleet` that do not answer: what they said last is no promise of
+    what a job gets, and what they have is not known."""
+    return frozenset(
+        each["address"] for each in fleet.get("controllers") or () if not each["reachable"]
+    )
+
+
+def current_fits(fleet: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The fits of `/v1/fleet` without the places on controllers that do not answer."""
+    found: list[Mapping[str, Any]] = []
+    silent = silent_of(fleet)
+    for each in fleet.get("fits") or ():
+        places = each.get("places") or ()
+        past = sum(place["count"] for place in places if place["controller"] in silent)
+        left = [place for place in places if place["controller"] not in silent]
+        found.append({**each, "count": each["count"] - past, "places": left})
+    return found
+
+
 def queue_lines(
     fleet: Mapping[str, Any],
     jobs: Mapping[str, JobFacts],
@@ -73,15 +93,13 @@ def queue_lines(
 ) -> tuple[Waiting, ...]:
     """A line for each request of the queue of `/v1/fleet`, in its order. `jobs` are those that the
     reader may see; others have no name."""
-    fits = fleet.get("fits") or []
-    controllers = fleet.get("controllers") or []
+    fits, silent = current_fits(fleet), silent_of(fleet)
     # What a controller that does not answer has is not known: it may have the block.
-    is_known = all(each["reachable"] for each in controllers)
-    closed = (fleet.get("outOfService") or "") if is_known else ""
+    closed = "" if silent else fleet.get("outOfService") or ""
     lines, position = [], 0
     for each in fleet.get("queue") or []:
         position += not each["never"]
-        kind, reason, blockers = _why(each, holdings, fits, closed)
+        kind, reason, blockers = _why(each, holdings, fits, closed, silent)
         lines.append(
             Waiting(
                 position=0 if each["never"] else position,
@@ -106,8 +124,9 @@ def served_first(lines: Iterable[Waiting]) -> tuple[Waiting, ...]:
 def _why(
     each: Mapping[str, Any],
     holdings: Mapping[tuple[str, str], Holding],
-    fits: Sequence[Mapping[str, int]],
+    fits: Sequence[Mapping[str, Any]],
     closed: str,
+    silent: Collection[str],
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Kind, reason and blockers of one who waits."""
     if each["never"]:
@@ -116,10 +135,8 @@ def _why(
         return "never", sentence, ()
     if each["heldBack"]:
         return "blocked", "an older job is served first", ()
-    if each["block"] is None and closed:
-        return "block", f"no block of {each['size']} can come free; out of service: {closed}", ()
-    if each["block"] is None:
-        return "block", "no controller can say when", ()
+    if unknown := _unknown(each, closed, silent):
+        return "block", unknown, ()
     if each["inTheWay"] == 0:
         return "soon", "its block is free: about to start", ()
     found = in_the_way(each, holdings)
@@ -128,6 +145,17 @@ def _why(
     largest = max((fit["size"] for fit in fits if fit["count"]), default=0)
     free = f"largest free {largest}" if largest else "none is free"
     return "block", f"needs a block of {each['size']}, {free}", blockers
+
+
+def _unknown(each: Mapping[str, Any], closed: str, silent: Collection[str]) -> str:
+    """Why nobody can say what one who waits gets, and when; empty: its block is known."""
+    if each["block"] is None:
+        if closed:
+            return f"no block of {each['size']} can come free; out of service: {closed}"
+        return "no controller can say when"
+    if each["block"]["controller"] in silent:
+        return "the V-IPU controller of its block does not answer"
+    return ""
 
 
 def in_the_way(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader, read_queue
+from dashboard.fleetqueue import current_fits
 from dashboard.job.diagnosis import Place
 from dashboard.live import live_reader
 from partitions.connections import fleet_reader
@@ -57,12 +58,12 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
     state = live_reader().read(now)
     reading = state.fleet
     reader = Reader(scope.covers, scope.sees_all, now)
-    lines = read_queue(reading.value, visible_jobs_of(state, scope), reader)
+    lines = read_queue(reading.value, visible_jobs_of(state, scope, now), reader)
     asking = reading.value.get("queue") or ()
     line = next(
         (line for each, line in zip(asking, lines, strict=True) if each["uid"] == job.uid), None
     )
-    fits = {each["size"]: each["count"] for each in reading.value.get("fits") or ()}
+    fits = {each["size"]: each["count"] for each in current_fits(reading.value)}
     stats = reading.value.get("stats")
     return Place(
         before=before,

@@ -48,7 +48,7 @@ def see_machine(scope: Scope, controller: str, name: str, now: datetime) -> Seen
     state = live_reader().read(now)
     reader = Reader(scope.covers, scope.sees_all, now)
     fleet = state.fleet.value
-    found = find_machine(fleet, visible_jobs_of(state, scope), reader, controller, name)
+    found = find_machine(fleet, visible_jobs_of(state, scope, now), reader, controller, name)
     if found is None and not is_open(fleet, controller):
         raise Http404(NO_MACHINE)
     return Seen(found, state.fleet.read_at, state.fleet.said(in_full=scope.sees_all))

@@ -20,6 +20,7 @@ def controller(*blocks: tuple[int, int], **given: Any) -> dict[str, Any]:
     return {
         "address": "v1",
         "hasNode": True,
+        "reachable": True,
         "placesKnown": True,
         "largestBlock": 64,
         "freeBlocks": [{"size": size, "count": count} for size, count in blocks],
@@ -64,8 +65,10 @@ def test_fragmentation_in_per_cent(largest: int, possible: int, want: int) -> No
 
 
 def test_a_controller_that_no_node_reaches_or_that_is_silent_has_no_free_blocks_to_show() -> None:
-    away = controller(machines=[], freeBlocks=[])
-    assert fragments_of({"controllers": [controller((8, 1), hasNode=False), away]}) == ()
+    away = controller(machines=[], freeBlocks=[], reachable=False)
+    silent = controller((8, 1), reachable=False)
+    nodeless = controller((8, 1), hasNode=False)
+    assert fragments_of({"controllers": [nodeless, away, silent]}) == ()
 
 
 def holding(name: str, ends_by: datetime | None) -> Holding:
@@ -111,3 +114,32 @@ def test_sizes_beyond_the_largest_block_never_fit_and_shut_ones_name_no_block() 
     found = size_fits({"controllers": [controller()], "fits": told}, {})
     assert [each.kind for each in found] == ["now", "shut", *["never"] * 5]
     assert size_fits({"controllers": []}, {}) == ()
+
+
+def test_what_a_silent_controller_said_last_is_no_room_and_what_it_has_is_not_known() -> None:
+    here, there = controller(), controller(address="v2", reachable=False)
+    block = BLOCK | {"controller": "v2"}
+    told = [
+        fit(1, 4),  # on v1
+        {"size": 2, "count": 3, "places": [{"controller": "v2", "count": 3}]},
+        {
+            "size": 4,
+            "count": 5,
+            "places": [{"controller": "v1", "count": 2}, {"controller": "v2", "count": 3}],
+        },
+        fit(8, inTheWay=8, block=block, blockers=[]),
+        fit(16, inTheWay=None, block=None, blockers=[]),
+        later(),
+    ]
+    found = size_fits({"controllers": [here, there], "fits": told}, {})
+    kinds = [(each.kind, each.count, [place.controller for place in each.places]) for each in found]
+    unknown = ("unknown", 0, [])
+    assert kinds == [
+        ("now", 4, ["v1"]),
+        unknown,
+        ("now", 2, ["v1"]),
+        unknown,
+        unknown,
+        ("later", 0, ["v1"]),
+        unknown,  # 64: no controller that answers has such a block
+    ]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import COLOURS, FleetMap, Reader, colour_number, draw_fleet
 from dashboard.fleetqueue import JobFacts
+from dashboard.live import LiveState
 from dashboard.templatetags.fleet import squares as squares_of_machine
+from ipuhub.web.readings import Reading
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LONG_AGO = "2026-11-21T11:00:00.000Z"
@@ -314,6 +318,46 @@ def test_who_waits_for_machines_out_of_service_is_told_which() -> None:
     fleet["controllers"].append(controller(reachable=False, message="v2:8090 does not answer"))
     (line,) = draw_fleet(fleet, {}, Reader(lambda _: True, True, NOW)).queue
     assert line.reason == "no controller can say when"  # the other one may have the block
+
+
+def test_a_block_of_a_controller_that_does_not_answer_is_promised_to_nobody() -> None:
+    silent = controller(partition("bert", 4), reachable=False, message="v1:8090 does not answer")
+    taken, free = waiter("large", 16, blockers=["p-bert"]), waiter("soon", 16, inTheWay=0)
+    place = {"controller": "v1:8090", "count": 1}
+    fleet = {
+        "controllers": [silent],
+        "fits": [{"size": 16, "count": 1, "places": [place]}],
+        "queue": [taken, free],
+    }
+    found = draw_fleet(fleet, {}, Reader(lambda _: True, True, NOW))
+    said = ("block", "the V-IPU controller of its block does not answer", (), None)
+    assert [(one.kind, one.reason, one.blockers, one.free_by) for one in found.queue] == [said] * 2
+    assert (found.next, {fit.kind for fit in found.fits}) == ("", {"unknown"})
+    assert not any(machine.is_target for block in found.blocks for machine in block.machines)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "want"),
+    [
+        ({}, {}, NOW + timedelta(minutes=30)),
+        ({"activeDeadlineSeconds": None}, {}, None),
+        ({}, {"startTime": None}, None),
+        ({"keepPartition": True}, {}, None),  # it stays until somebody deletes the job
+        ({}, {"completionTime": "2026-11-21T11:40:00Z"}, None),
+        ({"activeDeadlineSeconds": 1800}, {}, None),  # over, and nothing has happened
+    ],
+)
+def test_a_job_frees_its_ipus_by_its_limit_only_where_that_is_to_come_and_frees_them(
+    spec: dict[str, Any], status: dict[str, Any], want: datetime | None
+) -> None:
+    job = {
+        "metadata": {"uid": "u", "namespace": "a", "name": "bert"},
+        "spec": {"activeDeadlineSeconds": 3600, **spec},
+        "status": {"startTime": "2026-11-21T11:30:00Z", **status},
+    }
+    everything: Any = SimpleNamespace(covers=lambda _: True)
+    (facts,) = visible_jobs_of(LiveState(Reading([job])), everything, NOW).values()
+    assert facts.ends_by == want
 
 
 def test_a_large_fleet_draws_neighbours_of_one_holder_as_one() -> None:
