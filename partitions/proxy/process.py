@@ -106,7 +106,9 @@ class ProxyProcess(ClusterProcess):
         self.elect(options.election)
         self.nodes = NodeLabels(self.client)
         self.store = TrackerStore(
-            self.client, StoreOptions(namespace=options.namespace, name=options.tracker)
+            self.client,
+            StoreOptions(namespace=options.namespace, name=options.tracker),
+            lambda: self.leadership.left_seconds,
         )
         self.controllers = ControllerList(
             self.client,

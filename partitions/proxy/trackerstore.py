@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 import structlog
 
 from ipuhub.backoff import Backoff, jitter
-from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unreachable
 from ipuhub.kube.resources import CONFIG_MAPS
+from ipuhub.process.leadership import fenced
 from partitions.errors import TrackerUnavailable
 from partitions.proxy import metrics
 from partitions.proxy.tracker import Draft, Shard, Tracker
@@ -65,10 +66,16 @@ class TrackerStore:
     `run` loads and then writes, until it is cancelled; everybody else reads `tracker` and hands
     changes to `write`. A change is a pure function: it is called again when somebody else has
     changed the tracker meanwhile, or when the fate of a patch is unknown.
+
+    `left_seconds` says for how long nobody else can lead. A ConfigMap refuses writes from an old
+    copy, but each only for itself: a replica that stood still could reserve an id in one that its
+    successor has reserved in another.
     """
 
-    def __init__(self, client: KubeClient, options: StoreOptions) -> None:
-        self._client = client
+    def __init__(
+        self, client: KubeClient, options: StoreOptions, left_seconds: Callable[[], float]
+    ) -> None:
+        self._client = fenced(client, {"list", "get"}, left_seconds, Unreachable, Unreachable)
         self._options = options
         self._tracker: Tracker | None = None
         self._queue: list[_Waiting[Any]] = []

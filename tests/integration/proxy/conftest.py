@@ -153,7 +153,7 @@ class World:
             backoff=FAST,
         )
         lead = Lead()
-        store = TrackerStore(self.maps, options)
+        store = TrackerStore(self.maps, options, lambda: lead.left_seconds)
         fleet = Fleet(
             connect=lambda address: self.connect(address, lead),
             read_list=lambda: self.listed,

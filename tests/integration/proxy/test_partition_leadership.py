@@ -1,4 +1,4 @@
-"""Who may not lead any more changes nothing on V-IPU, whatever it was about to do."""
+"""Who may not lead any more changes nothing on V-IPU or in the tracker, whatever it was at."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import pytest
 
 from ipuhub.partition import Phase
 from partitions.errors import NotLeading
+from partitions.proxy.lifecycle import TrackerEntry
+from partitions.proxy.sweep import SweepOptions
+from partitions.proxy.tracker import MAX_ENTRY_BYTES, MAX_SHARD_BYTES
 from partitions.proxy.vipuapi import only_while_leading
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import CreateRequest
 from tests.fakes.vipu import FakeVipu
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import request
+from tests.integration.proxy.conftest import START, request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from partitions.proxy.tracker import Draft
     from partitions.proxy.vipuapi import VipuApi
     from tests.integration.proxy.conftest import Service, World
 
@@ -113,24 +117,84 @@ async def test_a_leader_that_stood_still_does_not_remove_what_its_successor_has_
     releasing.cancel()
 
 
+def leads_until_it_has_reserved(world: World, proxy: Service) -> None:
+    async def stop_leading() -> None:
+        proxy.lead.left_seconds = 0.0
+
+    world.maps.on_write = stop_leading
+
+
+async def test_a_leader_that_stood_still_reserves_no_id_that_its_successor_has_in_another_map(
+    world: World,
+) -> None:
+    """The first ConfigMap was full when it looked, so that its write goes into another one."""
+    world.sweep_options = SweepOptions(tombstone_seconds=0)
+    world.patience_seconds = 0.2
+    first = await world.start()
+    await first.store.write(fill_a_map)
+    views, stands, wakes = await first.fleet.views(), asyncio.Event(), asyncio.Event()
+
+    async def stand_still() -> object:
+        stands.set()
+        await wakes.wait()
+        return views
+
+    first.fleet.views = stand_still  # type: ignore[method-assign,assignment]
+    late = asyncio.create_task(first.service.ensure(request("a", namespace="b-c")))
+    await stands.wait()
+
+    second = await world.start()
+    await second.sweep.once()  # makes room in the first
+    mine = await second.service.ensure(request("a-b", namespace="c"))
+    first.lead.left_seconds = 0.0
+    wakes.set()
+    await asyncio.gather(late, return_exceptions=True)
+    await second.sweep.once()
+    assert [(one.uid, one.id) for one in world.entries()] == [("uid-a-b", mine.id)]
+    assert world.vipu.partitions[mine.id].resets == 0
+
+
+def fill_a_map(draft: Draft) -> None:
+    budget = 0
+    while budget + MAX_ENTRY_BYTES + 20 < MAX_SHARD_BYTES:
+        number = len(list(draft.entries()))
+        draft.put(
+            TrackerEntry(
+                uid=f"gone-{number:06}",
+                instance=0,
+                namespace="default",
+                name="gone",
+                attempt=0,
+                id=f"p-gone-{number}",
+                size=4,
+                phase=Phase.RELEASED,
+                controller="v1:8090",
+                label="vipu-ctrl=v1",
+                reserved_at=START,
+                released_at=START,
+            )
+        )
+        budget += len(f"gone-{number:06}.0.0") + MAX_ENTRY_BYTES
+
+
 async def test_who_leads_again_goes_on_with_what_it_may_not_do_meanwhile(world: World) -> None:
     world.answer_seconds = 0.01
     proxy = await world.start()
-    proxy.lead.left_seconds = 0.0
+    leads_until_it_has_reserved(world, proxy)
     assert (await proxy.service.ensure(request())).phase == "reserving"
     assert world.vipu.partitions == {}
     assert world.entry().reason == ""  # V-IPU is not to blame
-    proxy.lead.left_seconds = 60.0
+    world.maps.on_write, proxy.lead.left_seconds = None, 60.0
     await eventually(lambda: world.entry().phase is Phase.ACTIVE)
 
 
 async def test_that_nothing_was_sent_keeps_a_strangers_partition_strange(world: World) -> None:
     world.answer_seconds = 0.01
     proxy = await world.start()
-    proxy.lead.left_seconds = 0.0
+    leads_until_it_has_reserved(world, proxy)
     await proxy.service.ensure(request())
     world.vipu.by_hand(ID, 4)
-    proxy.lead.left_seconds = 60.0
+    world.maps.on_write, proxy.lead.left_seconds = None, 60.0
     await eventually(lambda: world.entries()[0].phase is Phase.ACTIVE)
     assert world.entry().id != ID
     assert world.vipu.partitions[ID].resets == 0

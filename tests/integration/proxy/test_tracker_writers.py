@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,7 @@ async def store_of(lab: Lab, number: int, ledger: Ledger) -> AsyncIterator[Track
     """The tracker as one proxy has it, with connections and a view of its own."""
     options = StoreOptions(namespace=SYSTEM, name=lab.tracker, patience_seconds=300)
     async with Noted(lab.client.config, number, ledger) as client:
-        store = TrackerStore(client, options)
+        store = TrackerStore(client, options, lambda: math.inf)
         writing = asyncio.create_task(store.run())
         try:
             yield store
