@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 import aiohttp
 
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.partition import partition_from_json, pod_key_from_json
 from partitions.errors import ProxyRefused, ProxyUnavailable
+from partitions.vipu.telemetry import heartbeat_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Self
 
     from ipuhub.partition import Partition, PodKey
+    from partitions.vipu.telemetry import Heartbeat
 
 
 # No access is a state of the cluster that somebody will mend, not a fault of the request.
@@ -120,6 +123,15 @@ class ProxyClient:
         if not isinstance(found, dict) or not isinstance(found.get("controllers"), list):
             raise ProxyUnavailable("the response to /v1/fleet has an unknown format")
         return found
+
+    async def machine(self, controller: str, agent: str) -> Heartbeat:
+        """Return `/v1/fleet/machine`: the last heartbeat of an IPU-Machine's agent."""
+        query = urlencode({"controller": controller, "agent": agent})
+        _, found, _ = await self._send("GET", f"/v1/fleet/machine?{query}")
+        try:
+            return heartbeat_from_json(found)
+        except (KeyError, TypeError, ValueError):
+            raise ProxyUnavailable("the response to /v1/fleet/machine is no heartbeat") from None
 
     async def stats(self) -> Mapping[str, Any]:
         """IPUs used per namespace, and `total`, as `/stats` gives them; needs no token."""

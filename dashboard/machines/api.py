@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from django.http import Http404
@@ -11,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from dashboard.machines.heartbeat import heard_at, sensors_of
 from dashboard.machines.page import NO_IPU, see_machine
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.api.auth import IsSignedIn
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
     from dashboard.machines.facts import IpuFacts, MachineFacts
     from dashboard.machines.page import Seen
+    from partitions.vipu.telemetry import Heartbeat
+
+
+_NULL: Final = "In the agent's last heartbeat; null: not reported."
 
 
 class MachineIpuSerializer(serializers.Serializer[Any]):
@@ -36,6 +42,9 @@ class MachineIpuSerializer(serializers.Serializer[Any]):
     partition = serializers.CharField(allow_blank=True)
     job_uid = serializers.CharField(allow_blank=True)
     since = serializers.DateTimeField(allow_null=True)
+    temperature_celsius = serializers.FloatField(allow_null=True, help_text=_NULL)
+    power_watts = serializers.FloatField(allow_null=True, help_text=_NULL)
+    clock_hertz = serializers.FloatField(allow_null=True, help_text=_NULL)
     hardware = serializers.DictField(child=serializers.CharField())
 
 
@@ -60,6 +69,11 @@ class MachineSerializer(serializers.Serializer[Any]):
     ipulink_domain = serializers.IntegerField(allow_null=True)
     agent_problem = serializers.CharField(
         allow_blank=True, help_text="Why its agent does not answer; empty: it does."
+    )
+    heard_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="Last heartbeat of its agent; null: not reported. Only IPUHub's V-IPU "
+        "controller reports it.",
     )
     hardware = serializers.DictField(child=serializers.CharField())
     ipus = MachineIpuSerializer(many=True)
@@ -133,7 +147,7 @@ def _answer(request: Request, controller: str, name: str, position: int | None) 
 
 
 def _now(seen: Seen, controller: str, name: str, position: int | None) -> dict[str, Any]:
-    found = seen.machine
+    found, heartbeat = seen.machine, seen.heartbeat
     return {
         "read_at": seen.read_at,
         "problem": seen.problem,
@@ -143,8 +157,9 @@ def _now(seen: Seen, controller: str, name: str, position: int | None) -> dict[s
         "cluster": found.cluster if found else "",
         "ipulink_domain": found.domain if found else None,
         "agent_problem": found.lost if found else "",
+        "heard_at": heard_at(heartbeat),
         "hardware": found.hardware if found else {},
-        "ipus": [_ipu(ipu) for ipu in _chosen(found, position)] if found else [],
+        "ipus": [_ipu(ipu, heartbeat) for ipu in _chosen(found, position)] if found else [],
     }
 
 
@@ -157,8 +172,8 @@ def _chosen(machine: MachineFacts, position: int | None) -> tuple[IpuFacts, ...]
     return (ipu,)
 
 
-def _ipu(ipu: IpuFacts) -> dict[str, Any]:
+def _ipu(ipu: IpuFacts, heartbeat: Heartbeat) -> dict[str, Any]:
     names = ("position", "device", "state", "reason", "partition", "since", "hardware")
-    return {name: getattr(ipu, name) for name in names} | {
-        "job_uid": ipu.job.uid if ipu.job else ""
-    }
+    job = {"job_uid": ipu.job.uid if ipu.job else ""}
+    sensors = dataclasses.asdict(sensors_of(heartbeat, ipu.device))
+    return {name: getattr(ipu, name) for name in names} | job | sensors

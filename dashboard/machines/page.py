@@ -14,9 +14,11 @@ from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader
 from dashboard.live import live_reader
 from dashboard.machines.facts import find_machine, is_open
+from dashboard.machines.heartbeat import heard_at, read_heartbeat, sensors_of, show
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from partitions.vipu.telemetry import Heartbeat
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,6 +41,14 @@ class Seen:
     machine: MachineFacts | None
     read_at: datetime | None
     problem: str
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """The last heartbeat of its agent, asked now; empty where nobody would answer."""
+        found = self.machine
+        if found is None or found.silent or self.problem:
+            return Heartbeat()
+        return read_heartbeat(found.controller, found.name)
 
 
 def see_machine(scope: Scope, controller: str, name: str, now: datetime) -> Seen:
@@ -78,13 +88,17 @@ def _answer(
         ipu = machine.ipu(position)
         if ipu is None:
             raise Http404(NO_IPU)
+    heartbeat = seen.heartbeat
+    ipus = (ipu,) if ipu else machine.ipus if machine else ()
     shown: dict[str, Any] = {
         "controller": controller,
         "name": name,
         "position": position,
         "machine": machine,
         "ipu": ipu,
-        "ipus": (ipu,) if ipu else machine.ipus if machine else (),
+        "ipus": ipus,
+        "tiles": [(one, show(sensors_of(heartbeat, one.device))) for one in ipus],
+        "heard_at": heard_at(heartbeat),
         "stays": read_stays(scope, controller, name, now, position),
         "events": read_events(controller, name, now),
         "problem": seen.problem,

@@ -14,6 +14,8 @@ from partitions.proxy import capacity, requests
 from partitions.proxy.fleetmap import fleet_to_json
 from partitions.proxy.requests import Problem, answer_problems, unavailable
 from partitions.proxy.vipuapi import find_removals
+from partitions.vipu.errors import VipuError
+from partitions.vipu.telemetry import heartbeat_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,6 +104,7 @@ class Routes:
             web.get("/v1/partitions", self.list_partitions),
             web.get("/v1/controllers", self.list_controllers),
             web.get("/v1/fleet", self.fleet),
+            web.get("/v1/fleet/machine", self.machine),
             web.post("/v1/recorded", self.acknowledge),
             web.get(_HOLDER, self.get_partition),
             web.put(_HOLDER, self.ensure),
@@ -179,6 +182,23 @@ class Routes:
             reserve_after_seconds=service.waiting.reserve_after_seconds,
         )
         return _with_age(_json(found), age)
+
+    async def machine(self, request: web.Request) -> web.Response:
+        """`GET /v1/fleet/machine?controller=&agent=`: the last heartbeat of a machine's agent.
+
+        Its controller is asked now. 404 for a machine that the last reading does not have.
+        """
+        await self._require(request, "list")
+        address, agent = request.query.get("controller", ""), request.query.get("agent", "")
+        views, _ = await self._parts.fleet.recent_views()
+        (view,) = _only(views, address)
+        if view.topology is None or all(ipu.agent != agent for ipu in view.topology.ipus):
+            raise Problem(404, f"{address} has no IPU-Machine of this name")
+        try:
+            heard = await self._parts.fleet.api(address).heartbeat(agent)
+        except VipuError as error:
+            raise unavailable(f"{address}: {error}") from error
+        return _json(heartbeat_to_json(heard))
 
     async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView], float]:
         """The tracker, what the controllers say, and how many seconds ago they did; raises Problem

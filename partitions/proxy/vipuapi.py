@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.vipu.client import Credentials, TlsFiles
+    from partitions.vipu.telemetry import Heartbeat
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, VipuPartition, VipuStatus
 
@@ -32,6 +33,10 @@ class VipuApi(Protocol):
 
     async def list_ipu_attributes(self) -> Topology:
         """The fleet."""
+        ...
+
+    async def heartbeat(self, agent: str) -> Heartbeat:
+        """The last heartbeat of an agent, as far as the controller reports it."""
         ...
 
     async def create_partition(self, request: CreateRequest) -> str:
@@ -66,7 +71,14 @@ class VipuApi(Protocol):
 
 _NO_QUESTION = {Phase.RESERVING, Phase.CREATING, Phase.RELEASING}
 _MOST_QUESTIONS = 64  # for one answer
-_QUESTIONS = ("list_partitions", "list_ipu_attributes", "partition_status", "pod_tls", "close")
+_QUESTIONS = (
+    "list_partitions",
+    "list_ipu_attributes",
+    "heartbeat",
+    "partition_status",
+    "pod_tls",
+    "close",
+)
 
 
 def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuApi:
@@ -152,6 +164,9 @@ class ChangeCounter:
 
     async def list_ipu_attributes(self) -> Topology:
         return await self._api.list_ipu_attributes()
+
+    async def heartbeat(self, agent: str) -> Heartbeat:
+        return await self._api.heartbeat(agent)
 
     async def create_partition(self, request: CreateRequest) -> str:
         with self._noted():

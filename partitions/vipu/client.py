@@ -28,6 +28,7 @@ from partitions.vipu.protos.vipu_users_pb2_grpc import (
     UserAdminServiceStub,
 )
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
+from partitions.vipu.telemetry import heartbeat_from_attributes
 from partitions.vipu.topology import topology_from_attributes
 from partitions.vipu.types import (
     CreateRequest,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceAsyncStub
     from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceAsyncStub
+    from partitions.vipu.telemetry import Heartbeat
     from partitions.vipu.topology import Topology
 
 __all__ = [
@@ -168,6 +170,13 @@ class VipuClient:
         if self._fleet is None or self._fleet[0] != said:
             self._fleet = said, topology_from_attributes(wire.attributes_from_message(answer))
         return self._fleet[1]
+
+    async def heartbeat(self, agent: str) -> Heartbeat:
+        """The last heartbeat of a machine's agent, as far as the controller reports it; raises
+        InvalidRequest for an agent that it does not have."""
+        question = pb.ListIPUAttributesRequest(agents=[agent])
+        answer = await self._call(self._user.ListIPUAttributes, question)
+        return heartbeat_from_attributes(wire.attributes_from_message(answer).get(agent, {}))
 
     async def create_partition(self, request: CreateRequest) -> str:
         """Ask for a partition and return its id; it is PENDING until its status says ACTIVE.

@@ -12,6 +12,7 @@ from partitions.proxy.breaker import CircuitBreaker, Connection
 from partitions.vipu.client import Credentials
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
 from partitions.vipu.server.machines import ipu_attributes
+from partitions.vipu.telemetry import Heartbeat
 from partitions.vipu.topology import (
     CORDON_ATTRIBUTE,
     LOST_ATTRIBUTE,
@@ -73,6 +74,7 @@ class FakeVipu:
     broken: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # agents that do not answer it
     cordons: dict[str, str] = field(default_factory=dict)  # reasons by agent
+    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     needs_force: bool = False
     removes_slowly: bool = False
     removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
@@ -119,6 +121,10 @@ class FakeVipu:
             for attributes in told[agent].values():
                 attributes[CORDON_ATTRIBUTE] = f"{agent} is cordoned: {self.cordons[agent]}"
         return topology_from_attributes(told)
+
+    async def heartbeat(self, agent: str) -> Heartbeat:
+        await self._arrive()
+        return self.heartbeats.get(agent, Heartbeat())
 
     async def create_partition(self, request: CreateRequest) -> str:
         await self._arrive()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from partitions.vipu.telemetry import Sensors
     from partitions.vipu.types import IpuLinkRouting, SyncType
 
 
@@ -90,7 +91,8 @@ class MachinePartition:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a machine says in each heartbeat: its partitions, and a sentence for each faulty IPU.
+    """What a machine says in each heartbeat: its partitions, a sentence for each faulty IPU, and
+    what the sensors of its IPUs show.
 
     `boot_id` changes when the machine has forgotten its partitions.
     """
@@ -98,6 +100,7 @@ class Health:
     boot_id: str
     partitions: tuple[MachinePartition, ...]
     faults: Mapping[int, str]
+    sensors: Mapping[int, Sensors] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from partitions.vipu.agent.machine import (
     PartitionState,
 )
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
+from partitions.vipu.telemetry import Sensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,6 +160,10 @@ class SimulatedMachine:
             boot_id=f"{self.seed}/{self.started_at.isoformat()}",
             partitions=tuple(self._as_seen(part, faults, now) for part in self._parts.values()),
             faults=faults,
+            sensors={
+                one.index: Sensors(one.temperature_celsius, one.power_watts, one.clock_hertz)
+                for one in self.metrics(now)
+            },
         )
 
     def metrics(self, now: datetime) -> tuple[IpuReading, ...]:

@@ -20,6 +20,7 @@ from partitions.vipu.agent.machine import (
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.protos import vipu_agent_pb2 as pb
 from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
+from partitions.vipu.telemetry import Sensors
 from partitions.vipu.types import IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _TESTS = {
     diagnostics_pb.TEST_KIND_SYNC: MachineTest.SYNC,
 }
 TEST_NUMBERS = {kind: number for number, kind in _TESTS.items()}
+_SENSORS = tuple(field.name for field in fields(Sensors))
 _PLAIN = tuple(field.name for field in fields(Inventory) if field.name != "ipus")
 
 
@@ -114,6 +116,10 @@ def health_to_message(health: Health) -> pb.GetHealthReply:
             for partition in health.partitions
         ],
         faults=health.faults,
+        sensors=[
+            pb.Sensors(index=index, **{name: getattr(one, name) for name in _SENSORS})
+            for index, one in sorted(health.sensors.items())
+        ],
     )
 
 
@@ -130,6 +136,15 @@ def health_from_message(message: pb.GetHealthReply) -> Health:
             for partition in message.partitions
         ),
         faults=dict(message.faults),
+        sensors={one.index: _sensors(one) for one in message.sensors},
+    )
+
+
+def _sensors(message: pb.Sensors) -> Sensors:
+    return Sensors(
+        message.temperature_celsius if message.HasField("temperature_celsius") else None,
+        message.power_watts if message.HasField("power_watts") else None,
+        message.clock_hertz if message.HasField("clock_hertz") else None,
     )
 
 

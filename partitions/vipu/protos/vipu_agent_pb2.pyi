@@ -310,6 +310,7 @@ class GetHealthReply(_message.Message):
     BOOT_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FAULTS_FIELD_NUMBER: _builtins.int
+    SENSORS_FIELD_NUMBER: _builtins.int
     boot_id: _builtins.str
     """Changes when the machine has forgotten its partitions."""
     @_builtins.property
@@ -318,20 +319,64 @@ class GetHealthReply(_message.Message):
     def faults(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """A sentence for each faulty IPU, by device number."""
 
+    @_builtins.property
+    def sensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___Sensors]: ...
     def __init__(
         self,
         *,
         boot_id: _builtins.str = ...,
         partitions: _abc.Iterable[Global___Partition] | None = ...,
         faults: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        sensors: _abc.Iterable[Global___Sensors] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "faults", b"faults", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "faults", b"faults", "partitions", b"partitions", "sensors", b"sensors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetHealthReply: _TypeAlias = GetHealthReply  # noqa: Y015
+
+@_typing.final
+class Sensors(_message.Message):
+    """What the sensors of one IPU show; unset: it has no such sensor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_CELSIUS_FIELD_NUMBER: _builtins.int
+    POWER_WATTS_FIELD_NUMBER: _builtins.int
+    CLOCK_HERTZ_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    temperature_celsius: _builtins.float
+    power_watts: _builtins.float
+    clock_hertz: _builtins.float
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        temperature_celsius: _builtins.float | None = ...,
+        power_watts: _builtins.float | None = ...,
+        clock_hertz: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_hertz", b"_clock_hertz", "_power_watts", b"_power_watts", "_temperature_celsius", b"_temperature_celsius", "clock_hertz", b"clock_hertz", "power_watts", b"power_watts", "temperature_celsius", b"temperature_celsius"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_hertz", b"_clock_hertz", "_power_watts", b"_power_watts", "_temperature_celsius", b"_temperature_celsius", "clock_hertz", b"clock_hertz", "index", b"index", "power_watts", b"power_watts", "temperature_celsius", b"temperature_celsius"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_hertz: _TypeAlias = _typing.Literal["clock_hertz"]  # noqa: Y015
+    _WhichOneofArgType__clock_hertz: _TypeAlias = _typing.Literal["_clock_hertz", b"_clock_hertz"]  # noqa: Y015
+    _WhichOneofReturnType__power_watts: _TypeAlias = _typing.Literal["power_watts"]  # noqa: Y015
+    _WhichOneofArgType__power_watts: _TypeAlias = _typing.Literal["_power_watts", b"_power_watts"]  # noqa: Y015
+    _WhichOneofReturnType__temperature_celsius: _TypeAlias = _typing.Literal["temperature_celsius"]  # noqa: Y015
+    _WhichOneofArgType__temperature_celsius: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_hertz) -> _WhichOneofReturnType__clock_hertz | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__power_watts) -> _WhichOneofReturnType__power_watts | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature_celsius) -> _WhichOneofReturnType__temperature_celsius | None: ...
+
+Global___Sensors: _TypeAlias = Sensors  # noqa: Y015
 
 @_typing.final
 class ConfigurePartitionRequest(_message.Message):

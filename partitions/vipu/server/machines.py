@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from partitions.vipu.agent.simulated import serial, simulated_inventory
 from partitions.vipu.errors import InvalidRequest, quoted
+from partitions.vipu.telemetry import heartbeat_attributes
 from partitions.vipu.topology import (
     AGENT_PREFIX,
     ALLOCATION_ATTRIBUTE,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.agent.machine import Inventory, IpuInventory
     from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.telemetry import Heartbeat
     from partitions.vipu.topology import Ipu, Topology
 
 IPUOF_VERSION = "1.10.0"
@@ -38,13 +40,15 @@ _ADDRESSES = 4
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What agents have said of their machines, by agent: what they are made of, and their hosts.
+    """What agents have said of their machines, by agent: what they are made of, their hosts, and
+    their last heartbeats.
 
     A machine of which nothing is said is simulated, or has not answered yet.
     """
 
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
+    heartbeats: Mapping[str, Heartbeat] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ def ipu_attributes(
 
     Agents in no allocation are left out: their IPUs are nobody's to use.
 
+    Of the agents that are named, also their last heartbeat.
+
     With `published_only` an IPU says of itself what other V-IPU controllers say: nothing of its
     place, cluster and allocation. Raises InvalidRequest for an agent that does not exist.
     """
@@ -81,6 +87,8 @@ def ipu_attributes(
     for ipu in usable:
         if not wanted or ipu.agent in wanted:
             ours = {} if published_only else _place(ipu)
+            if wanted and not published_only and (heard := hardware.heartbeats.get(ipu.agent)):
+                ours |= heartbeat_attributes(heard, ipu.index)
             found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu, hardware) | ours
     return found
 

@@ -175,7 +175,7 @@ class VipuServer:
             return fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
         addresses = agents_of(options.agents.split(",")) if options.agents else {}
         timing = LinkTiming(lost_seconds=options.agent_lost_seconds)
-        self._links = AgentLinks(addresses, timing, options.agent_tls)
+        self._links = AgentLinks(addresses, timing, options.agent_tls, self._clock)
         ipus = self._links.connect(options.ipus_per_machine)
         return fleet_of_agents(ipus, options.parts) if addresses else Topology(())
 

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from ipuhub.models import ComponentOutage
+from partitions.vipu.telemetry import Heartbeat, Sensors
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.fleetrows import job_row, partition_row
 from tests.builders.questions import questions
@@ -46,6 +47,33 @@ def test_a_machine_shows_each_ipu_with_its_job_and_what_it_is_made_of(
     ipu = shown(admin, f"{AG0}ipus/1/")
     assert "ag0, IPU 1" in ipu
     assert ipu.count("p-bert-team-a-0") == 1
+
+
+def test_a_machine_shows_its_last_heartbeat_and_its_sensors_or_that_nobody_reports_them(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    ipu = f"{AG0}ipus/1/"
+    assert 'Last heartbeat</dt><dd><span class="text-secondary">not reported' in shown(admin, AG0)
+    assert shown(admin, ipu).count("not reported") == 4
+    unknown = admin.get(API).json()
+    assert unknown["heard_at"] is None
+    assert {one["temperature_celsius"] for one in unknown["ipus"]} == {None}
+    heard = clock.now().replace(microsecond=0) - dt.timedelta(seconds=7)
+    sensors = {0: Sensors(41.26, 98.4, 1.33e9), 1: Sensors(39.0)}
+    proxy.world.vipu.heartbeats["ag0"] = Heartbeat(heard, sensors)
+    text = shown(admin, AG0)
+    assert f'datetime="{heard.isoformat()}"' in text
+    assert "41.3 °C, 98 W, 1330 MHz" in text
+    assert "Power</dt><dd>not reported" in shown(admin, ipu)
+    assert "Temperature</dt><dd>39.0 °C" in shown(admin, ipu)
+    found = admin.get(f"{API}/ipus/0").json()
+    assert found["heard_at"] == heard.isoformat().replace("+00:00", "Z")
+    (one,) = found["ipus"]
+    assert (one["temperature_celsius"], one["power_watts"], one["clock_hertz"]) == (
+        41.26,
+        98.4,
+        1.33e9,
+    )
 
 
 def test_map_search_job_and_partition_pages_lead_to_the_machine(
@@ -179,6 +207,8 @@ def test_a_machine_breaks_no_rule_and_needs_no_width(
 ) -> None:
     root: Any = get_user_model().objects.create_user("root", password="x", is_staff=True)
     hold(cluster, proxy, "a-job-with-a-name-that-is-rather-long-for-a-tile", "team-a", 2)
+    sensors = {index: Sensors(60.2, 149.7, 1.33e9) for index in range(4)}
+    proxy.world.vipu.heartbeats["ag0"] = Heartbeat(dt.datetime.now(dt.UTC), sensors)
     partition_row("past", machines={"ag0": [0, 1]}, reserved_at=dt.datetime.now(dt.UTC))
     cookie = signed_in_client(root).cookies[django_settings.SESSION_COOKIE_NAME].value
     found = []

@@ -37,6 +37,7 @@ CHANGES = {
 QUESTIONS = {
     "list": lambda vipu: vipu.list_partitions(),
     "attributes": lambda vipu: vipu.list_ipu_attributes(),
+    "heartbeat": lambda vipu: vipu.heartbeat("ag0"),
     "status": lambda vipu: vipu.partition_status(ID),
 }
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from partitions.proxy.queue import QueueOptions
 from partitions.vipu.agent.simulated import serial
 from partitions.vipu.errors import NoAnswer
+from partitions.vipu.telemetry import Heartbeat, Sensors, heartbeat_from_json
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO
@@ -35,6 +37,21 @@ async def test_only_who_may_list_all_partitions_sees_the_fleet(site: Site) -> No
     assert (await site.get("/v1/fleet"))[0] == 401
     assert (await site.get("/v1/fleet", user="stranger"))[0] == 403
     assert (await site.get("/v1/fleet", user="prober"))[0] == 200
+
+
+async def test_a_machine_tells_the_last_heartbeat_of_its_agent(site: Site) -> None:
+    place = "/v1/fleet/machine?controller=v1:8090&agent="
+    assert (await site.get(f"{place}ag0"))[0] == 401
+    assert (await site.get(f"{place}ag0", user="stranger"))[0] == 403
+    status, text = await site.get(f"{place}ag1", user="operator")
+    assert (status, json.loads(text)) == (200, {"heardAt": None, "ipus": []})
+    heard = Heartbeat(datetime(2026, 11, 26, 8, tzinfo=UTC), {0: Sensors(41.5, 98.0)})
+    site.world.vipu.heartbeats["ag0"] = heard
+    status, text = await site.get(f"{place}ag0", user="operator")
+    assert (status, heartbeat_from_json(json.loads(text))) == (200, heard)
+    assert (await site.get(f"{place}ag99", user="operator"))[0] == 404
+    unknown = place.replace("v1:", "v9:")
+    assert (await site.get(f"{unknown}ag0", user="operator"))[0] == 400
 
 
 async def test_each_ipu_is_with_the_job_or_the_person_that_holds_it(site: Site) -> None:

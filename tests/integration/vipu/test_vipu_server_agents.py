@@ -72,7 +72,17 @@ async def test_a_partition_is_set_up_on_all_its_machines_and_freed_again(
     server = start(both)
     async with client(server) as vipu:
         assert len(await vipu.list_ipu_attributes()) == 8
+        before = await eventually(
+            lambda: vipu.heartbeat("ag1"), lambda heartbeat: heartbeat.heard_at is not None
+        )
+        idle = {sensors.clock_hertz for sensors in before.sensors.values()}
         await active(vipu, "p", 8, num_gcds=2)
+        later = await eventually(
+            lambda: vipu.heartbeat("ag1"),
+            lambda heartbeat: {each.clock_hertz for each in heartbeat.sensors.values()} != idle,
+        )
+        assert later.heard_at > before.heard_at
+        assert all(each.temperature_celsius and each.power_watts for each in later.sensors.values())
         gcds = (await vipu.ipuof_config("p")).gcds
         serials = [device.chip_id for gcd in gcds for device in gcd.devices]
         assert serials == [ipu.serial for each in both for ipu in (await each.inventory()).ipus]

@@ -27,9 +27,11 @@ from partitions.vipu.server.agents.fleet import (
     key_of,
     ready,
 )
+from partitions.vipu.telemetry import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
 
     from partitions.vipu.agent.client import AgentClient
     from partitions.vipu.agent.machine import Configuration, Health, Inventory
@@ -54,7 +56,9 @@ class Surroundings:
 
     timing: LinkTiming
     inventories: dict[str, Inventory]
+    heartbeats: dict[str, Heartbeat]
     hardware: Hardware
+    clock: Callable[[], datetime]
     known: Mapping[str, tuple[PartitionRecord, frozenset[str]]]
     confirm: Callable[[AgentLink], Awaitable[None]]
     watched: Machines | None = None
@@ -159,6 +163,8 @@ class AgentLink:
             await self._miss(str(error))
             return False
         self.heard_at = time.monotonic()
+        around = self.around
+        around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
         if not await self._fits():
             return False
         await self._report(health)
@@ -168,7 +174,7 @@ class AgentLink:
         begun = [each for each in actions if not isinstance(each, Release)]
         for few in (releases, begun):
             await asyncio.gather(*map(self._do, few))
-        up, around = ready(health), self.around
+        up = ready(health)
         fresh = begun_parts(up - self.ready, around.known)
         closed = await self.probes.closed(self.agent, fresh, around.machines, around.hardware)
         self.ready = up - closed

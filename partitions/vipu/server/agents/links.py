@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.concurrency import end_tasks
+from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agents.fleet import configurations
@@ -17,11 +18,13 @@ from partitions.vipu.serving import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from datetime import datetime
 
     from partitions.vipu.agent.machine import Fault, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
     from partitions.vipu.server.agents.fleet import LinkTiming, Machines
     from partitions.vipu.server.records import AgentRecord, PartitionRecord
+    from partitions.vipu.telemetry import Heartbeat
 
 _ONCE_SECONDS: Final = 5.0
 
@@ -38,6 +41,7 @@ class AgentLinks:
         addresses: Mapping[str, str],
         timing: LinkTiming,
         tls: Callable[[], TlsFiles] | None = None,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.addresses = dict(addresses)
         self._tls = tls
@@ -49,9 +53,16 @@ class AgentLinks:
         self._changing = threading.Lock()
         self._hosts = {agent: host_of(address) for agent, address in addresses.items()}
         inventories: dict[str, Inventory] = {}
-        self.hardware = Hardware(inventories, self._hosts)
+        heartbeats: dict[str, Heartbeat] = {}
+        self.hardware = Hardware(inventories, self._hosts, heartbeats)
         self._around = Surroundings(
-            timing, inventories, self.hardware, self._known, confirm=self._confirm
+            timing,
+            inventories,
+            heartbeats,
+            self.hardware,
+            clock,
+            self._known,
+            confirm=self._confirm,
         )
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -137,7 +148,8 @@ class AgentLinks:
         task, link = self._tasks.pop(agent), self._links.pop(agent)
         await end_tasks(task)
         await link.client.close()
-        for known in (self.addresses, self._hosts, self._around.inventories):
+        around = self._around
+        for known in (self.addresses, self._hosts, around.inventories, around.heartbeats):
             known.pop(agent, None)
 
     async def _watch(self, machines: Machines) -> None:
