@@ -30,8 +30,9 @@ _HARDWARE: Final = {
 @dataclass(frozen=True, slots=True)
 class IpuFacts:
     """An IPU. `position` in its IPU-Link domain (0 to 63), `device`: its number in the machine;
-    `state` as in the API; `reason`: why it gets no new partition; `size`: IPUs of its partition;
-    `paint`: its colour on the map; `hardware` by label."""
+    `state` as in the API; `reason`: why it gets no new partition; `outage`: faulty or cordoned,
+    also while a partition holds it; `size`: IPUs of its partition; `paint`: its colour on the map;
+    `hardware` by label."""
 
     position: int
     device: int
@@ -43,6 +44,7 @@ class IpuFacts:
     since: datetime | None
     paint: Paint
     hardware: Mapping[str, str] = field(default_factory=dict)
+    outage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class MachineFacts:
     @property
     def state(self) -> str:
         """lost, faulty, cordoned or up: what comes first is worse."""
-        found = {ipu.state for ipu in self.ipus}
+        found = {state for ipu in self.ipus for state in (ipu.state, ipu.outage)}
         if self.lost:
             return "lost"
         return next((each for each in ("faulty", "cordoned") if each in found), "up")
@@ -79,6 +81,11 @@ class MachineFacts:
     def reasons(self) -> tuple[str, ...]:
         """Why IPUs of it get no new partition, each once."""
         return tuple(dict.fromkeys(ipu.reason for ipu in self.ipus if ipu.reason))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether none of its IPUs gets a new partition."""
+        return all(ipu.reason for ipu in self.ipus)
 
     def ipu(self, position: int) -> IpuFacts | None:
         """Its IPU of this position; None: it has no such one."""
@@ -148,6 +155,7 @@ def _ipus(
                 since=holding.since if holding and holding.job else None,
                 paint=(square.css, square.decals),
                 hardware=_named(ipu.get("hardware") or made_of),
+                outage="faulty" if ipu.get("fault") else "cordoned" if ipu.get("cordon") else "",
             )
 
 

@@ -76,6 +76,17 @@ def test_a_machine_shows_its_last_heartbeat_and_its_sensors_or_that_nobody_repor
     )
 
 
+def test_a_cordoned_machine_says_so_while_jobs_hold_all_of_it(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    hold(cluster, proxy, "bert", "team-a", 4)
+    proxy.world.vipu.cordons["ag0"] = "new cables on Monday"
+    text = shown(admin, AG0)
+    assert ">cordoned</span>" in text
+    assert "None of its IPUs gets a new partition." in text
+    assert admin.get(API).json()["state"] == "cordoned"
+
+
 def test_map_search_job_and_partition_pages_lead_to_the_machine(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
