@@ -29,6 +29,10 @@ FIRING = {
         'ipuhub_vipu_controller_reachable{namespace="n", controller="pod001"}',
         "0",
     ),
+    "IPUHubVipuOrdersUnanswered": (
+        'ipuhub_vipu_circuit_state{namespace="n", calls="create", state="half-open"}',
+        "1",
+    ),
     "IPUHubPartitionsDiffer": ('ipuhub_drift_partitions{namespace="n", kind="lost"}', "1"),
     "IPUHubRecordingBehind": (
         'ipuhub_recording_position_age_seconds{namespace="n", watch="pods"}',
@@ -56,6 +60,9 @@ HEALTHY = {
     'ipuhub_leader{namespace="n", container="c", pod="stands by"}': "0",
     'ipuhub_jobs_refused{namespace="n", reason="QuotaExceeded"}': "2",
     'ipuhub_vipu_controller_reachable{namespace="n", controller="pod001"}': "1",
+    'ipuhub_vipu_circuit_state{namespace="n", controller="pod001", calls="create", '
+    'state="open"}': "0",
+    'ipuhub_vipu_circuit_state{namespace="n", controller="pod001", calls="all", state="open"}': "1",
     'ipuhub_drift_partitions{namespace="n", kind="untracked"}': "1",
     'ipuhub_recording_position_age_seconds{namespace="n", watch="pods"}': "60",
     'ipuhub_recording_gaps{namespace="n", watch="pods"}': "3",
