@@ -63,6 +63,7 @@ class CircuitBreaker:
         self._circuits = Circuits()
         self._facts: dict[Calls, CircuitFacts] = {}  # of those that are not closed
         self._problems: dict[Calls, str] = {}
+        self._given_up_in: int | None = None
         for calls in Calls:
             CIRCUIT_TRIPS.labels(address, calls.value)  # 0 is a fact, too: a rate needs it
 
@@ -82,13 +83,16 @@ class CircuitBreaker:
     @property
     def problem(self) -> str:
         """Why no calls at all are sent; "" if they are."""
-        return self._refusal(Calls.ALL) if Calls.ALL in self._facts else ""
+        if Calls.ALL not in self._facts:
+            return ""
+        return f"{self._cause(Calls.ALL)}; {self._facts[Calls.ALL].sentence}"
 
     def refuse(self, calls: Calls = Calls.ALL) -> None:
         """Raise CircuitOpen if a call would not be sent now."""
         refusing = self._circuits.refusing(self._clock(), calls)
         if refusing is not None:
-            raise CircuitOpen(self._refusal(refusing))
+            # It is stored with the partition, where a time of the next try would soon be past.
+            raise CircuitOpen(f"{self._cause(refusing)}; {refusing.pause_in_words}")
 
     def guard(self, api: VipuApi) -> VipuApi:
         """Return `api`, whose calls go through this breaker."""
@@ -115,6 +119,8 @@ class CircuitBreaker:
         except (Unavailable, asyncio.CancelledError):
             # Our own files, or a caller that waits no longer: not the controller's silence.
             self._move(self._circuits.given_up(calls, term))
+            if calls is Calls.ALL:
+                self._given_up_in = term
             raise
         except Exception:
             self._move(self._circuits.answered(calls, term, term_of_all))
@@ -123,11 +129,14 @@ class CircuitBreaker:
         return answer
 
     def note_silence(self, problem: str) -> None:
-        """Count a question that the caller gave up because it took too long."""
-        self._failed(Calls.ALL, self._circuits[Calls.ALL].term, problem)
+        """Count the question that the caller has just given up because it took too long, in the
+        term in which it was asked."""
+        term, self._given_up_in = self._given_up_in, None
+        if term is not None:
+            self._failed(Calls.ALL, term, problem)
 
-    def _refusal(self, calls: Calls) -> str:
-        said = f"{self._problems[calls]}; {self._facts[calls].sentence}"
+    def _cause(self, calls: Calls) -> str:
+        said = self._problems[calls]
         return said if self._address in said else f"{self._address}: {said}"
 
     def _judged(self, calls: Calls) -> CircuitFacts:
@@ -162,7 +171,8 @@ class CircuitBreaker:
         next_try = now + timedelta(seconds=seconds) if is_open else None
         self._facts[calls] = CircuitFacts(circuit.state, facts.since or now, next_try, calls)
         if not is_open:
-            log.info("trying a V-IPU controller that did not answer", **where)
+            # Each pause ends so, for as long as a controller is away.
+            log.debug("trying a V-IPU controller that did not answer", **where)
         elif before is State.CLOSED:
             CIRCUIT_TRIPS.labels(self._address, calls.value).inc()
             log.warning(
@@ -173,7 +183,7 @@ class CircuitBreaker:
                 **where,
             )
         else:
-            log.info(
+            log.debug(
                 "V-IPU controller still does not answer", pause_seconds=round(seconds, 2), **where
             )
 

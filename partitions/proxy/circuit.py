@@ -42,6 +42,11 @@ class Calls(StrEnum):
     REMOVE = "remove"
     KEY = "key"
 
+    @property
+    def pause_in_words(self) -> str:
+        """What is not sent while the circuit is open."""
+        return f"no {_NOUNS[self]} for a while"
+
 
 _NOUNS: Final = {
     Calls.ALL: "calls",

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from ipuhub.concurrency import end_tasks
 from partitions.errors import InvalidControllers
 from partitions.proxy.circuit import CircuitOpen
 from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
+from partitions.proxy.member import Answer, Listing, Member, Refusal
 from partitions.proxy.vipuapi import ChangeCounter
 from partitions.vipu.errors import NoAnswer, Unavailable, VipuError
 from partitions.vipu.places import with_places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
-    from partitions.proxy.breaker import CircuitBreaker, Connection
+    from partitions.proxy.breaker import Connection
     from partitions.proxy.circuit import CircuitFacts
     from partitions.proxy.controllers import ControllerSpec
     from partitions.proxy.vipuapi import VipuApi
-    from partitions.vipu.topology import Topology
     from partitions.vipu.types import VipuPartition
 
 log = structlog.get_logger(__name__)
@@ -33,6 +32,8 @@ _NO_SETTINGS = PartitionSettings()
 _RENEW_AFTER = 0.8
 # For so long the last answer of a controller that is silent by now is good enough for people.
 _REMEMBER_SECONDS = 60.0
+# Controllers off the list that nobody has called for so long hold nothing of ours any more.
+_FORGET_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,58 +52,6 @@ class FleetOptions:
     refusal_seconds: float = 60.0
     fresh_seconds: float = 1.0
     doubt_seconds: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """What a controller held when it had no room for a size, and until when that counts."""
-
-    held: frozenset[str]
-    until: float
-
-    def holds(self, held: Collection[str], now: float) -> bool:
-        """Whether nothing has gone since that could have made room."""
-        return now < self.until and self.held <= set(held)
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """The partitions of a controller; `changes`: how many were noted when the call began."""
-
-    partitions: list[VipuPartition]
-    changes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The last view of a controller, when it was read, and the changes it knows of."""
-
-    view: ControllerView
-    at: float
-    changes: int
-
-
-@dataclass(eq=False)
-class _Member:
-    """The connection to one address; `silence`: why the last list failed."""
-
-    api: ChangeCounter
-    breaker: CircuitBreaker
-    silence: str = ""
-    topology: Topology | None = None
-    topology_at: float = 0.0
-    listed: frozenset[str] = frozenset()
-    answer: _Answer | None = None
-    refusals: dict[int, _Refusal] = field(default_factory=dict)
-    listing: tuple[int, list[VipuPartition]] | None = None
-    running: asyncio.Task[_Listing] | None = None
-    following: asyncio.Task[_Listing] | None = field(default=None)
-    renewing: asyncio.Task[ControllerView] | None = None
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be asked of it, as far as we know; "" if something can."""
-        return self.breaker.problem or self.silence
 
 
 class Fleet:
@@ -131,7 +80,7 @@ class Fleet:
         self._clock = clock
         self._options = options
         self._defaults = defaults
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, Member] = {}
         self._specs: tuple[ControllerSpec, ...] = ()
         self._text: str | None = None
         self._list_problem = ""
@@ -224,7 +173,7 @@ class Fleet:
         )
         if member.answer is not None and member.answer.view == view:
             view = member.answer.view  # with all that was computed from it
-        member.answer = _Answer(view, self._clock(), listing.changes)
+        member.answer = Answer(view, self._clock(), listing.changes)
         return view
 
     async def recent_views(self) -> tuple[list[ControllerView], float]:
@@ -257,7 +206,7 @@ class Fleet:
         view = self._last_known(await self.view(spec))
         return view, view.age_seconds
 
-    def _renew(self, member: _Member, spec: ControllerSpec) -> None:
+    def _renew(self, member: Member, spec: ControllerSpec) -> None:
         """Ask a controller while its last answer still counts, so that no reader waits for it."""
         if member.renewing is None or member.renewing.done():
             member.renewing = asyncio.create_task(self.view(spec))
@@ -283,9 +232,9 @@ class Fleet:
         member = self._member(address)
         member.topology_at = self._clock()  # a machine may have been cordoned since
         until = self._clock() + self._options.refusal_seconds
-        member.refusals[size] = _Refusal(member.listed, until)
+        member.refusals[size] = Refusal(member.listed, until)
 
-    def _refused_from(self, member: _Member, partitions: Iterable[VipuPartition]) -> int:
+    def _refused_from(self, member: Member, partitions: Iterable[VipuPartition]) -> int:
         """The smallest size that it has no room for as long as no partition goes; 0: none.
 
         What was refused for a reason that we do not see is asked for again after a while.
@@ -317,6 +266,7 @@ class Fleet:
         """Watch the list, and find controllers again that were away; until cancelled."""
         while True:
             self.reload()
+            await self.forget_unused()
             self.last_views = tuple(await self.views())
             await asyncio.sleep(self._options.watch_seconds)
 
@@ -324,17 +274,26 @@ class Fleet:
         """End all connections."""
         members, self._members = list(self._members.values()), {}
         for member in members:
-            tasks = (member.running, member.following, member.renewing)
-            await end_tasks(*(task for task in tasks if task is not None))
-            await member.api.close()
+            await member.close()
 
-    def _member(self, address: str) -> _Member:
+    async def forget_unused(self) -> None:
+        """End the connections to controllers off the list that nobody has called for a while: how
+        their circuits stood is of no interest any more."""
+        listed, now = {spec.address for spec in self._specs}, self._clock()
+        for address, member in list(self._members.items()):
+            if address not in listed and now - member.used_at >= _FORGET_SECONDS:
+                del self._members[address]
+                await member.close()
+
+    def _member(self, address: str) -> Member:
         if address not in self._members:
             made = self._connect(address)
-            self._members[address] = _Member(ChangeCounter(made.api), made.breaker)
-        return self._members[address]
+            self._members[address] = Member(ChangeCounter(made.api), made.breaker)
+        member = self._members[address]
+        member.used_at = self._clock()
+        return member
 
-    async def _list(self, member: _Member, address: str, seconds: float | None = None) -> _Listing:
+    async def _list(self, member: Member, address: str, seconds: float | None = None) -> Listing:
         """List the partitions by a call that begins now or later, shared by all who wait for it.
 
         Raise NoAnswer after so many `seconds`; the call goes on.
@@ -352,7 +311,7 @@ class Fleet:
             raise NoAnswer(f"{address}: no answer in {seconds:g} s")
         return task.result()
 
-    async def _list_after(self, member: _Member, address: str) -> _Listing:
+    async def _list_after(self, member: Member, address: str) -> Listing:
         if member.running is not None and not member.running.done():
             await asyncio.wait({member.running})
         member.running, member.following = member.following, None
@@ -372,7 +331,7 @@ class Fleet:
         member.silence = ""
         return listing
 
-    async def _ask_again(self, member: _Member) -> _Listing:
+    async def _ask_again(self, member: Member) -> Listing:
         """Ask, and once more where a controller that answered until now does not: a connection
         that broke meanwhile is not worth telling anybody."""
         try:
@@ -382,7 +341,7 @@ class Fleet:
                 raise
             return await self._ask(member)
 
-    async def _ask(self, member: _Member) -> _Listing:
+    async def _ask(self, member: Member) -> Listing:
         if member.topology is None or self._clock() >= member.topology_at:
             try:
                 member.topology = await member.api.list_ipu_attributes()
@@ -395,4 +354,4 @@ class Fleet:
         member.listed = frozenset(partition.id for partition in partitions)
         member.listing = number, partitions
         self._heard.set()
-        return _Listing(partitions, changes)
+        return Listing(partitions, changes)

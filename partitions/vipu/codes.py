@@ -30,15 +30,15 @@ _CODES: Mapping[type[VipuError], StatusCode] = {
     Refused: StatusCode.PERMISSION_DENIED,
     Unauthenticated: StatusCode.UNAUTHENTICATED,
     NotReady: StatusCode.FAILED_PRECONDITION,
-    Unavailable: StatusCode.UNAVAILABLE,
-    NoAnswer: StatusCode.UNAVAILABLE,  # the last: what this status means to a client
+    # It answers, so not UNAVAILABLE, which a client takes for silence.
+    Unavailable: StatusCode.ABORTED,
+    NoAnswer: StatusCode.UNAVAILABLE,
     VipuError: StatusCode.INTERNAL,
 }
 _ERRORS: Mapping[StatusCode, type[VipuError]] = {
     **{code: error for error, code in _CODES.items()},
     StatusCode.OUT_OF_RANGE: InvalidRequest,
     StatusCode.DEADLINE_EXCEEDED: NoAnswer,
-    StatusCode.ABORTED: Unavailable,
     StatusCode.CANCELLED: Unavailable,
 }
 # The words of other V-IPU controllers when no block is free; they need not come with a code.
