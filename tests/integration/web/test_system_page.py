@@ -14,7 +14,7 @@ from django.utils import timezone
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, pod
-from usage.models import MonitorRound
+from usage.models import MonitorRound, PurgeState
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -78,6 +78,20 @@ def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     assert "1 pod</a> running, 1 waiting for a node" in shown
     assert "is not recorded" not in shown
     assert 'aria-current="page" href="/system/"' in shown
+
+
+def test_its_polled_part_changes_with_what_a_row_says_and_not_with_its_name_alone(
+    admin: User,
+) -> None:
+    PurgeState.objects.create(purged_before="2026-01-01", began_at=timezone.now())
+    client, htmx = browser(admin), {"HX-Request": "true"}
+    first = client.get("/system/", headers=htmx)
+    assert "not finished" in first.text
+    again = htmx | {"If-None-Match": first["ETag"]}
+    assert client.get("/system/", headers=again).status_code == 304
+    PurgeState.objects.update(finished_at=timezone.now())
+    last = client.get("/system/", headers=again)
+    assert (last.status_code, "not finished" in last.text) == (200, False)
 
 
 @pytest.mark.usefixtures("record")
