@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from partitions.models import CapacityChange, PartitionLifetime
@@ -70,6 +72,56 @@ def _capacity(change: CapacityChange) -> ControllerCapacity:
         faulty=change.faulty,
         reachable=change.reachable,
     )
+
+
+# What was held since a time on a machine, in disjoint parts: what began at most a day before, what
+# is still held, and what lasted longer than a day. Each has an index of its own; as one condition,
+# read newest first, a machine that held little would cost a walk through the whole history.
+_HERE: Final = """
+controller = %(controller)s AND machines @> %(place)s::jsonb
+AND (%(namespaces)s::text[] IS NULL OR namespace = ANY(%(namespaces)s::text[]))
+"""
+_ON_MACHINE: Final = f"""
+SELECT * FROM (
+    SELECT * FROM partitions_partitionlifetime
+    WHERE reserved_at > %(day_before)s AND (released_at IS NULL OR released_at > %(since)s)
+    AND {_HERE}
+    UNION ALL
+    SELECT * FROM partitions_partitionlifetime
+    WHERE released_at IS NULL AND reserved_at <= %(day_before)s AND {_HERE}
+    UNION ALL
+    SELECT * FROM partitions_partitionlifetime
+    WHERE released_at - reserved_at > interval '1 day' AND reserved_at <= %(day_before)s
+    AND tstzrange(reserved_at, GREATEST(released_at, reserved_at), '()') @> %(since)s::timestamptz
+    AND {_HERE}
+) AS held ORDER BY reserved_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePlace:
+    """An IPU-Machine, or the IPU of it at a position of its IPU-Link domain."""
+
+    controller: str
+    machine: str
+    position: int | None = None
+
+
+def partitions_on(
+    scope: Scope, place: MachinePlace, since: datetime, limit: int
+) -> Sequence[PartitionLifetime]:
+    """Return the newest `limit` visible partitions that stood on a place and were held after
+    `since`, newest first."""
+    positions = [] if place.position is None else [place.position]
+    values = {
+        "controller": place.controller,
+        "place": json.dumps({place.machine: positions}),
+        "namespaces": None if scope.namespaces is None else sorted(scope.namespaces),
+        "since": since,
+        "day_before": since - timedelta(days=1),
+        "limit": limit,
+    }
+    return list(PartitionLifetime.objects.raw(_ON_MACHINE, values))
 
 
 # Both ends are cut to the second, as wherever held time is counted. The sum is over all rows, those

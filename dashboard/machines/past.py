@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from dashboard.components import names_of
 from ipuhub.models import ComponentOutage
-from partitions.selectors import visible_partitions
+from partitions.selectors import MachinePlace, partitions_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,14 +48,8 @@ def read_stays(
 ) -> Sequence[Stay]:
     """Return the visible partitions of the last day that stood on a machine, or on one IPU of it,
     newest first."""
-    rows = (
-        visible_partitions(scope)
-        .filter(Q(released_at=None) | Q(released_at__gt=now - A_DAY))
-        .filter(controller=controller, machines__has_key=machine)
-    )
-    if position is not None:
-        rows = rows.filter(machines__contains={machine: [position]})
-    newest = rows.order_by("-reserved_at", "-id")[:_SHOWN]
+    place = MachinePlace(controller, machine, position)
+    newest = partitions_on(scope, place, now - A_DAY, _SHOWN)
     return [Stay(row, len(row.machines[machine])) for row in newest]
 
 

@@ -14,7 +14,7 @@ from ipuhub.web.access import Scope
 from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
 from partitions.models import PartitionLifetime
-from partitions.selectors import visible_partitions
+from partitions.selectors import MachinePlace, partitions_on, visible_partitions
 from tests.builders.fleetrows import NOON
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ READS: dict[str, Callable[[], Any]] = {
     "ended and active": lambda: ended_and_unfinished_jobs(ADMIN, 8, 500, SINCE),
     "own ended and active": lambda: ended_and_unfinished_jobs(USER, 8, 500, SINCE),
     "held in a day": lambda: read_reach(SINCE, NOON),
+    "on a machine": lambda: partitions_on(ADMIN, MachinePlace("v1", "ag0"), SINCE, 100),
+    "own on an IPU": lambda: partitions_on(USER, MachinePlace("v1", "ag0", 3), SINCE, 100),
 }
 
 
@@ -67,16 +69,36 @@ def write_history() -> None:
 def test_everything_is_read_by_an_index() -> None:
     write_history()
     for name, read in READS.items():
-        with CaptureQueriesContext(connection) as asked:
-            read()
-        (query,) = asked.captured_queries
-        with connection.cursor() as cursor:
-            cursor.execute("EXPLAIN (FORMAT JSON) " + query["sql"])
-            ((found,),) = cursor.fetchone()
-        reads = list(scans(found["Plan"]))
+        reads = list(scans(plan_of(read)))
         assert any("Index" in node for node, _ in reads), name
         # What is not of the history is a handful of rows.
         assert not [table for node, table in reads if node == "Seq Scan" and table in HISTORY], name
+
+
+def test_a_machine_that_holds_nothing_does_not_read_the_whole_history() -> None:
+    write_history()
+    days = 2 * 24 * 60 + ROWS // 400  # what began in two days, and what is held
+    for name in ("on a machine", "own on an IPU"):
+        assert rows_read(plan_of(READS[name], "ANALYZE, ")) <= days, name
+
+
+def plan_of(read: Callable[[], Any], how: str = "") -> dict[str, Any]:
+    """How PostgreSQL answers the one query of `read`."""
+    with CaptureQueriesContext(connection) as asked:
+        read()
+    (query,) = asked.captured_queries
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN ({how}FORMAT JSON) " + query["sql"])
+        ((found,),) = cursor.fetchone()
+    plan: dict[str, Any] = found["Plan"]
+    return plan
+
+
+def rows_read(plan: dict[str, Any]) -> int:
+    """How many rows the nodes that read a table looked at."""
+    removed = plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Index Recheck", 0)
+    here = plan["Actual Rows"] + removed if plan.get("Relation Name") else 0
+    return int(here) + sum(map(rows_read, plan.get("Plans", ())))
 
 
 def scans(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
