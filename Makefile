@@ -19,7 +19,7 @@ IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN
 SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test test-long test-sql test-images realnodes unit integration conformance e2e chaos chaos-sample bench lint site api-lint type fmt reference images dist proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-long test-sql test-images chart realnodes unit integration conformance e2e chaos chaos-sample bench lint site api-lint type fmt reference images dist proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -45,6 +45,9 @@ test-long: $(TOOLS)       ## all tests, those of large tables with every combina
 
 test-sql: $(TOOLS)        ## all that asks PostgreSQL; IPUHUB_TEST_POSTGRES=/usr/lib/postgresql/15/bin: on that one
 	$(BIN)/pytest $(ON_ALL_CORES) $(SQL_SUITES) $(ARGS)
+
+chart: $(TOOLS)           ## the chart rendered, and held against API servers; needs helm, in CLUSTER_BIN
+	$(BIN)/pytest tests/chart $(ARGS)
 
 realnodes: $(TOOLS)       ## jobs in real containers, on the cluster in IPUHUB_TEST_NODES
 	$(BIN)/pytest tests/realnodes $(ARGS)

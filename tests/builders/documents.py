@@ -1,15 +1,18 @@
-"""YAML of the repository, read by libyaml: PyYAML's own reader takes a second for the CRD."""
+"""YAML by libyaml: PyYAML's own reader takes a second for the CRD, its writer for the chart."""
 
 from __future__ import annotations
 
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from ipuhub.api.schema import openapi_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CRD = Path(__file__).resolve().parents[2] / "charts/ipuhub/files/graphcore.ai_ipujobs.yaml"
 
@@ -17,6 +20,17 @@ CRD = Path(__file__).resolve().parents[2] / "charts/ipuhub/files/graphcore.ai_ip
 def read_yaml(text: str) -> Any:
     """The only document in `text`."""
     return yaml.load(text, Loader=yaml.CSafeLoader)  # a safe loader
+
+
+def read_documents(text: str) -> list[dict[str, Any]]:
+    """All documents in `text` that say something."""
+    return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
+
+
+def write_documents(documents: Iterable[dict[str, Any]]) -> str:
+    """The text of a file with these documents."""
+    text: str = yaml.dump_all(documents, Dumper=yaml.CSafeDumper)
+    return text
 
 
 @functools.cache

@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from tests.builders.documents import write_documents
+from tests.chart.policies import OTHER_PORT, OUTSIDE, Peer, may_connect
 from tests.realnodes import enforcement
 from tests.realnodes.image import NAME as IMAGE
-from tests.realnodes.policies import OTHER_PORT, OUTSIDE, Peer, may_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +44,7 @@ def strangers(cluster: RealCluster, namespace: str, operator: str) -> Iterator[N
     for (name, where), own in made.items():
         metadata = {"name": name, "namespace": where, "labels": own | {_STRANGER: "yes"}}
         pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    text = yaml.safe_dump_all([space, *pods])
+    text = write_documents([space, *pods])
     cluster.kubectl("create", "-f", "-", stdin=text)
     for where in (namespace, elsewhere):
         ready = ("--for=condition=Ready", "--timeout=60s", "pods", "-l", _STRANGER)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tests.chart.rendering import render
 from tests.devcluster.unit.demo.test_access_rules import granted
-from tests.realnodes.rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

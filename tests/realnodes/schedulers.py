@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.builders.documents import write_documents
+from tests.chart.rendering import VIPU, named, render
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
-from tests.realnodes.rendering import VIPU, named, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def account(
     name = next(each["metadata"]["name"] for each in chosen if each["kind"] == "ServiceAccount")
     if cluster.find("namespace", NAMESPACE) is None:
         cluster.kubectl("create", "namespace", NAMESPACE)
-    text = yaml.safe_dump_all(chosen)
+    text = write_documents(chosen)
     cluster.kubectl("apply", "-f", "-", stdin=text)
     token = cluster.kubectl("create", "token", name, "-n", NAMESPACE).strip()
     found = yaml.safe_load(cluster.kubeconfig.read_text("utf-8"))

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.chart.policies import NEEDED
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
 from tests.realnodes import enforcement
 from tests.realnodes.image import NAME as MPI_IMAGE
 from tests.realnodes.pairs import Pairs, strangers
-from tests.realnodes.policies import NEEDED
 from tests.realnodes.published import (
     GOES,
     LEASES,

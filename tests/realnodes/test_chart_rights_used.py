@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chart.test_chart_rights import ACTING
 from tests.realnodes.rights import Audit, rights_of_the_chart_alone
-from tests.realnodes.test_chart_rights import ACTING
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from ipuhub.kube.resources import NODES
 from partitions.proxy.nodes.advertising import VisibilityOptions, hide_ipus
 from partitions.proxy.nodes.visibility import LABEL_TOTAL, RESOURCE
 from partitions.proxy.process import running
+from tests.chart.rendering import VIPU, render
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import SYSTEM, Lab, get
 from tests.fakes.waiting import eventually
-from tests.realnodes.rendering import VIPU, render
 from tests.realnodes.schedulers import account
 
 if TYPE_CHECKING:

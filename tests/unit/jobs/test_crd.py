@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from django.core.management import call_command
 
 from jobs.ipujob.crd import build_crd
 from jobs.operator.status import next_status
+from tests.builders.documents import read_yaml
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_the_file_in_the_chart_is_current() -> None:
 
 def test_the_applied_file_is_below_250_kb() -> None:
     assert FILE.stat().st_size < 250_000
-    applied = json.dumps(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+    applied = json.dumps(read_yaml(FILE.read_text(encoding="utf-8")))
     assert len(applied) < 200_000  # kubectl keeps it in an annotation of at most 262,144 bytes
 
 

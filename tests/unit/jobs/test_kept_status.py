@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from jobs.ipujob.crd import build_crd
 from jobs.operator.keptstatus import (
@@ -22,6 +21,7 @@ from jobs.operator.keptstatus import (
     whole,
 )
 from jobs.operator.statuskeeper import Keeping, judge_crd
+from tests.builders.documents import read_yaml
 from tests.builders.ipujobs import ipujob, launcher, partition, worker
 from tests.builders.plans import up
 from tests.builders.publishedcrd import STATUS_FIELDS, build_published_crd
@@ -52,7 +52,7 @@ def test_our_own_crd_keeps_everything() -> None:
     assert judge_crd(build_crd()).keeping is Keeping.ALL
     assert judge_crd(build_crd()).sentence == ""
     installed = Path("charts/ipuhub/files/graphcore.ai_ipujobs.yaml").read_text(encoding="utf-8")
-    assert judge_crd(yaml.safe_load(installed)).sentence == ""
+    assert judge_crd(read_yaml(installed)).sentence == ""
 
 
 def leaves(schema: dict[str, Any], path: str = "") -> list[str]:

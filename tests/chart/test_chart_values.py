@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from devcluster.demo.cluster import ACCESS_FILE
-from tests.realnodes.rendering import (
+from tests.chart.rendering import (
     CERTIFICATE,
     CHART,
     VIPU,

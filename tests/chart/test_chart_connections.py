@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tests.realnodes.policies import NEEDED, OTHER_PORT, OUTSIDE, Peer, may_connect
-from tests.realnodes.rendering import ROOT, named, render
-from tests.realnodes.test_chart_policies import EVERYTHING, component
+from tests.chart.policies import NEEDED, OTHER_PORT, OUTSIDE, Peer, may_connect
+from tests.chart.rendering import ROOT, named, render
+from tests.chart.test_chart_policies import EVERYTHING, component
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
-from tests.realnodes.rendering import CHART, template_of
+from tests.builders.documents import read_yaml, write_documents
+from tests.chart.rendering import CHART, template_of
+from tests.realnodes.certmanager import CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.realnodes.kit import RealCluster
+    from tests.devcluster.conformance.kubectl import Kubectl
 
 NAMESPACE = "ipus"
 # Everything on, so that every parameter has an object to reach.
@@ -163,7 +165,7 @@ def _is_first_name(name: str) -> bool:
     return True
 
 
-DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+DEFAULTS = read_yaml((CHART / "values.yaml").read_text(encoding="utf-8"))
 PARAMETERS = {name: node for name, node in sorted(_parameters()) if _is_first_name(name)}
 for _name in PARAMETERS:
     if _name.startswith("vipuServer.agents.") and _name != "vipuServer.agents.enabled":
@@ -202,30 +204,37 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _render(given: dict[str, Any]) -> list[dict[str, Any]]:
+def _render(given: dict[str, Any]) -> list[str]:
+    """The chart's documents with these values, as JSON."""
     done = template_of(_values(given), namespace=NAMESPACE)
     assert done.returncode == 0, f"{given}: {done.stderr}"
-    documents = [each for each in yaml.safe_load_all(done.stdout) if each]
-    for each in documents:
-        if each["kind"] == "Secret":  # passwords are made anew by each rendering
-            each["data"] = dict.fromkeys(each.get("data") or (), "")
-            if "password" in each.get("stringData", ()):
-                each["stringData"] = dict.fromkeys(each["stringData"], "")
-    return documents
+    parts = re.split("^---\n", done.stdout, flags=re.MULTILINE)
+    return [each for each in map(_as_json, parts) if each]
+
+
+@cache  # nearly all documents are the same with each value
+def _as_json(text: str) -> str:
+    """A document without what each rendering makes anew; empty where it is."""
+    document = read_yaml(text)
+    if document and document["kind"] == "Secret":  # passwords
+        document["data"] = dict.fromkeys(document.get("data") or (), "")
+        if "password" in document.get("stringData", ()):
+            document["stringData"] = dict.fromkeys(document["stringData"], "")
+    return json.dumps(document, sort_keys=True) if document else ""
 
 
 @cache
-def _rendered(given: str) -> str:
-    return json.dumps(_render(json.loads(given)))
+def _rendered(given: str) -> tuple[str, ...]:
+    return tuple(_render(json.loads(given)))
 
 
-def _changed(name: str, value: Any) -> list[dict[str, Any]]:
+def _changed(name: str, value: Any) -> list[str]:
     """The objects that are otherwise, or are there only, with this value; else those that go."""
     beside = {key: each for key, each in BESIDE.get(name, {}).items() if key != name}
     made = _render(BASE | beside | WITH.get(name, {}) | {name: value})
     # A parameter that is required beside the others is compared with another value of its own.
     before = {name: f"{value}-before"} if name in REQUIRED else {}
-    usual = json.loads(_rendered(json.dumps(BASE | beside | before, sort_keys=True)))
+    usual = _rendered(json.dumps(BASE | beside | before, sort_keys=True))
     new = [each for each in made if each not in usual]
     return new or [each for each in usual if each not in made]
 
@@ -239,28 +248,32 @@ def _ignored(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def groups(server: RealCluster, cert_manager_crds: None) -> Iterator[set[str]]:
-    """API groups that the cluster serves; the chart's namespace is there meanwhile."""
-    server.kubectl("create", "namespace", NAMESPACE)
-    versions = server.kubectl("api-versions").split()
+def groups(real: Kubectl) -> Iterator[set[str]]:
+    """API groups that the server serves, with cert-manager's kinds though without cert-manager; the
+    chart's namespace is there meanwhile."""
+    real.run("apply", "--server-side", "-f", str(CRDS))
+    real.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    real.run("create", "namespace", NAMESPACE)
+    versions = real.run("api-versions").split()
     yield {version.rpartition("/")[0] for version in versions}
-    server.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    real.run("delete", "namespace", NAMESPACE, "--wait=false")
+    real.run("delete", "-f", str(CRDS), "--wait=false")
 
 
-def _are_taken(server: RealCluster, documents: list[dict[str, Any]]) -> None:
+def _are_taken(real: Kubectl, documents: list[dict[str, Any]]) -> None:
     """Assert that the server would store each of them."""
     for each in documents:
         if each["kind"] == "Pod":  # its account would have to be stored before it
             del each["spec"]["serviceAccountName"]
-    given = yaml.safe_dump_all(documents)
+    given = write_documents(documents)
     options = ("--dry-run=server", "--validate=strict", "-n", NAMESPACE)
-    done = server.try_kubectl("apply", *options, "-f", "-", stdin=given)
+    done = real.call("apply", *options, "-f", "-", stdin=given)
     assert not documents or done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("part", sorted({name.split(".")[0] for name in PARAMETERS}))
 def test_another_value_reaches_objects_that_a_server_takes(
-    server: RealCluster, groups: set[str], part: str
+    real: Kubectl, groups: set[str], part: str
 ) -> None:
     asked = [
         (name, value)
@@ -276,18 +289,18 @@ def test_another_value_reaches_objects_that_a_server_takes(
         if not made and not _ignored(name)
     ]
     assert silent == []
-    sent = {json.dumps(each, sort_keys=True) for made in found for each in made}
+    sent = {each for made in found for each in made}
     documents = [json.loads(each) for each in sorted(sent)]
     of_groups = {each["apiVersion"].rpartition("/")[0] for each in documents}
     assert of_groups - groups <= ELSEWHERE
     served = [each for each in documents if each["apiVersion"].rpartition("/")[0] in groups]
-    _are_taken(server, served)
+    _are_taken(real, served)
 
 
-def test_everything_at_once_is_taken(server: RealCluster, groups: set[str]) -> None:
-    documents = _render(BASE)
+def test_everything_at_once_is_taken(real: Kubectl, groups: set[str]) -> None:
+    documents = [json.loads(each) for each in _render(BASE)]
     assert {each["apiVersion"].rpartition("/")[0] for each in documents} <= groups
-    _are_taken(server, documents)
+    _are_taken(real, documents)
 
 
 SITE_ISSUER = {"issuer.name": "site", "issuer.kind": "ClusterIssuer"}
@@ -295,11 +308,12 @@ SITE_ISSUER = {"issuer.name": "site", "issuer.kind": "ClusterIssuer"}
 
 @pytest.mark.parametrize(("given", "number"), [({}, 4), (SITE_ISSUER, 1)], ids=["own", "site"])
 def test_cert_managers_kinds_have_every_field_that_the_chart_fills(
-    server: RealCluster, groups: set[str], given: dict[str, str], number: int
+    real: Kubectl, groups: set[str], given: dict[str, str], number: int
 ) -> None:
     chosen = {f"admissionWebhooks.certificate.{key}": value for key, value in given.items()}
-    documents = _render(BASE | {"admissionWebhooks.certificate.mode": "certManager"} | chosen)
+    made = _render(BASE | {"admissionWebhooks.certificate.mode": "certManager"} | chosen)
+    documents = [json.loads(each) for each in made]
     asked = [each for each in documents if each["apiVersion"] == "cert-manager.io/v1"]
     assert len(asked) == number
     assert "cert-manager.io" in groups
-    _are_taken(server, asked)
+    _are_taken(real, asked)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.realnodes.rendering import ROOT, VIPU, named, render
+from tests.chart.rendering import ROOT, VIPU, named, render
 
 GOLDEN = ROOT / "tests/golden/chart-rights.yaml"
 EVERYTHING = (

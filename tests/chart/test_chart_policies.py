@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.realnodes.rendering import VIPU, named, render
+from tests.chart.rendering import VIPU, named, render
 
 POSTGRES, API, ORDERS = {("database", 5432)}, {("", 443), ("", 6443)}, {("vipu-proxy", 8090)}
 WEBHOOKS = {("webhook", 9443)}

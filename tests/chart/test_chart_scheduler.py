@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.realnodes.rendering import VIPU, container, environment, named, render, template
+from tests.chart.rendering import VIPU, container, environment, named, render, template
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/admin/scheduler.md"

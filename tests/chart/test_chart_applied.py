@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
+from tests.builders.documents import read_documents
+from tests.chart.rendering import VIPU, template
 from tests.devcluster.conformance.servers import start
-from tests.realnodes.rendering import VIPU, template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ def kubectl() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
 def manifests(*values: str) -> str:
     """The chart without its hooks, which are Helm's own."""
     done = template(*values, namespace="default")
-    documents: list[dict[str, Any]] = [each for each in yaml.safe_load_all(done.stdout) if each]
+    documents = read_documents(done.stdout)
     kept = [
         each
         for each in documents

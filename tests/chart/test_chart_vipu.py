@@ -8,7 +8,7 @@ import pytest
 
 from partitions.vipu.agent.main import parse_options as agent_options
 from partitions.vipu.server.options import parse_options as server_options
-from tests.realnodes.rendering import VIPU, container, named, render, template
+from tests.chart.rendering import VIPU, container, named, render, template
 
 SERVER = "gc-ipu-operator-vipu-server"
 AGENTS = (VIPU, "vipuServer.agents.enabled=true", "vipuServer.machines=3")

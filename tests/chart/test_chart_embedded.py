@@ -12,8 +12,8 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
+from tests.builders.documents import read_documents, read_yaml, write_documents
 from tests.devcluster.conformance import servers
 from tests.devcluster.conformance.kubectl import Kubectl
 from tests.realnodes.release import CHART, HELMS, ROOT, Helm
@@ -52,7 +52,7 @@ def test_each_helm_lints_and_renders_the_same(embedded: servers.Server) -> None:
         assert "0 chart(s) failed" in helm.run("lint", "--strict", CHART, *TRIAL).stdout
         # A Helm 3 that `go install` builds takes the cluster for 1.20.
         text = helm.run("template", "gc", CHART, "--kube-version=1.37.0", *values).stdout
-        rendered.append([each for each in yaml.safe_load_all(text) if each])
+        rendered.append(read_documents(text))
     assert len([each for each in rendered[0] if each["kind"] == "Deployment"]) == 9
     assert all(each == rendered[0] for each in rendered)
 
@@ -87,9 +87,9 @@ def test_an_upgrade_takes_the_crd_along(
     helm, older = Helm(embedded, "ipus", program), tmp_path / "ipuhub"
     shutil.copytree(ROOT / CHART, older)
     file = older / "files/graphcore.ai_ipujobs.yaml"
-    definition = yaml.safe_load(file.read_text("utf-8"))
+    definition = read_yaml(file.read_text("utf-8"))
     del fields(definition)["suspend"]
-    file.write_text(yaml.safe_dump(definition))
+    file.write_text(write_documents([definition]))
 
     helm.run("install", "gc", str(older), "--create-namespace", *TRIAL)
     assert "suspend" not in fields(kubectl.json("get", "crd", "ipujobs.graphcore.ai"))
@@ -105,7 +105,7 @@ def test_the_notes_run_a_job_with_the_image_of_the_release(helm: Helm) -> None:
     sends = " | kubectl apply -f -"
     assert command.endswith(sends)
     made = subprocess.check_output(["sh", "-c", command.removesuffix(sends)], cwd=ROOT, text=True)
-    container = yaml.safe_load(made)["spec"]["workers"]["template"]["spec"]["containers"][0]
+    container = read_yaml(made)["spec"]["workers"]["template"]["spec"]["containers"][0]
     assert container["image"] == "registry.example/ipuhub:0.1.0"
     assert "database.persistent is off" in said
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cryptography import x509
 
-from tests.realnodes.rendering import CERTIFICATE, VIPU, container, environment, named, render
+from tests.chart.rendering import CERTIFICATE, VIPU, container, environment, named, render
 
 
 def in_mode(*values: str) -> list[dict[str, Any]]:

@@ -15,17 +15,18 @@ import yaml
 
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from tests.builders.documents import read_documents
+from tests.chart.localpods import LocalPods, forwarded
 from tests.devcluster.conformance import servers
 from tests.devcluster.conformance.kubectl import Kubectl
 from tests.fakes.waiting import eventually
-from tests.realnodes.localpods import LocalPods, forwarded
 from tests.realnodes.release import CHART, ROOT, Helm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from tests.realnodes.localpods import LocalPod
+    from tests.chart.localpods import LocalPod
 
 NAMESPACE = "ipus"
 NAME = "gc-ipu-operator"
@@ -111,8 +112,8 @@ async def uninstalls(helm: Helm, kubectl: Kubectl, pods: LocalPods, number: int)
     rendered = await asyncio.to_thread(helm.run, "get", "hooks", "gc")
     hooks = [
         each
-        for each in yaml.safe_load_all(rendered.stdout)
-        if each and each["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+        for each in read_documents(rendered.stdout)
+        if each["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     ]
     (job,) = (each for each in hooks if each["kind"] == "Job")
     rights = json.dumps(
