@@ -49,7 +49,8 @@ class MachineIpuSerializer(serializers.Serializer[Any]):
 
 
 class MachineEventSerializer(serializers.Serializer[Any]):
-    """Something that happened to the machine's agent or to its V-IPU controller."""
+    """Something that happened to the machine: an outage of its agent or V-IPU controller, a cordon,
+    a fault of an IPU; each when it began and when it ended."""
 
     at = serializers.DateTimeField()
     what = serializers.CharField()
@@ -137,8 +138,9 @@ class IpuView(APIView):
 def _answer(request: Request, controller: str, name: str, position: int | None) -> Response:
     now, scope = timezone.now(), scope_of(request.user)
     seen = see_machine(scope, controller, name, now)
+    ipu = seen.machine.ipu(position) if seen.machine and position is not None else None
     body = _now(seen, controller, name, position) | {
-        "events": read_events(controller, name, now),
+        "events": read_events(controller, name, now, ipu.device if ipu else None),
         "partitions": [
             stay.partition for stay in read_stays(scope, controller, name, now, position)
         ],

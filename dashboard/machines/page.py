@@ -100,7 +100,7 @@ def _answer(
         "tiles": [(one, show(sensors_of(heartbeat, one.device))) for one in ipus],
         "heard_at": heard_at(heartbeat),
         "stays": read_stays(scope, controller, name, now, position),
-        "events": read_events(controller, name, now),
+        "events": read_events(controller, name, now, ipu.device if ipu else None),
         "problem": seen.problem,
         "stale_since": seen.read_at if seen.problem else None,
         "sees_all": scope.sees_all,

@@ -18,6 +18,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from dashboard.components import HEARTBEAT_STALE_SECONDS
+from dashboard.machines.incidents import record_incidents
 from dashboard.notify.events import collect
 from dashboard.notify.outages import record_outages
 from dashboard.notify.outbox import deliver
@@ -45,7 +46,10 @@ def claim(now: dt.datetime) -> bool:
 
 def make_round(now: dt.datetime, clock: Callable[[], float] = time.monotonic) -> None:
     """Observe, and queue what is new; send it if no worker does."""
-    record(observed(look(now), now), now)
+    sights = look(now)
+    record(observed(sights, now), now)
+    if not sights.fleet.problem:
+        record_incidents(sights.fleet.value, now)
     record_outages(now)
     collect(now)
     alive_at = now - dt.timedelta(seconds=HEARTBEAT_STALE_SECONDS)

@@ -11,7 +11,7 @@ from ipuhub.models.access import (
     SignInAttempts,
 )
 from ipuhub.models.audit import AuditEntry, IdempotentRequest
-from ipuhub.models.components import ComponentOutage, Heartbeat, TaskMessage
+from ipuhub.models.components import ComponentOutage, Heartbeat, MachineIncident, TaskMessage
 from ipuhub.models.notifications import Notification, NotificationCount, Subscription
 from ipuhub.models.recording import RecordFault, WatchCheckpoint, WatchGap, long_lifetimes
 
@@ -23,6 +23,7 @@ __all__ = [
     "ExternalSession",
     "Heartbeat",
     "IdempotentRequest",
+    "MachineIncident",
     "Notification",
     "NotificationCount",
     "RecordFault",

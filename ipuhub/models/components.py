@@ -1,4 +1,4 @@
-"""glue: queued tasks, signs of life, and outages of components."""
+"""glue: queued tasks, signs of life, outages of components, and incidents of IPU-Machines."""
 
 from __future__ import annotations
 
@@ -72,3 +72,34 @@ class ComponentOutage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} since {self.since}"
+
+
+class MachineIncident(models.Model):
+    """A time in which an IPU-Machine was cordoned, or an IPU of it faulty; see
+    `dashboard.machines.incidents`.
+
+    `since`: the first look that found it; `ended_at`: null while it lasts. `device`: the number of
+    the IPU in the machine, -1 for the machine. `what`: a sentence of its V-IPU controller.
+    """
+
+    controller = models.TextField()
+    machine = models.TextField()
+    device = models.IntegerField()
+    what = models.TextField()
+    since = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["controller", "machine", "device"],
+                condition=Q(ended_at=None),
+                name="machine_incident_open_once",
+            )
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["controller", "machine", "since"], name="machine_incident_recent")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what} since {self.since}"

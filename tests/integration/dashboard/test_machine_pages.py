@@ -13,7 +13,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from ipuhub.models import ComponentOutage
+from dashboard.machines.incidents import record_incidents
+from ipuhub.models import ComponentOutage, MachineIncident
 from partitions.models import PartitionLifetime
 from partitions.vipu.telemetry import Heartbeat, Sensors
 from tests.builders.clients import browser as signed_in_client
@@ -160,6 +161,50 @@ def test_outages_of_its_agent_and_controller_are_told(
     assert "Its agent stopped answering" in shown(admin, AG0)
 
 
+def test_cordons_and_faults_are_told_with_their_times(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    def look(**said: Any) -> dt.datetime:
+        """A round's look at the fleet a minute later, in which ag0 says this."""
+        clock.later(60)
+        now = clock.now()
+        machine = {"agent": "ag0", "ipus": [{"device": n} | ipus.get(n, {}) for n in range(4)]}
+        controller = {"address": "v1:8090", "reachable": True, "machines": [machine | said]}
+        record_incidents({"controllers": [controller | silent]}, now)
+        return now
+
+    def told(address: str = API) -> list[str]:
+        return [event["what"] for event in admin.get(address).json()["events"]]
+
+    silent: dict[str, Any] = {}
+    ipus: dict[int, dict[str, str]] = {n: {"cordon": "ag0 is cordoned: cables"} for n in range(4)}
+    began = look()
+    look()
+    assert told() == ["ag0 is cordoned: cables"]
+    ipus = {2: {"fault": "ag0: IPU 2 is hot"}}
+    look()
+    assert told() == ["ag0: IPU 2 is hot", "No longer cordoned", "ag0 is cordoned: cables"]
+    at = admin.get(API).json()["events"][-1]["at"]
+    assert dt.datetime.fromisoformat(at) == began
+    ipus = {n: {"fault": "ag0 has not answered"} for n in range(4)}
+    look(lost="ag0 has not answered")
+    ipus, silent = {}, {"reachable": False}
+    look()
+    assert len(told()) == 3  # nobody knows
+    silent = {}
+    look()
+    assert told()[0] == "IPU 2 works again"
+    assert "IPU 2 works again" in shown(admin, AG0)
+    assert told(f"{API}/ipus/2") == told()
+    assert told(f"{API}/ipus/1") == ["No longer cordoned", "ag0 is cordoned: cables"]
+    ipus = {1: {"fault": "ag0: IPU 1 is hot"}}
+    look()
+    clock.later(60)
+    record_incidents({"controllers": []}, clock.now())  # the controller is taken off the list
+    assert told()[:2] == ["IPU 1 works again", "ag0: IPU 1 is hot"]
+    assert not MachineIncident.objects.filter(ended_at=None).exists()
+
+
 def test_nothing_names_what_one_may_not_see(user: Client, cluster: Cluster, proxy: Proxy) -> None:
     hold(cluster, proxy, "secret", "team-b", 4)
     partition_row("secret", "team-b", machines={"ag0": [0, 1, 2, 3]})
@@ -221,10 +266,10 @@ def test_the_polled_part_is_304_until_something_changes(
     assert (again.status_code, '<td data-label="Until">held' in again.text) == (200, False)
 
 
-def test_a_machine_costs_five_questions(user: Client, cluster: Cluster, proxy: Proxy) -> None:
+def test_a_machine_costs_six_questions(user: Client, cluster: Cluster, proxy: Proxy) -> None:
     with CaptureQueriesContext(connection) as asked:
         shown(user, AG0)
-    assert questions(asked) <= 5
+    assert questions(asked) <= 6
 
 
 def test_a_machine_breaks_no_rule_and_needs_no_width(

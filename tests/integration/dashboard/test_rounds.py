@@ -21,7 +21,7 @@ from dashboard import observing
 from dashboard.health import read_recorded
 from dashboard.notify.rounds import claim, make_round
 from devcluster.security.certificates import Authority
-from ipuhub.models import ComponentOutage, Heartbeat, Notification
+from ipuhub.models import ComponentOutage, Heartbeat, MachineIncident, Notification
 from tests.builders.notifications import MINUTE, ended, subscribe
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
@@ -93,6 +93,28 @@ def test_webhooks_that_are_stopped_are_down_for_the_worker_too(
     clock.later(30)
     make_round(clock.now())
     assert recorded(clock.now())["Webhooks"] == "up"
+
+
+@pytest.mark.django_db
+def test_a_round_notes_a_cordon_and_its_end(cluster: Cluster, proxy: Proxy, clock: Clock) -> None:
+    proxy.world.vipu.cordons["ag1"] = "cables"
+    began = clock.now()
+    make_round(began)
+    (incident,) = MachineIncident.objects.all()
+    assert (incident.machine, incident.what) == ("ag1", "ag1 is cordoned: cables")
+    assert (incident.since, incident.ended_at) == (began, None)
+    proxy.world.vipu.cordons.clear()
+    clock.later(30)
+    proxy.stop()
+    make_round(clock.now())
+    assert MachineIncident.objects.filter(ended_at=None).exists()  # nobody knows
+    proxy.start()
+    proxy.world.later(600)  # it asks for cordons now and then
+    clock.later(30)
+    ended = clock.now()
+    make_round(ended)
+    incident.refresh_from_db()
+    assert incident.ended_at == ended
 
 
 @pytest.mark.django_db
