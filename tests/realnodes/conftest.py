@@ -44,7 +44,7 @@ def server() -> RealCluster:
 def cluster(server: RealCluster) -> RealCluster:
     """The cluster, its nodes with our image and the V-IPU controller's label."""
     cluster = server
-    cluster.load(build_image(Path("build/test-image")))
+    cluster.load(build_image())
     cluster.kubectl("label", "nodes", "--all", "--overwrite", "vipu-ctrl=vctl1")
     return cluster
 

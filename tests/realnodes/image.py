@@ -12,13 +12,14 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build/test-image"
 NAME = "localhost/ipuhub:test"
 PACKAGES = "openmpi-bin,python3"
 PROGRAM = "/usr/local/bin/ipuhub-launcher"
 LAUNCHER = ROOT / "jobs/launcher/main.py"
 
 
-def build_image(folder: Path) -> Path:
+def build_image(folder: Path = FOLDER) -> Path:
     """Return an OCI archive in `folder`, built unless the same one is there."""
     kubectl = shutil.which("kubectl")
     assert kubectl, "kubectl is needed for the launcher's image"
@@ -54,3 +55,7 @@ def _run(*command: object) -> str:
     )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    build_image()

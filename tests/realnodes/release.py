@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = "charts/ipuhub"
 IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
 BIN = Path(os.environ.get("CLUSTER_BIN", ""))
+IMAGE_NAMES = ("ipuhub", "ipuhub-launcher", "ipuhub-postgres")
 # What installs on real nodes: the kit's, or another by its path.
 HELM = os.environ.get("IPUHUB_TEST_HELM", "helm")
 # The kit's, and Helm 3 where somebody has built it (docs/developer/chart.md).
@@ -54,9 +56,9 @@ def load_image(cluster: RealCluster, name: str) -> None:
 
 
 def load_images(cluster: RealCluster) -> None:
-    """Put all of them onto every node."""
-    for image in ("ipuhub", "ipuhub-launcher", "ipuhub-postgres"):
-        load_image(cluster, image)
+    """Put all of them onto every node, beside each other: half of an import waits for the disk."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(partial(load_image, cluster), IMAGE_NAMES))
 
 
 def end_jobs(cluster: RealCluster) -> None:
