@@ -14,7 +14,7 @@ import structlog
 
 from ipuhub.concurrency import wait_set
 from ipuhub.recording.store import explain
-from partitions.errors import PartitionsError
+from partitions.errors import PartitionsError, ProxyUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 _EVERY_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 1.0  # the tracker changes many times a second while many jobs start
 _UNPLACED: Final = """
-SELECT key, controller, partition FROM partitions_partitionlifetime
+SELECT key, controller, partition, attempt FROM partitions_partitionlifetime
 WHERE released_at IS NULL AND active_at IS NOT NULL AND machines = '{}'::jsonb
 """
 _PLACE: Final = """
 UPDATE partitions_partitionlifetime SET machines = %(machines)s::jsonb
 WHERE key = %(key)s AND controller = %(controller)s AND partition = %(partition)s
-  AND machines = '{}'::jsonb
+  AND attempt = %(attempt)s AND machines = '{}'::jsonb
 """
 
 
@@ -43,24 +43,47 @@ class Unplaced(NamedTuple):
     key: str
     controller: str
     partition: str
+    attempt: int
 
 
-def places_of(fleet: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, list[int]]]:
-    """Return the IPUs of each partition by controller and id: positions in the IPU-Link domain by
-    agent. A controller that does not say where its IPUs stand, or does not answer, is left out."""
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
-    for controller in fleet["controllers"]:
-        if not _says_places(controller):
-            continue
+Places = dict[tuple[str, str], dict[str, list[int]]]
+"""Positions of IPUs in the IPU-Link domain by agent, by the partition's controller and id."""
+
+
+def places_of(fleet: Mapping[str, Any]) -> tuple[set[str], Places]:
+    """Return the controllers that say where their IPUs stand, and the places of their partitions.
+
+    Raises ProxyUnavailable for an answer that makes no sense.
+    """
+    try:
+        says = [each for each in fleet["controllers"] if _says_places(each)]
+        return {each["address"] for each in says}, _places(says)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ProxyUnavailable(
+            f"the response to /v1/fleet has an unknown format: {error!r}"
+        ) from error
+
+
+def _places(controllers: Sequence[Mapping[str, Any]]) -> Places:
+    found: Places = {}
+    for controller in controllers:
         for machine in controller["machines"]:
             for ipu in machine["ipus"]:
                 if (held_by := ipu["partition"]) and machine["agent"]:
                     machines = found.setdefault((controller["address"], held_by), {})
-                    machines.setdefault(machine["agent"], []).append(ipu["position"])
+                    machines.setdefault(machine["agent"], []).append(_position(ipu))
     return found
 
 
+def _position(ipu: Mapping[str, Any]) -> int:
+    position = ipu["position"]
+    if not isinstance(position, int):
+        raise TypeError(f"position is {position!r}")
+    return position
+
+
 def _says_places(controller: Mapping[str, Any]) -> bool:
+    """Return whether it answers, and says where its IPUs stand; Graphcore's does not."""
     return bool(controller.get("reachable") and controller.get("placesKnown"))
 
 
@@ -73,7 +96,7 @@ def unplaced(cursor: Cursor[Any]) -> list[Unplaced]:
 def store_places(
     cursor: Cursor[Any],
     rows: Sequence[Unplaced],
-    places: Mapping[tuple[str, str], Mapping[str, Sequence[int]]],
+    places: Places,
 ) -> int:
     """Write where `rows` stand; return of how many that is known."""
     known = [(row, places.get((row.controller, row.partition))) for row in rows]
@@ -99,7 +122,7 @@ class PlaceRecorder:
         self,
         proxy: ProxyClient,
         rows: Callable[[], Awaitable[list[Unplaced]]],
-        write: Callable[[Sequence[Unplaced], Mapping[str, Any]], Awaitable[int]],
+        write: Callable[[Sequence[Unplaced], Places], Awaitable[int]],
     ) -> None:
         self._proxy, self._rows, self._write = proxy, rows, write
         self._woken = asyncio.Event()
@@ -131,11 +154,10 @@ class PlaceRecorder:
         due = [row for row in await self._rows() if self._again_at.get(row.controller, now) <= now]
         if not due:
             return 0
-        fleet = await self._proxy.fleet()
-        says = {each["address"] for each in fleet["controllers"] if _says_places(each)}
+        says, places = places_of(await self._proxy.fleet())
         self._again_at |= {row.controller: now + _EVERY_SECONDS for row in due}
         self._again_at = {name: at for name, at in self._again_at.items() if name not in says}
-        return await self._write(due, fleet)
+        return await self._write(due, places)
 
     def _note(self, problem: str) -> None:
         if bool(problem) != bool(self.problem):

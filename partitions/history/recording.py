@@ -9,7 +9,7 @@ import psycopg
 
 from partitions.history.acknowledge import Acknowledger
 from partitions.history.capacity import CapacityPoll
-from partitions.history.places import PlaceRecorder, places_of, store_places, unplaced
+from partitions.history.places import PlaceRecorder, store_places, unplaced
 from partitions.history.recorder import (
     Owner,
     PartitionRecorder,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ipuhub.partition import TrackerPlace
     from partitions.client import ProxyClient
     from partitions.history.capacity import Changes
-    from partitions.history.places import Unplaced
+    from partitions.history.places import Places, Unplaced
 
     T = TypeVar("T")
 
@@ -78,8 +78,7 @@ class PartitionHistory:
     async def _unplaced(self) -> list[Unplaced]:
         return await self._in_transaction(unplaced)
 
-    async def _store_places(self, rows: Sequence[Unplaced], fleet: Mapping[str, Any]) -> int:
-        places = places_of(fleet)
+    async def _store_places(self, rows: Sequence[Unplaced], places: Places) -> int:
         return await self._in_transaction(lambda cursor: store_places(cursor, rows, places))
 
     async def _store_capacity(self, changes: Changes, at: datetime) -> int:

@@ -107,7 +107,7 @@ FLEET: dict[str, Any] = {
 
 def place(fleet: dict[str, Any] = FLEET) -> int:
     with cursor() as used:
-        return store_places(used, unplaced(used), places_of(fleet))
+        return store_places(used, unplaced(used), places_of(fleet)[1])
 
 
 def test_where_a_partition_stands_is_recorded_once_and_stays_after_its_release() -> None:
@@ -127,6 +127,17 @@ def test_another_attempt_may_stand_elsewhere() -> None:
     write(replace(active, attempt=1), when=3)
     assert row().machines == {}
     assert place() == 1
+
+
+def test_a_place_that_was_read_before_another_attempt_is_not_recorded() -> None:
+    active = entry(id="p-1", controller="v1:8090", size=4, active_at=at(2))
+    write(active)
+    with cursor() as used:
+        read = unplaced(used)
+    write(replace(active, attempt=1), when=3)  # made anew with the same id
+    with cursor() as used:
+        store_places(used, read, places_of(FLEET)[1])
+    assert row().machines == {}
 
 
 @pytest.mark.parametrize("fault", [{"reachable": False}, {"placesKnown": False}])
