@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 import structlog
+
+from ipuhub.concurrency import end_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,13 +43,17 @@ class Heart:
         try:
             with psycopg.connect(**self._arguments(), autocommit=True) as connection:
                 connection.execute(_NOTE, [self._name])
-        except psycopg.Error as error:
-            problem = " ".join(str(error).split())
-            if not self._problem:
-                _LOG.warning("no heartbeat", of=self._name, problem=problem)
-            self._problem = problem
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next one may succeed
+            self.note_failure(error)
         else:
             self._problem = ""
+
+    def note_failure(self, error: Exception) -> None:
+        """Log why there is no heartbeat, once until there is one again."""
+        problem = " ".join(str(error).split()) or type(error).__name__
+        if not self._problem:
+            _LOG.warning("no heartbeat", of=self._name, problem=problem)
+        self._problem = problem
 
     def beat_if_due(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Note the time at most every 30 s, for a loop that turns more often."""
@@ -69,13 +75,14 @@ async def beating(name: str, arguments: Mapping[str, Any]) -> AsyncIterator[None
 
     async def keep() -> None:
         while True:
-            await asyncio.to_thread(heart.beat)
+            try:
+                await asyncio.to_thread(heart.beat)
+            except RuntimeError as error:  # no thread can be started now
+                heart.note_failure(error)
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     task = asyncio.create_task(keep())
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end_tasks(task)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -13,7 +15,7 @@ from ipuhub.heartbeats import HEARTBEAT_SECONDS, Heart, beating
 from ipuhub.models import Heartbeat
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.freeport import free_port
-from tests.fakes.waiting import wait_until
+from tests.fakes.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,6 +53,7 @@ def test_without_postgres_a_process_works_on_and_its_heart_goes_on_later() -> No
     arguments = database() | {"port": free_port(), "connect_timeout": 2}
     heart = Heart("worker", lambda: arguments)
     heart.beat()
+    Heart("worker", lambda: {"a": database()}["b"]).beat()
     assert not Heartbeat.objects.exists()
     arguments = database()
     heart.beat()
@@ -64,6 +67,44 @@ def test_an_event_loop_beats_at_once_while_it_works_and_then_no_more() -> None:
             return len(asyncio.all_tasks())
 
     assert asyncio.run(work()) == 2
+
+
+def test_a_beat_for_which_no_thread_starts_is_followed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heart that stops makes pages call a working process dead."""
+    monkeypatch.setattr("ipuhub.heartbeats.HEARTBEAT_SECONDS", 0.01)
+    faults = [RuntimeError("can't start new thread")]
+
+    class Executor(ThreadPoolExecutor):
+        def submit(self, *given: Any, **more: Any) -> Any:
+            if faults:
+                raise faults.pop()
+            return super().submit(*given, **more)
+
+    async def seen() -> bool:
+        return not faults and await asyncio.to_thread(_count) == 1
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_default_executor(Executor())
+        async with beating("monitor", database()):
+            await eventually(seen)
+
+    asyncio.run(work())
+
+
+def test_the_end_of_a_process_is_not_the_end_of_its_heart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def work() -> None:
+        async with beating("monitor", database()):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Heart, "beat", broken)
+    asyncio.run(work())
 
 
 def _count() -> int:
