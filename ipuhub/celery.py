@@ -38,6 +38,10 @@ NIGHTLY: Final = {
         "task": "usage.purge",
         "schedule": crontab(minute="30", hour="1"),  # after the reports that close a month
     },
+    "idempotency keys": {
+        "task": "ipuhub.forget_keys",
+        "schedule": crontab(minute="15"),  # hourly: answers may have secrets
+    },
     "day sums": {
         "task": "usage.sum_days",
         "schedule": SUM_DAYS_SECONDS,
@@ -76,6 +80,16 @@ app.conf.update(
 workerhealth.install(app)
 # Messages are JSON, so that root in a container is no worse here than elsewhere.
 warnings.filterwarnings("ignore", message="(?s).*superuser privileges", category=Warning)
+
+
+@app.task(name="ipuhub.forget_keys")  # type: ignore[untyped-decorator]
+def forget_keys() -> None:
+    """Delete the Idempotency-Keys that are no longer known, with their answers."""
+    from django.utils import timezone
+
+    from ipuhub.models.idempotency import forget_expired  # the app is made before the models
+
+    forget_expired(timezone.now())
 
 
 @setup_logging.connect  # type: ignore[untyped-decorator]

@@ -22,7 +22,7 @@ from dashboard.actions.changes import (
 )
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.files import read_yes
-from ipuhub.api.idempotency import idempotent
+from ipuhub.api.idempotency import DRY_RUN, OutcomeUnknown, idempotent
 from ipuhub.api.kinds import KINDS
 from ipuhub.api.problems import CONTENT_TYPE
 from ipuhub.api.schema import ProblemSerializer, body_example
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from dashboard.actions.changes import Change
 
 _F = TypeVar("_F", bound="Callable[..., Response]")
+_once: Final = idempotent(sends=True, has_dry_run=True)
 _DRY_RUN: Final = OpenApiParameter(
-    "dry_run",
+    DRY_RUN,
     bool,
     default=False,
     description="Have the API server judge the change (RBAC, admission webhooks), and change "
@@ -113,13 +114,16 @@ class ManifestSerializer(serializers.Serializer[Any]):
 
 
 class ActionProblem(APIException):
-    """A change that was not made; the kind says why. `may_have_happened`: nobody knows."""
+    """A change that was not made; the kind says why."""
 
-    def __init__(self, kind: str, sentence: str, *, may_have_happened: bool = False) -> None:
+    def __init__(self, kind: str, sentence: str) -> None:
         super().__init__(sentence)
-        self.may_have_happened = may_have_happened
         self.default_code = kind
         self.status_code = KINDS[kind].status
+
+
+class UnknownAction(ActionProblem, OutcomeUnknown):
+    """A change that may have been made."""
 
 
 def _described(summary: str, name: str, body: Any, status: int = 200) -> Callable[[_F], _F]:
@@ -167,7 +171,7 @@ class SuspendJob(JobAction):
     key = "suspend"
 
     @_described("Suspend a job", "jobs_suspend", NoBodySerializer)
-    @idempotent
+    @_once
     def post(self, request: Request, uid: str) -> Response:
         """Set `spec.suspend`, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -179,7 +183,7 @@ class ResumeJob(JobAction):
     key = "resume"
 
     @_described("Resume a job", "jobs_resume", NoBodySerializer)
-    @idempotent
+    @_once
     def post(self, request: Request, uid: str) -> Response:
         """Unset `spec.suspend`, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -191,7 +195,7 @@ class CancelJob(JobAction):
     key = "cancel"
 
     @_described("Cancel a job", "jobs_cancel", NoBodySerializer)
-    @idempotent
+    @_once
     def post(self, request: Request, uid: str) -> Response:
         """Delete the IPUJob, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -204,7 +208,7 @@ class ScaleJob(JobAction):
     body = ScaleSerializer
 
     @_described("Scale a job", "jobs_scale", ScaleSerializer)
-    @idempotent
+    @_once
     def post(self, request: Request, uid: str) -> Response:
         """Set `spec.jobInstances`, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -217,7 +221,7 @@ class RunJobAgain(JobAction):
     body = RunAgainSerializer
 
     @_described("Run a job again", "jobs_run_again", RunAgainSerializer, 201)
-    @idempotent
+    @_once
     def post(self, request: Request, uid: str) -> Response:
         """Create the new IPUJob, as the user's Kubernetes user."""
         return self.act(request, uid)
@@ -227,7 +231,7 @@ class JobsView(JobList):
     """All jobs that the caller may see, and new ones."""
 
     @_described("Create a job", "jobs_create", ManifestSerializer, 201)
-    @idempotent
+    @_once
     def post(self, request: Request) -> Response:
         """Create an IPUJob from its manifest, as the user's Kubernetes user; without a namespace in
         `default`. Raises PermissionDenied, ValidationError and ActionProblem."""
@@ -251,15 +255,15 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
     """
     body = {"action": change.action.key, "namespace": change.namespace, "name": change.name}
     try:
-        if read_yes(request, "dry_run"):
+        if read_yes(request, DRY_RUN):
             sent = send(change, actor.acts_as, dry_run=True)
             known = {"uid": change.uid, "dry_run": True, "audit": None}
             return Response(body | known | {"warnings": sent.warnings})
         done = carry_out(change, actor)
     except WriteProblem as problem:
         sentence = problem.said(in_full=is_admin(request.user))
-        unknown = problem.is_unknown
-        raise ActionProblem(problem.kind, sentence, may_have_happened=unknown) from problem
+        kind = UnknownAction if problem.may_have_happened else ActionProblem
+        raise kind(problem.kind, sentence) from problem
     known = {"uid": done.entry.uid, "dry_run": False, "audit": done.entry.pk}
     return Response(body | known | {"warnings": done.warnings}, status=status)
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.utils import timezone
 
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.models import AuditEntry
+from ipuhub.models.idempotency import note_sending
 from ipuhub.web.access import acts_as, require_operator
 
 if TYPE_CHECKING:
@@ -71,12 +73,14 @@ def require_kubernetes_user(
 
 
 def carry_out(change: Change, actor: Actor) -> Done:
-    """Send the change and return what came of it. Raise WriteProblem."""
-    entry = _record(change, actor)
+    """Send the change and return what came of it. Raise WriteProblem, and ClaimLostError."""
+    with transaction.atomic():
+        entry = _record(change, actor)
+        note_sending()
     try:
         sent = send(change, actor.acts_as, dry_run=False)
     except WriteProblem as problem:
-        outcome = UNKNOWN if problem.is_unknown else REFUSED
+        outcome = UNKNOWN if problem.may_have_happened else REFUSED
         _answer(entry, outcome, problem.status, problem.said(in_full=True))
         raise
     except BaseException:

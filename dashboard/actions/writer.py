@@ -30,6 +30,7 @@ FIELD_MANAGER: Final = "ipuhub-dashboard"
 SECONDS: Final = 12.0
 """How long a write may take: the admission webhooks have 10 s."""
 _AWAY: Final = "The Kubernetes API is unavailable"
+_FAILED: Final = "The Kubernetes API failed: look at the job before you try again"
 _MAY_NOT_IMPERSONATE: Final = (
     "The dashboard may not act as you in this cluster: its ServiceAccount needs `impersonate` on "
     "your Kubernetes user and your groups there"
@@ -37,7 +38,7 @@ _MAY_NOT_IMPERSONATE: Final = (
 
 
 class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
-    """Why a write did not happen, or may not have happened (`is_unknown`).
+    """Why a write did not happen, or whether it `may_have_happened`.
 
     `kind` is one of `ipuhub.api.kinds`; `detail` is for administrators.
     """
@@ -48,12 +49,12 @@ class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
         problem: str,
         detail: str = "",
         *,
-        is_unknown: bool = False,
+        may_have_happened: bool = False,
         status: int | None = None,
     ) -> None:
         super().__init__(problem)
         self.kind, self.problem, self.detail = kind, problem, detail
-        self.is_unknown, self.status = is_unknown, status
+        self.may_have_happened, self.status = may_have_happened, status
 
     def said(self, *, in_full: bool) -> str:
         """The sentence, with its detail only `in_full`."""
@@ -111,7 +112,8 @@ def explain(error: ApiError, change: Change, acts_as: str) -> WriteProblem:
     if isinstance(error, Invalid) and _is_other_uid(error):
         return WriteProblem("conflict", _REPLACED, status=error.status)
     known = [(kind, sentence) for type_, kind, sentence in _WHY if isinstance(error, type_)]
-    kind, sentence = known[0] if known else ("cluster-unavailable", _AWAY)
+    unclear = _FAILED if error.may_have_happened else _AWAY
+    kind, sentence = known[0] if known else ("cluster-unavailable", unclear)
     detail = error.message
     if isinstance(error, Forbidden) and " cannot impersonate " in error.message:
         sentence = _MAY_NOT_IMPERSONATE
@@ -125,7 +127,7 @@ def explain(error: ApiError, change: Change, acts_as: str) -> WriteProblem:
             what=f"namespace {change.namespace}" if change.is_new else "job",
         ),
         detail,
-        is_unknown=isinstance(error, Unreachable),
+        may_have_happened=error.may_have_happened,
         status=error.status or None,
     )
 

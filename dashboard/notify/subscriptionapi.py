@@ -118,7 +118,7 @@ class SubscriptionList(FileList[Subscription]):
         tags=["notifications"],
         responses={201: NewSubscriptionSerializer},
     )
-    @idempotent
+    @idempotent()
     def post(self, request: Request) -> Response:
         """Subscribe. Only this answer has the secret. Raises ValidationError."""
         asked = SubscriptionSerializer(data=request.data)
@@ -155,7 +155,7 @@ class OneSubscription(APIView):
         request=PauseSerializer,
         responses=SubscriptionSerializer,
     )
-    @idempotent
+    @idempotent()
     def patch(self, request: Request, pk: int) -> Response:
         """Pause or resume one of the caller's subscriptions. What happens during the pause is not
         sent later. Raises Http404 and ValidationError."""
@@ -171,7 +171,7 @@ class OneSubscription(APIView):
         tags=["notifications"],
         responses={204: None},
     )
-    @idempotent
+    @idempotent()
     def delete(self, request: Request, pk: int) -> Response:
         """Delete one of the caller's subscriptions and its log. Raises Http404."""
         _find(request, pk).delete()

@@ -10,10 +10,12 @@ import datetime as dt
 import functools
 import hashlib
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as Refused
+from django.db import DatabaseError, IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
 from rest_framework.exceptions import APIException, ValidationError
@@ -21,19 +23,25 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from ipuhub.api.files import read_yes
-from ipuhub.models import IdempotentRequest
+from ipuhub.models.idempotency import (
+    KEPT,
+    ClaimLostError,
+    IdempotentRequest,
+    current,
+    forget_expired,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from django.contrib.auth.models import User
     from rest_framework.request import Request
 
 _F = TypeVar("_F", bound="Callable[..., Response]")
 
-KEPT: Final = dt.timedelta(hours=24)
-"""How long a key is known: long enough for every retry of a client, as with Stripe's API."""
 LONGEST_KEY: Final = 255
 HEADER: Final = "Idempotency-Key"
+DRY_RUN: Final = "dry_run"
 REPLAYED: Final = "Idempotent-Replayed"
 PARAMETER: Final[dict[str, Any]] = {
     "in": "header",
@@ -43,47 +51,74 @@ PARAMETER: Final[dict[str, Any]] = {
     f"{KEPT // dt.timedelta(hours=1)} hours changes nothing and gets the answer of the first one, "
     f"with the header `{REPLAYED}: true`.",
 }
-_NO_EFFECT: Final = (APIException, Http404, PermissionDenied, Refused)
+_REFUSALS: Final = (APIException, Http404, PermissionDenied, Refused)
+_TRIES: Final = 3
+_RETRY_SECONDS: Final = 2
 
 
 class KeyProblem(APIException):
-    """The key belongs to another request, or to one that has no answer yet."""
+    """The key belongs to another request, or to one whose answer is not known."""
 
-    def __init__(self, kind: str, status: int, sentence: str) -> None:
+    def __init__(self, kind: str, status: int, sentence: str, wait: int | None = None) -> None:
         super().__init__(sentence)
-        self.default_code, self.status_code = kind, status
+        self.default_code, self.status_code, self.wait = kind, status, wait
 
 
-def idempotent(method: _F) -> _F:
-    """Return a view's writing method that carries out a request with a key only once.
+class OutcomeUnknown(APIException):
+    """Base of the problems of a request whose change may have happened."""
 
-    A refusal frees the key, because nothing happened: the client corrects the request and sends it
-    again. An error that does not say so keeps it; so does an exception with `may_have_happened`. A
-    dry run changes nothing and takes no key.
+
+def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_F], _F]:
+    """Return a decorator of a view's writing method: a request with a key is carried out once.
+
+    The change and the answer are one transaction, so that every failure frees the key. A method
+    that `sends` something to others than PostgreSQL claims the key before, and has to call
+    `note_sending`; from then on only a refusal frees the key. A dry run takes no key; methods
+    without one refuse the parameter.
     """
 
-    @functools.wraps(method)
-    def once(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
-        key = _key_of(request)
-        if key is None or read_yes(request, "dry_run"):
-            return method(view, request, *args, **kwargs)
-        kept, is_new = _claim(request, key)
-        if not is_new:
-            return _replay(kept, _digest_of(request))
-        try:
-            answer = method(view, request, *args, **kwargs)
-        except _NO_EFFECT as error:
-            if not getattr(error, "may_have_happened", False):
-                kept.delete()
-            raise
-        kept.status, kept.location = answer.status_code, answer.headers.get("Location", "")
-        if answer.data is not None:
-            kept.body = JSONRenderer().render(answer.data).decode()
-        kept.save()
-        return answer
+    def decorate(method: _F) -> _F:
+        @functools.wraps(method)
+        def once(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
+            is_dry = read_yes(request, DRY_RUN)
+            if is_dry and not has_dry_run:
+                raise ValidationError({DRY_RUN: ["This operation has no dry run."]})
+            call = functools.partial(method, view, request, *args, **kwargs)
+            key = _key_of(request)
+            if key is None or is_dry:
+                return call()
+            forget_expired(timezone.now())
+            return (_send_once if sends else _store_once)(request, key, call)
 
-    once.is_idempotent = True  # type: ignore[attr-defined]
-    return cast("_F", once)
+        once.is_idempotent = True  # type: ignore[attr-defined]
+        return cast("_F", once)
+
+    return decorate
+
+
+def _store_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
+    """Change PostgreSQL and keep the answer in one transaction; a repetition waits for its end."""
+    with transaction.atomic():
+        kept, is_new = _claim(request, key)
+        return _keep(kept, call()) if is_new else _replay(kept)
+
+
+def _send_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
+    """Claim the key, then change what is not in PostgreSQL."""
+    kept, is_new = _claim(request, key)
+    if not is_new and not kept.take_over(timezone.now()):
+        return _replay(kept)
+    try:
+        with current(kept):
+            answer = call()
+    except ClaimLostError as error:
+        raise _in_progress() from error
+    except BaseException as error:
+        is_refused = isinstance(error, _REFUSALS) and not isinstance(error, OutcomeUnknown)
+        with suppress(DatabaseError):  # the key stays, and is taken over if nothing was sent
+            kept.give_up(is_refused=is_refused)
+        raise
+    return _keep(kept, answer)
 
 
 def is_idempotent(view: object, method: str) -> bool:
@@ -103,30 +138,48 @@ def _key_of(request: Request) -> str | None:
 
 
 def _claim(request: Request, key: str) -> tuple[IdempotentRequest, bool]:
-    """Commit the key, or return the row that has it, and False."""
-    now = timezone.now()
-    IdempotentRequest.objects.filter(at__lte=now - KEPT).delete()
-    return IdempotentRequest.objects.get_or_create(
-        owner=request.user.get_username(),
-        key=key,
-        defaults={"digest": _digest_of(request), "at": now},
-    )
+    """Return the new row of the key, or the row that has it, and False. Raise KeyProblem."""
+    digest, user = _digest_of(request), cast("User", request.user)
+    for _ in range(_TRIES):
+        try:
+            kept, is_new = IdempotentRequest.objects.get_or_create(
+                owner=user.get_username(),
+                key=key,
+                defaults={"user": user, "digest": digest, "at": timezone.now()},
+            )
+        except IntegrityError:  # somebody has had the key, and has freed it since
+            continue
+        if kept.digest != digest:
+            sentence = f"This {HEADER} belongs to another request. Send a new key."
+            raise KeyProblem("idempotency-key-reused", 422, sentence)
+        return kept, is_new
+    raise _in_progress()
 
 
-def _replay(kept: IdempotentRequest, digest: str) -> Response:
+def _keep(kept: IdempotentRequest, answer: Response) -> Response:
+    body = "" if answer.data is None else JSONRenderer().render(answer.data).decode()
+    kept.keep(answer.status_code, body, answer.headers.get("Location", ""))
+    return answer
+
+
+def _replay(kept: IdempotentRequest) -> Response:
     """Return the answer of the first request. Raise KeyProblem."""
-    if kept.digest != digest:
-        sentence = f"This {HEADER} belongs to another request. Send a new key."
-        raise KeyProblem("idempotency-key-reused", 422, sentence)
+    if kept.is_running(timezone.now()):
+        raise _in_progress()
     if kept.status is None:
         sentence = (
-            f"The request with this {HEADER} has no answer yet, so the change may have happened. "
+            f"The request with this {HEADER} got no answer, so the change may have happened. "
             "Read what it changes before you send it with a new key."
         )
-        raise KeyProblem("conflict", 409, sentence)
+        raise KeyProblem("outcome-unknown", 409, sentence)
     headers = {REPLAYED: "true"} | ({"Location": kept.location} if kept.location else {})
     body = json.loads(kept.body) if kept.body else None
     return Response(body, status=kept.status, headers=headers)
+
+
+def _in_progress() -> KeyProblem:
+    sentence = f"The request with this {HEADER} is in progress. Repeat it in {_RETRY_SECONDS} s."
+    return KeyProblem("request-in-progress", 409, sentence, _RETRY_SECONDS)
 
 
 def _digest_of(request: Request) -> str:

@@ -60,6 +60,18 @@ KINDS: Final[dict[str, Kind]] = {
     "not-in-cluster": Kind(
         409, "Not in the cluster", "The job was deleted. Run it again, or create a new one."
     ),
+    "request-in-progress": Kind(
+        409,
+        "Request in progress",
+        "Wait the seconds of `Retry-After`, then repeat the request with the same "
+        "`Idempotency-Key`.",
+    ),
+    "outcome-unknown": Kind(
+        409,
+        "Outcome unknown",
+        "Read what the request changes, since the change may have happened; if it did not, send "
+        "it with a new `Idempotency-Key`.",
+    ),
     "body-too-large": Kind(413, "Body too large", "Send a smaller body."),
     "unsupported-media-type": Kind(
         415, "Unsupported media type", "Send `Content-Type: application/json`."

@@ -131,7 +131,10 @@ class Described(AutoSchema):
             yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
             yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON."
         if is_idempotent(self.view, self.method):
-            yield HTTPStatus.CONFLICT, "The request with this key has no answer yet."
+            yield (
+                HTTPStatus.CONFLICT,
+                "The request with this key is in progress, or has no answer.",
+            )
             yield HTTPStatus.UNPROCESSABLE_ENTITY, "The key belongs to another request."
 
 

@@ -40,6 +40,11 @@ class ApiError(Exception):
         self.details: dict[str, Any] = dict(details or {})
         self.retry_after = retry_after
 
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether a write that got this answer may have been carried out."""
+        return False
+
 
 class NotFound(ApiError):
     """404: no such object, or no such resource type."""
@@ -89,9 +94,18 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx: the server or something behind it (etcd, an admission webhook) failed."""
+    """5xx: the server or something behind it (etcd, an admission webhook) failed.
+
+    A write may have happened, as etcd goes on when the server stops waiting for it. It did not
+    where an admission webhook failed: admission comes before etcd.
+    """
 
     retryable = True
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether a write that got this answer may have been carried out."""
+        return _WEBHOOK_FAILED not in self.message
 
 
 class Unreachable(ApiError):
@@ -101,6 +115,11 @@ class Unreachable(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "Unreachable", message)
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether a write that got no answer may have been carried out: always."""
+        return True
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -114,6 +133,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     429: TooManyRequests,
 }
 _LONGEST_TEXT = 300
+_WEBHOOK_FAILED = "failed calling webhook"
 
 
 def from_answer(

@@ -10,8 +10,9 @@ from ipuhub.models.access import (
     RoleGrant,
     SignInAttempts,
 )
-from ipuhub.models.audit import AuditEntry, IdempotentRequest
+from ipuhub.models.audit import AuditEntry
 from ipuhub.models.components import ComponentOutage, Heartbeat, MachineIncident, TaskMessage
+from ipuhub.models.idempotency import IdempotentRequest
 from ipuhub.models.notifications import Notification, NotificationCount, Subscription
 from ipuhub.models.recording import RecordFault, WatchCheckpoint, WatchGap, long_lifetimes
 

@@ -1,4 +1,4 @@
-"""glue: the audit log of writes to Kubernetes, and writes of the API with an Idempotency-Key."""
+"""glue: the audit log of writes to Kubernetes."""
 
 from __future__ import annotations
 
@@ -44,29 +44,3 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_name}: {self.action} {self.namespace}/{self.name}"
-
-
-class IdempotentRequest(models.Model):
-    """A write of the API with a key, and its answer, for as long as the key is known.
-
-    The row is committed before the write begins, and gets `status`, `body` (JSON, empty: none) and
-    `location` with the answer. A row that stays without a status belongs to a write that has no
-    answer: it is running, or its web process ended. `digest` is of the request's method, address
-    and body; `owner` is the user's name.
-    """
-
-    owner = models.TextField()
-    key = models.TextField()
-    digest = models.TextField()
-    at = models.DateTimeField(db_index=True)
-    status = models.IntegerField(null=True)
-    body = models.TextField(default="")
-    location = models.TextField(default="")
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["owner", "key"], name="idempotency_key_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.owner}: {self.key}"

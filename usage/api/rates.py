@@ -55,7 +55,7 @@ class RateList(FileList[Rate]):
         tags=["usage"],
         responses={201: RateSerializer},
     )
-    @idempotent
+    @idempotent()
     def post(self, request: Request) -> Response:
         """Set a rate. Raises ValidationError."""
         asked = RateSerializer(data=request.data)
@@ -105,7 +105,7 @@ class RateEnd(APIView):
         request=RateEndSerializer,
         responses=RateSerializer,
     )
-    @idempotent
+    @idempotent()
     def post(self, request: Request, pk: int) -> Response:
         """End a rate. Raises ValidationError and Http404."""
         asked = RateEndSerializer(data=request.data)

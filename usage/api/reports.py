@@ -295,7 +295,7 @@ class RunList(FileList[ReportRun]):
         request=RunRequestSerializer,
         responses={202: RunSerializer},
     )
-    @idempotent
+    @idempotent(sends=True)
     def post(self, request: Request) -> Response:
         """Ask for a run. Raises ValidationError for a bad month and 503 without a broker."""
         asked = RunRequestSerializer(data=request.data)

@@ -13,6 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from ipuhub.models.idempotency import note_sending
 from usage.models import ReportRun, ReportState
 from usage.reports.columns import PROFILES
 from usage.reports.making import (
@@ -238,6 +239,7 @@ def ask_for_run(
         same = ReportRun.objects.filter(kind="", month=month, close=close)
         if found := next((run for run in same.filter(_under_way(now)) if _goes_on(run)), None):
             return found
+        note_sending()
         run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month, close=close)
     return _send(run, now)
 
@@ -260,7 +262,10 @@ def _goes_on(run: ReportRun) -> bool:
 
 def ask_for_range(file: RangeFile, requested_by: str, now: datetime) -> ReportRun:
     """Ask a worker for the file of a range. Raises BrokerAway."""
-    return _send(request_range(file, "demand", requested_by, now), now)
+    with transaction.atomic():
+        note_sending()
+        run = request_range(file, "demand", requested_by, now)
+    return _send(run, now)
 
 
 def _send(run: ReportRun, now: datetime) -> ReportRun:

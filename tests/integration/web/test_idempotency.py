@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import IntegrityError, connection
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
-from ipuhub.api.idempotency import KEPT, is_idempotent
+from dashboard.notify.subscriptions import subscribe
+from ipuhub.api.idempotency import is_idempotent
+from ipuhub.celery import app, forget_keys
 from ipuhub.models import IdempotentRequest, Subscription
+from ipuhub.models.idempotency import CLAIMED, KEPT, LONGEST, SENDING, ClaimLostError
+from ipuhub.recording.store import connection_arguments
 from partitions.api import Query
 from tests.builders.clients import tool
+from tests.fakes.waiting import wait_until
 from usage.api.rates import RatePreview
 from usage.models import Rate, ReportRun
+from usage.reports.runs import BrokerAway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from django.test import Client
 
 JSON: Final = "application/json"
+RUNS: Final = "/api/v1/usage/reports/runs"
 SUBSCRIPTIONS: Final = "/api/v1/subscriptions"
 CHANGES_NOTHING: Final = {Query, RatePreview}
 """Views whose POST only reads."""
@@ -126,18 +136,194 @@ def test_a_key_of_another_request_is_refused_and_one_of_another_user_is_another(
 
 
 @pytest.mark.django_db
-def test_a_refusal_frees_the_key_and_a_failure_keeps_it(
+def test_what_changes_postgresql_alone_frees_the_key_with_every_failure(
     root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = tool(root)
     client.raise_request_exception = False
     assert send(client, SUBSCRIPTIONS, SUBSCRIPTION | {"event": "no"}).status_code == 400
-    assert IdempotentRequest.objects.count() == 0
+
+    def fail_late(*given: Any) -> None:
+        subscribe(*given)
+        raise ZeroDivisionError
+
     with monkeypatch.context() as broken:
-        broken.setattr("dashboard.notify.subscriptionapi.subscribe", lambda *_: 1 / 0)
+        broken.setattr("dashboard.notify.subscriptionapi.subscribe", fail_late)
         assert send(client, SUBSCRIPTIONS, SUBSCRIPTION).status_code == 500
-    again = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
-    assert (again.status_code, "may have happened" in again.json()["detail"]) == (409, True)
+    assert not IdempotentRequest.objects.exists()
+    assert not Subscription.objects.exists()
+    assert send(client, SUBSCRIPTIONS, SUBSCRIPTION).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("table", "path", "body", "want"),
+    [
+        ("usage_rate", "/api/v1/usage/rates", RATE, 201),
+        ("usage_reportrun", RUNS, {"month": "2026-10"}, 202),
+        ("usage_reportrun", RUNS, {"from": "2026-10-01", "to": "2026-10-02"}, 202),
+    ],
+)
+@pytest.mark.django_db
+def test_after_a_failure_of_postgresql_a_repetition_is_carried_out(
+    root: User, table: str, path: str, body: dict[str, str], want: int
+) -> None:
+    client = tool(root)
+    client.raise_request_exception = False
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 100")
+    with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
+        other.execute(f"LOCK TABLE {table}")
+        assert send(client, path, body).status_code == 503
+    again = send(client, path, body)
+    assert (again.status_code, "Idempotent-Replayed" in again.headers) == (want, False)
+    assert Rate.objects.count() + ReportRun.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_what_failed_after_it_was_sent_keeps_the_key(
+    root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = tool(root)
+    client.raise_request_exception = False
+    with monkeypatch.context() as broken:
+        broken.setattr("usage.reports.runs._send", lambda *_: 1 / 0)
+        assert send(client, RUNS, {"month": "2026-10"}).status_code == 500
+    again = send(client, RUNS, {"month": "2026-10"})
+    assert (again.status_code, again.json()["type"][19:]) == (409, "outcome-unknown")
+    assert "may have happened" in again.json()["detail"]
+    assert "Retry-After" not in again.headers
+    with monkeypatch.context() as broken:
+        broken.setattr("usage.reports.runs._send", refuse)
+        ReportRun.objects.all().delete()
+        assert send(client, RUNS, {"month": "2026-10"}, "k2").status_code == 503
+    assert send(client, RUNS, {"month": "2026-10"}, "k2").status_code == 202
+
+
+def refuse(*_: object) -> None:
+    ReportRun.objects.update(state=ReportRun.State.FAILED)
+    raise BrokerAway("The task queue is unavailable.")
+
+
+@pytest.mark.parametrize(
+    ("state", "late", "want", "kind"),
+    [
+        (CLAIMED, False, 409, "request-in-progress"),
+        (SENDING, False, 409, "request-in-progress"),
+        (CLAIMED, True, 202, ""),
+        (SENDING, True, 409, "outcome-unknown"),
+    ],
+)
+@pytest.mark.django_db
+def test_a_key_without_an_answer_is_in_progress_or_unknown_or_taken_over(
+    root: User, state: str, late: bool, want: int, kind: str
+) -> None:
+    client, body = tool(root), {"month": "2026-10"}
+    send(client, RUNS, body)
+    at = timezone.now() - (LONGEST if late else dt.timedelta())
+    IdempotentRequest.objects.update(state=state, at=at, status=None)
+    again = send(client, RUNS, body)
+    assert (again.status_code, again.json().get("type", "")[19:]) == (want, kind)
+    assert again.headers.get("Retry-After") == ("2" if kind == "request-in-progress" else None)
+    if want == 202:
+        assert send(client, RUNS, body).headers["Idempotent-Replayed"] == "true"
+
+
+@pytest.mark.django_db
+def test_a_row_of_a_release_without_states_is_read_as_that_release_meant_it(root: User) -> None:
+    client = tool(root)
+    first = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
+    for status, late, want in ((201, False, 201), (None, False, 409), (None, True, 409)):
+        at = timezone.now() - (LONGEST if late else dt.timedelta())
+        rows = IdempotentRequest.objects.all()
+        rows.update(status=status, at=at, user=None, state=SENDING)  # the column's own default
+        again = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
+        assert again.status_code == want
+        assert (again.content == first.content) is (want == 201)
+    assert again.json()["type"][19:] == "outcome-unknown"
+
+
+@pytest.mark.django_db
+def test_a_request_whose_key_was_taken_over_sends_nothing_more(root: User) -> None:
+    """Its process was slow, not dead."""
+    now = timezone.now()
+    IdempotentRequest.objects.create(user=root, owner="root", key="k1", digest="", at=now - LONGEST)
+    slow, second, third = (IdempotentRequest.objects.get() for _ in range(3))
+    assert [second.take_over(now), third.take_over(now)] == [True, False]
+    with pytest.raises(ClaimLostError):
+        slow.note_sending()
+    slow.give_up(is_refused=True)
+    slow.keep(500, "", "")
+    second.note_sending()
+    assert IdempotentRequest.objects.get().state == SENDING
+
+
+@pytest.mark.django_db
+def test_a_key_that_is_freed_while_it_is_claimed_is_claimed_again(
+    root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, faults = IdempotentRequest.objects.get_or_create, [IntegrityError()]
+
+    def race(**given: Any) -> Any:
+        """As Django does it if the row was there for the INSERT and is gone for the SELECT."""
+        if faults:
+            raise faults.pop()
+        return claim(**given)
+
+    monkeypatch.setattr(IdempotentRequest.objects, "get_or_create", race)
+    assert send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION).status_code == 201
+    faults += [IntegrityError()] * 9
+    busy = send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION, "k2")
+    assert (busy.status_code, busy.headers["Retry-After"]) == (409, "2")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_equal_requests_at_the_same_time_get_one_answer(root: User) -> None:
+    """The second waits for the transaction of the first."""
+
+    def write() -> HttpResponse:
+        try:
+            return send(tool(root), "/api/v1/usage/rates", RATE)
+        finally:
+            connection.close()
+
+    def waiting() -> bool:
+        found = other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+        return found == (2,)
+
+    arguments = connection_arguments(connection.settings_dict)
+    with ThreadPoolExecutor(2) as threads, psycopg.connect(**arguments) as other:
+        other.execute("LOCK TABLE usage_rate")
+        both = [threads.submit(write) for _ in range(2)]
+        wait_until(waiting)
+        other.rollback()
+        answers = [each.result() for each in both]
+    assert [each.status_code for each in answers] == [201, 201]
+    assert answers[0].content == answers[1].content
+    assert sum("Idempotent-Replayed" in each.headers for each in answers) == 1
+    assert Rate.objects.count() == 1
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k1"}])
+@pytest.mark.django_db
+def test_a_write_without_a_dry_run_refuses_to_be_one(root: User, headers: dict[str, str]) -> None:
+    client = tool(root)
+    for path, body in (("/api/v1/usage/rates", RATE), (SUBSCRIPTIONS, SUBSCRIPTION), (RUNS, {})):
+        asked = client.post(f"{path}?dry_run", body, content_type=JSON, headers=headers)
+        assert (asked.status_code, list(asked.json()["errors"])) == (400, ["dry_run"])
+    assert not Rate.objects.exists()
+
+
+@pytest.mark.django_db
+def test_answers_go_with_their_time_and_with_their_user(root: User) -> None:
+    send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION)
+    assert forget_keys.name in {each["task"] for each in app.conf.beat_schedule.values()}
+    for age, count in ((KEPT - dt.timedelta(minutes=1), 1), (KEPT, 0)):
+        IdempotentRequest.objects.update(at=timezone.now() - age)
+        forget_keys()
+        assert IdempotentRequest.objects.count() == count
+    send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION)
+    root.delete()
+    assert not IdempotentRequest.objects.exists()
 
 
 @pytest.mark.django_db
