@@ -123,10 +123,10 @@ COLUMNS = (
     Column("state", "Status", state_of, kind="badge", phone="1.1"),
     Column("name", "Job", lambda job: job.name, link=_address, sort="name", phone="1.2"),
     Column("namespace", "Namespace", lambda job: job.namespace),
-    Column("group", "Group", lambda job: job.group),
+    Column("group", "Group", lambda job: job.group, room=1600),
     Column("user", "User", lambda job: job.user, sort="user", phone="2.3"),
     Column("ipus", "IPUs", lambda job: job.ipus, kind="number", sort="ipus", phone="1.3"),
-    Column("workers", "Workers", lambda job: job.workers, kind="number"),
+    Column("workers", "Workers", lambda job: job.workers, kind="number", room=1600),
     Column(
         "restart_count",
         "Restarts",
@@ -134,11 +134,12 @@ COLUMNS = (
         kind="number",
         shown=lambda job: job.restart_count or None,
         sparse=True,
+        room=1200,
     ),
     Column(
         "created_at", "Created", lambda job: job.created_at, kind="age", sort="created", phone="2.1"
     ),
-    Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended"),
+    Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended", room=1200),
     Column(
         "duration_seconds",
         "Duration",
@@ -146,8 +147,11 @@ COLUMNS = (
         kind="duration",
         shown=_duration_so_far,
         sort="duration",
+        room=1200,
     ),
-    Column("message", "Message", _message, kind="brief", shown=_brief_message, phone="2.2"),
+    Column(
+        "message", "Message", _message, kind="brief", shown=_brief_message, phone="2.2", room=992
+    ),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),
     Column("user_verified", "", lambda job: job.user_verified, kind="export"),

@@ -136,6 +136,7 @@ MACHINES = Column(
     shown=lambda row: named_machines(row.machines),
     link=machine_page,
     sparse=True,
+    room=1200,
 )
 COLUMNS = (
     Column("phase", "Phase", lambda row: row.phase, kind="badge", phone="1.1"),
@@ -143,7 +144,9 @@ COLUMNS = (
     Column("namespace", "Namespace", lambda row: row.namespace, phone="2.3"),
     Column("job", "Job", lambda row: row.job_name, link=_job_page, phone="1.2"),
     Column("size", "IPUs", lambda row: row.size, kind="number", phone="1.3"),
-    Column("controller", "Controller", lambda row: row.controller),
+    Column(
+        "controller", "Controller", lambda row: row.controller, room=1200, gives_way_to="machines"
+    ),
     MACHINES,
     Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="age", phone="2.1"),
     Column("released_at", "Released", lambda row: row.released_at, kind="age"),

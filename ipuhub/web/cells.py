@@ -56,6 +56,7 @@ class Cell:
     href: str = ""
     colour: str = ""
     phone: str = ""
+    room: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -66,7 +67,8 @@ class Cell:
     def look(self) -> str:
         """CSS classes of the cell."""
         place = f"at-{self.phone.replace('.', '-')}" if self.phone else ""
-        return f"{self._kind_look} {place}".strip()
+        room = f"from-{self.room}" if self.room else ""
+        return " ".join(filter(None, (self._kind_look, place, room)))
 
     @property
     def _kind_look(self) -> str:
@@ -91,4 +93,4 @@ def _cell(column: Column, row: Any) -> Cell:
     value = (column.shown or column.value)(row)
     href = column.link(row) if column.link else ""
     colour = colour_of(str(value)) if column.kind == "badge" else ""
-    return Cell(value, column.kind, column.label, href, colour, column.phone)
+    return Cell(value, column.kind, column.label, href, colour, column.phone, column.room)

@@ -6,7 +6,7 @@ means the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ COLUMNS: Final = "columns"
 SUM: Final = "sum"
 SAME: Final = "same"
 """What the line of totals has: the sum of the column, or what all its cells say."""
+WIDEST: Final = 1600
 _SAID: Final = 50  # characters of a wrong name
 
 
@@ -31,6 +32,10 @@ class Column:
     `shown`: shown on the page instead of the value. `sparse`: hidden on pages where it would show
     nothing in any row. `sort`: the name of the order by this column. `phone`: its line and place on
     a phone, `1.1` to `2.3`; a list with such columns shows no others there.
+
+    `room`: from which width of the page on it is shown, if no columns are chosen: 992, 1200 or 1600
+    pixels, as ipuhub.css has them; 0: at any, as for what tells rows apart. `gives_way_to`: the key
+    of a column beside which it needs the widest page.
 
     `total`: SUM or SAME, in files. `unit` of a row: only amounts in one unit are added up.
     """
@@ -44,17 +49,20 @@ class Column:
     sparse: bool = False
     sort: str = ""
     phone: str = ""
+    room: int = 0
+    gives_way_to: str = ""
     total: str = ""
     unit: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One column to choose, and whether it is shown."""
+    """One column to choose, and whether it is shown; `room` as of the column."""
 
     key: str
     label: str
     is_shown: bool
+    room: int = 0
 
 
 def file_columns(names: Iterable[str]) -> tuple[Column, ...]:
@@ -87,16 +95,18 @@ def chosen(columns: Sequence[Column], given: QueryDict) -> Sequence[Column]:
 def choices(columns: Sequence[Column], shown: Iterable[Column]) -> list[Choice]:
     """Return what there is to choose from on the page."""
     keys = {column.key for column in shown}
-    return [Choice(each.key, each.label, each.key in keys) for each in _shown(columns)]
+    return [Choice(each.key, each.label, each.key in keys, each.room) for each in _shown(columns)]
 
 
 def columns_of(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
     """Return those of the columns that a page of these rows shows."""
-    return [
+    found = [
         each
         for each in _shown(columns)
         if not each.sparse or any(_shows(each, row) for row in rows)
     ]
+    keys = {each.key for each in found}
+    return [replace(each, room=WIDEST) if each.gives_way_to in keys else each for each in found]
 
 
 def _shown(columns: Sequence[Column]) -> list[Column]:

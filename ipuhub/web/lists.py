@@ -92,8 +92,15 @@ class Head:
 
     label: str
     kind: str
+    room: int = 0
     href: str = ""
     direction: str = ""
+
+    @property
+    def look(self) -> str:
+        """CSS classes of the head."""
+        room = f"from-{self.room}" if self.room else ""
+        return " ".join(filter(None, ("text-end" if self.kind == "number" else "", room)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +201,9 @@ class ListPage:
             "uncounted": content.count > COUNTED_TO,
             "newer": _with(request, cursor=content.page.previous_cursor),
             "older": _with(request, cursor=content.page.next_cursor),
-            "all_columns": _with(request, columns=""),
+            # Each by name: without a choice a page shows those that it has room for.
+            "all_columns": _with(request, columns=",".join(each.key for each in self.columns)),
+            "usual_columns": _with(request, columns=""),
             "csv": _with(request, format="csv"),
             "json": _with(request, format="json"),
             "jsonl": _with(request, format="jsonl"),
@@ -205,11 +214,12 @@ class ListPage:
 
     def _head(self, request: HttpRequest, column: Column, order: Order) -> Head:
         if not column.sort:
-            return Head(column.label, column.kind)
+            return Head(column.label, column.kind, column.room)
         is_current = self.filters.sorts[column.sort].fields == order.fields
         descends = not order.is_descending if is_current else column.kind in _MOST_FIRST
         href = _with(request, sort=f"{'-' * descends}{column.sort}")
-        return Head(column.label, column.kind, href, _direction(order) if is_current else "")
+        direction = _direction(order) if is_current else ""
+        return Head(column.label, column.kind, column.room, href, direction)
 
     def _sorts(self, content: _Content) -> list[tuple[str, str, bool]]:
         """Return the orders to choose from, where there is no room for heads, and the current."""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,6 +61,15 @@ def test_forms_and_links_keep_the_choice_and_the_choice_keeps_them(staff: Client
     assert 'name="sort" value="-ipus"' in chooser
     assert re.findall(r'value="(\w+)" checked', chooser) == ["name", "ipus"]
     assert "columns=name%2Cipus" in text
+
+
+def test_all_columns_are_chosen_by_name_and_files_lose_none(staff: Client) -> None:
+    text = body(staff.get("/jobs/?group=nlp&columns=name"))
+    every, usual = re.findall(r'<a class="btn btn-sm btn-ghost-secondary" href="([^"]*)"', text)
+    assert unescape(usual) == "/jobs/?group=nlp"
+    every = unescape(every)
+    assert heads(body(staff.get(every))) == heads(body(staff.get(unescape(usual))))
+    assert body(staff.get(f"{every}&format=csv")) == body(staff.get("/jobs/?group=nlp&format=csv"))
 
 
 @pytest.mark.parametrize(

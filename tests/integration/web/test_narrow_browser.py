@@ -92,6 +92,17 @@ def test_usage_of_eight_groups_takes_at_most_three_screens_of_a_phone(
         assert page.evaluate(MEASURED)["page"] <= 3 * PHONE
 
 
+WRONG_CHOICES = """() => {
+  const heads = [...document.querySelectorAll("thead th")].filter((head) => head.offsetWidth)
+    .map((head) => head.dataset.column);
+  return [...document.querySelectorAll("details.columns label")].filter((label) => {
+    const mark = label.querySelector("span");
+    const isHidden = mark !== null && getComputedStyle(mark).display !== "none";
+    return heads.includes(label.textContent.replace("no room", "").trim()) === isHidden;
+  }).map((label) => label.textContent);
+}"""
+
+
 @pytest.mark.parametrize("width", [768, 1024, 1440])
 def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, width: int) -> None:
     """At the widths of tablets and desks; names, sizes and times are as long as usual."""
@@ -120,8 +131,11 @@ def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, 
         )
     with page_of(address, cookie, width) as page:
         for path, columns in (
-            ("/jobs/", {"Status", "Job", "User", "IPUs", "Created", "Cost"}),
-            ("/partitions/", {"Phase", "Job", "IPUs", "Reserved", "Released", "Cost"}),
+            ("/jobs/", {"Status", "Job", "Namespace", "User", "IPUs", "Created", "Cost"}),
+            (
+                "/partitions/",
+                {"Phase", "Partition", "Namespace", "Job", "IPUs", "Reserved", "Released", "Cost"},
+            ),
             ("/usage/", {"Group", "Share", "Pod IPU-hours", "Cost"}),
             ("/usage/?by=user&measure=cpu_core_hours", {"User", "Share", "CPU core-hours", "Cost"}),
         ):
@@ -133,6 +147,11 @@ def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, 
             assert needs <= has, path
             shown = table.locator("tbody tr").first.evaluate(SHOWN)
             assert columns <= set(shown), (path, shown)
+            assert page.evaluate(WRONG_CHOICES) == [], path  # it says which have no room
+            if every := page.locator("details.columns a").evaluate_all("(all) => all[0]?.href"):
+                page.goto(every)
+                heads = page.locator("thead th")
+                assert heads.evaluate_all("(all) => all.every((head) => head.offsetWidth)")
 
 
 CARDS = """(grid) => [...grid.querySelectorAll(".card")]
