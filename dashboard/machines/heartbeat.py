@@ -64,4 +64,4 @@ def show(sensors: Sensors) -> Shown:
 
 
 def _with_unit(value: float | None, unit: str, decimals: int) -> str:
-    return NOT_REPORTED if value is None else f"{value:.{decimals}f} {unit}"
+    return NOT_REPORTED if value is None else f"{value:.{decimals}f}\u00a0{unit}"

@@ -65,9 +65,9 @@ def test_a_machine_shows_its_last_heartbeat_and_its_sensors_or_that_nobody_repor
     proxy.world.vipu.heartbeats["ag0"] = Heartbeat(heard, sensors)
     text = shown(admin, AG0)
     assert f'datetime="{heard.isoformat()}"' in text
-    assert "41.3 °C, 98 W, 1330 MHz" in text
+    assert "41.3\u00a0°C, 98\u00a0W, 1330\u00a0MHz" in text
     assert "Power</dt><dd>not reported" in shown(admin, ipu)
-    assert "Temperature</dt><dd>39.0 °C" in shown(admin, ipu)
+    assert "Temperature</dt><dd>39.0\u00a0°C" in shown(admin, ipu)
     found = admin.get(f"{API}/ipus/0").json()
     assert found["heard_at"] == heard.isoformat().replace("+00:00", "Z")
     (one,) = found["ipus"]
