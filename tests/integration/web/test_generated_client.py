@@ -145,7 +145,7 @@ def test_it_lists_filters_and_turns_pages(
     assert [each.ipu_hours for each in days.results] == ["96.00000"] * 5
 
 
-ADDED_UP = ("series", "capacity")
+ADDED_UP = ("partitions", "series", "capacity")
 """Files whose last line is of totals."""
 
 
