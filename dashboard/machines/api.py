@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from dashboard.machines.heartbeat import heard_at, sensors_of
-from dashboard.machines.page import NO_IPU, see_machine
+from dashboard.machines.page import NO_IPU, require_machine, see_machine
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.web.access import scope_of
@@ -58,8 +58,9 @@ class MachineEventSerializer(serializers.Serializer[Any]):
 
 class MachineSerializer(serializers.Serializer[Any]):
     """An IPU-Machine as of `read_at`; `problem`: why not of now. `state`: up, cordoned,
-    faulty, lost (its agent does not answer), or unknown (its V-IPU controller has not answered).
-    `events` and `partitions` are those of the last day, newest first."""
+    faulty, lost (its agent does not answer), unknown (its V-IPU controller has not answered), or
+    gone (the fleet has it no more). `events` and `partitions` are those of the last day, newest
+    first."""
 
     read_at = serializers.DateTimeField(allow_null=True)
     problem = serializers.CharField(allow_blank=True)
@@ -138,12 +139,12 @@ class IpuView(APIView):
 def _answer(request: Request, controller: str, name: str, position: int | None) -> Response:
     now, scope = timezone.now(), scope_of(request.user)
     seen = see_machine(scope, controller, name, now)
+    stays = read_stays(scope, controller, name, now, position)
+    require_machine(seen, stays)
     ipu = seen.machine.ipu(position) if seen.machine and position is not None else None
     body = _now(seen, controller, name, position) | {
         "events": read_events(controller, name, now, ipu.device if ipu else None),
-        "partitions": [
-            stay.partition for stay in read_stays(scope, controller, name, now, position)
-        ],
+        "partitions": [stay.partition for stay in stays],
     }
     return Response(MachineSerializer(body).data)
 
@@ -155,7 +156,7 @@ def _now(seen: Seen, controller: str, name: str, position: int | None) -> dict[s
         "problem": seen.problem,
         "controller": controller,
         "machine": name,
-        "state": found.state if found else "unknown",
+        "state": found.state if found else "gone" if seen.is_gone else "unknown",
         "cluster": found.cluster if found else "",
         "ipulink_domain": found.domain if found else None,
         "agent_problem": found.lost if found else "",

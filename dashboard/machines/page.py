@@ -21,12 +21,14 @@ from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged,
 from partitions.vipu.telemetry import Heartbeat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
     from dashboard.machines.facts import MachineFacts
+    from dashboard.machines.past import Stay
     from ipuhub.web.access import Scope
 
 NO_MACHINE: Final = "No V-IPU controller has an IPU-Machine of this name."
@@ -35,12 +37,14 @@ NO_IPU: Final = "The IPU-Machine has no IPU of this position."
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A machine as of one reading; None: nothing is known yet of its controller's machines.
+    """A machine as of one reading; None: nothing is known yet of its controller's machines, or it
+    `is_gone`: the reading has no such machine.
     `read_at`: when that was read, `problem`: why nothing newer is."""
 
     machine: MachineFacts | None
     read_at: datetime | None
     problem: str
+    is_gone: bool = False
 
     @property
     def heartbeat(self) -> Heartbeat:
@@ -52,16 +56,22 @@ class Seen:
 
 
 def see_machine(scope: Scope, controller: str, name: str, now: datetime) -> Seen:
-    """Return the machine for a reader. Raises Http404 if there is none."""
+    """Return the machine for a reader. Raises Http404 for a name that none can have."""
     if "\0" in controller + name:  # which no row can have
         raise Http404(NO_MACHINE)
     state = live_reader().read(now)
     reader = Reader(scope.covers, scope.sees_all, now)
     fleet = state.fleet.value
     found = find_machine(fleet, visible_jobs_of(state, scope, now), reader, controller, name)
-    if found is None and not is_open(fleet, controller):
+    is_gone = found is None and not is_open(fleet, controller)
+    problem = state.fleet.said(in_full=scope.sees_all)
+    return Seen(found, state.fleet.read_at, problem, is_gone)
+
+
+def require_machine(seen: Seen, stays: Sequence[Stay]) -> None:
+    """Raise Http404 if the fleet has no such machine, and none is recorded in the last day."""
+    if seen.is_gone and not stays:
         raise Http404(NO_MACHINE)
-    return Seen(found, state.fleet.read_at, state.fleet.said(in_full=scope.sees_all))
 
 
 @require_safe
@@ -88,6 +98,8 @@ def _answer(
         ipu = machine.ipu(position)
         if ipu is None:
             raise Http404(NO_IPU)
+    stays = read_stays(scope, controller, name, now, position)
+    require_machine(seen, stays)
     heartbeat = seen.heartbeat
     ipus = (ipu,) if ipu else machine.ipus if machine else ()
     shown: dict[str, Any] = {
@@ -99,7 +111,8 @@ def _answer(
         "ipus": ipus,
         "tiles": [(one, show(sensors_of(heartbeat, one.device))) for one in ipus],
         "heard_at": heard_at(heartbeat),
-        "stays": read_stays(scope, controller, name, now, position),
+        "stays": stays,
+        "is_gone": seen.is_gone,
         "events": read_events(controller, name, now, ipu.device if ipu else None),
         "problem": seen.problem,
         "stale_since": seen.read_at if seen.problem else None,

@@ -38,7 +38,9 @@ def machine_name(machine: Machine, page: str) -> SafeString:
     if not machine.key:
         return mark_safe(f'<span class="machine-name">{name}</span>')  # noqa: S308
     stop = "" if page == "fleet" else ' tabindex="-1"'
-    drawn = f'<a class="machine-name" href="{machine_address(*machine.key)}"{stop}>{name}</a>'
+    drawn = (
+        f'<a class="machine-name" href="{escape(machine_address(*machine.key))}"{stop}>{name}</a>'
+    )
     return mark_safe(drawn)  # noqa: S308  # every text in it is escaped
 
 
@@ -47,7 +49,7 @@ def _draw(square: Square, machine: Machine) -> Iterator[str]:
     link = (
         _link(square.job_uid)
         if square.job_uid
-        else machine_address(*square.key)
+        else escape(machine_address(*square.key))
         if square.key
         else ""
     )
@@ -67,9 +69,9 @@ def _link(uid: str) -> str:
 
 @lru_cache(maxsize=4096)
 def machine_address(controller: str, agent: str) -> str:
-    """Return the address of a machine's page, as text of an attribute; empty: it can have none."""
+    """Return the address of a machine's page, not escaped yet; empty: it can have none."""
     try:
-        return escape(reverse("machine", args=[controller, agent]))
+        return reverse("machine", args=[controller, agent])
     except NoReverseMatch:  # a name that no address could have
         return ""
 
@@ -85,7 +87,7 @@ def machine_links(place: Place) -> SafeString:
 
 def _machine_link(controller: str, name: str) -> str:
     address = machine_address(controller, name)
-    return f'<a href="{address}">{escape(name)}</a>' if address else escape(name)
+    return f'<a href="{escape(address)}">{escape(name)}</a>' if address else escape(name)
 
 
 @register.simple_tag

@@ -16,6 +16,7 @@
   if (menu) {
     for (const kind of ["click", "focusin"])
       document.addEventListener(kind, (event) => { if (menu.open && !menu.contains(event.target)) menu.open = false; });
+    addEventListener("pagehide", () => { menu.open = false; }); // Back shows the page as it was left
     menu.addEventListener("keydown", (event) => {
       const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (event.key === "Escape" && menu.open) {

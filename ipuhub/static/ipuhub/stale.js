@@ -10,12 +10,15 @@
     return own || "The dashboard does not answer";
   };
   const show = () => {
-    const bar = document.getElementById("stale"), [status] = bar.getElementsByTagName("strong"), [time] = bar.getElementsByTagName("time");
+    const bar = document.getElementById("stale"), [status] = bar.getElementsByTagName("strong"), [time] = bar.getElementsByTagName("time"), [age] = bar.getElementsByTagName("span");
     bar.hidden = failing.size === 0;
     const said = bar.hidden ? "" : `${[...failing.values()].at(-1)}.`;
     if (status.textContent !== said) status.textContent = said; // else it would be read out again
     if (bar.hidden) return;
-    const oldest = Math.min(...[...failing.keys()].map((id) => renewed.get(id) ?? opened));
+    const parts = [...failing.keys()].filter((id) => id !== "health");
+    age.hidden = parts.length === 0; // the rest of the page is not asked again: it is as old as it is
+    if (age.hidden) return;
+    const oldest = Math.min(...parts.map((id) => renewed.get(id) ?? opened));
     time.dateTime = new Date(oldest).toISOString();
     if (!time.textContent) time.textContent = `${Math.round((Date.now() - oldest) / 1000)} s`;
   };

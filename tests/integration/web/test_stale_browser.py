@@ -82,6 +82,18 @@ def test_a_dashboard_that_goes_away_is_named_beside_what_was_known(opened: Page)
     assert_recovers(opened)
 
 
+def test_a_page_that_is_not_renewed_gets_no_age(opened: Page) -> None:
+    opened.goto("/help/")
+    expect(opened.locator("#health.is-down")).to_contain_text("Kubernetes API")
+    opened.context.set_offline(True)
+    opened.evaluate("window.htmx.trigger('#health', 'again')")
+    expect(opened.locator("#stale strong")).to_have_text("The dashboard does not answer.")
+    expect(opened.locator("#stale span")).to_be_hidden()
+    opened.context.set_offline(False)
+    opened.evaluate("window.htmx.trigger('#health', 'again')")
+    assert_recovers(opened)
+
+
 def test_the_age_of_an_unchanged_page_is_that_of_the_last_answer(opened: Page) -> None:
     time = opened.locator("#as-of time")
     old = "2020-01-01T00:00:00+00:00"

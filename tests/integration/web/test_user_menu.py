@@ -84,3 +84,13 @@ def test_by_keyboard_it_opens_goes_on_and_closes(
         expect(menu).to_be_visible()
         page.locator("h1").click(position={"x": 4, "y": 4})  # beside the menu, also on a phone
         expect(menu).to_be_hidden()
+
+
+def test_it_is_closed_as_the_page_is_left(address: str, cookie: str) -> None:
+    """Back shows a page as it was left."""
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/help/")
+        page.locator("summary.nav-user").click()
+        expect(page.locator("#user-menu")).to_have_attribute("open", "")
+        page.evaluate("window.dispatchEvent(new PageTransitionEvent('pagehide'))")
+        expect(page.locator("#user-menu")).not_to_have_attribute("open", "")

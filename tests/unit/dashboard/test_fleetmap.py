@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from dashboard.fleet import visible_jobs_of
+from dashboard.fleetfits import Place
 from dashboard.fleetmap import COLOURS, FleetMap, Reader, colour_number, draw_fleet
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import LiveState
+from dashboard.templatetags.fleet import machine_address, machine_links, machine_name
 from dashboard.templatetags.fleet import squares as squares_of_machine
 from ipuhub.web.readings import Reading
 
@@ -334,6 +336,17 @@ def test_a_block_of_a_controller_that_does_not_answer_is_promised_to_nobody() ->
     assert [(one.kind, one.reason, one.blockers, one.free_by) for one in found.queue] == [said] * 2
     assert (found.next, {fit.kind for fit in found.fits}) == ("", {"unknown"})
     assert not any(machine.is_target for block in found.blocks for machine in block.machines)
+
+
+def test_the_address_of_a_machine_is_escaped_once_wherever_it_stands() -> None:
+    odd = controller(machines=1)
+    odd["machines"][0]["agent"] = "a&b"
+    (machine,) = draw(odd).blocks[0].machines
+    assert machine_address("v1:8090", "a&b") == "/fleet/machines/v1:8090/a&b/"
+    for html in (machine_name(machine, "fleet"), squares_of_machine(machine)):
+        assert 'href="/fleet/machines/v1:8090/a&amp;b/"' in html
+    links = machine_links(Place("v1:8090", 1, ("a&b",)))
+    assert links == '<a href="/fleet/machines/v1:8090/a&amp;b/">a&amp;b</a>'
 
 
 @pytest.mark.parametrize(
