@@ -258,14 +258,15 @@ def _as_closed(question: Question, found: Select, closed: ClosedSteps) -> Select
 
 def total_as_closed(question: Question, begins: Sequence[datetime], total: Measures) -> Measures:
     """Return a total with the cost of a closed month as its report has it, also of dimensions that
-    the report's lines do not know."""
-    closed = closed_steps(question.pricing, begins, question.window.end)
+    the report's lines do not know, and of steps that are shorter."""
+    window = question.window
+    closed = closed_steps(question.pricing, [window.begin], window.end)
     whole = dataclasses.replace(question, by=())
     spans = [(e.first, e.end) for e in question.pricing.closed] if question.pricing else []
-    if closed is None or (begins[0], question.window.end) not in spans or len(begins) > 1:
+    if closed is None or (window.begin, window.end) not in spans or not whole.rolled:
         return total
-    if question.rolled or not whole.rolled:
-        return total
+    if question.rolled and len(begins) == 1:
+        return total  # its rows cost what the report says
     where, parameters = _conditions(whole, "pods")
     sql = f"SELECT {TOTAL_COST} FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
     ((cost,),) = run(Select(sql, parameters | closed.parameters, is_dear=False))

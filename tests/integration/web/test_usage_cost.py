@@ -142,6 +142,9 @@ def test_the_total_of_a_closed_month_is_its_reports_by_whatever_it_is_asked(admi
     for by in ("group", "component_name"):
         *_, last = lines_of(admin, f"{API}/summary.csv?month=2026-09&by={by}")
         assert last["cost"] == ask(admin, f"summary?month=2026-09&by={by}")["total"]["cost"] == want
+        for step in ("day", "month"):
+            *_, last = lines_of(admin, f"{API}/series.csv?month=2026-09&by={by}&step={step}")
+            assert (last["begin"], last["cost"]) == ("total", want), (by, step)
 
 
 def test_a_stretch_without_any_price_is_said(admin: User) -> None:
