@@ -76,7 +76,8 @@ class FleetMap:
     """All of it, in the `detail` that the size of the fleet allows. `total` and `counts` (by state)
     count the IPUs drawn; `next`: the job that would get the dashed machines; `silent`: the
     controllers that do not answer; `out_of_service`: which IPUs get no new partition, and why;
-    `policy`: the order of service in words.
+    `policy`: the order of service in words; `names`: controller and agent of each machine, where
+    the map draws no names.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -93,6 +94,7 @@ class FleetMap:
     detail: Detail = "ipus"
     out_of_service: str = ""
     policy: str = ""
+    names: tuple[tuple[str, str], ...] = ()
 
     @property
     def full(self) -> tuple[str, ...]:
@@ -165,7 +167,13 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
         detail=detail,
         out_of_service=fleet.get("outOfService") or "",
         policy=policy_of(fleet),
+        names=() if detail == "ipus" else _names(controllers),
     )
+
+
+def _names(controllers: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    places = ((c["address"], machine["agent"]) for c in controllers for machine in c["machines"])
+    return tuple(dict.fromkeys(place for place in places if place[1]))
 
 
 def painter_of(

@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import mark_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from django.utils.safestring import SafeString
 
@@ -83,6 +83,13 @@ def machine_links(place: Place) -> SafeString:
     links = [_machine_link(place.controller, name) for name in shown]
     joined = (" to " if len(place.machines) > 2 else ", ").join(links)
     return mark_safe(joined)  # noqa: S308  # every text in it is escaped
+
+
+@register.simple_tag
+def machine_list(names: Iterable[tuple[str, str]]) -> SafeString:
+    """Return the items of a list of machines, each a link."""
+    items = "".join(f"<li>{_machine_link(controller, name)}</li>" for controller, name in names)
+    return mark_safe(items)  # noqa: S308  # every text in it is escaped
 
 
 def _machine_link(controller: str, name: str) -> str:

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetfits import Place
-from dashboard.fleetmap import COLOURS, FleetMap, Reader, colour_number, draw_fleet
+from dashboard.fleetmap import COLOURS, FILLS, FleetMap, Reader, colour_number, draw_fleet
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import LiveState
 from dashboard.templatetags.fleet import machine_address, machine_links, machine_name
@@ -381,6 +382,15 @@ def test_a_large_fleet_draws_neighbours_of_one_holder_as_one() -> None:
     assert [square.width for square in first.squares] == [46]
     assert [square.width for square in second.squares] == [22, 22]
     assert len(found.blocks) == 16
+    # No name is drawn: a list has them, for the keyboard and for who does not see the map.
+    assert len(found.names) == 256
+    shown = {"map": found, "fills": FILLS, "fill": "job", "now": NOW}
+    page, overview = (
+        render_to_string("fleet/_map.html", shown | {"page": page})
+        for page in ("fleet", "overview")
+    )
+    assert '<li><a href="/fleet/machines/v1:8090/ag255/">ag255</a></li>' in page
+    assert "ag255</a>" not in overview
 
 
 def test_beyond_1024_ipus_each_rack_is_one_bar_that_names_its_machines() -> None:
