@@ -279,8 +279,9 @@ def take_stale(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -
                 page.wait_for_timeout(SILENT_SECONDS * 1000)
                 shoot(page, f"stale-{service}-open-page")
                 for name in names:
+                    # Never idle: each poll waits for the silent service.
                     page.goto(demo.dashboard.rstrip("/") + addresses[name])
-                    page.wait_for_load_state("networkidle")
+                    page.locator("#health.is-down").wait_for()
                     shoot(page, f"stale-{service}-{name}")
             finally:
                 for pid in pids:

@@ -300,3 +300,22 @@ def test_a_machine_breaks_no_rule_and_needs_no_width(
                 show_as(page, "light", width)
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", ["/", "/fleet/"])
+def test_patterns_are_painted_when_the_page_has_changed_around_them(
+    transactional_db: None, cluster: Cluster, proxy: Proxy, clock: Clock, path: str
+) -> None:
+    cluster.add_job("lazy", "team-a", launcherStatus="Pending")
+    proxy.hold("lazy", "team-a", 4)
+    clock.later(3600)  # it is idle
+    root: Any = get_user_model().objects.create_user("root", password="x", is_staff=True)
+    cookie = signed_in_client(root).cookies[django_settings.SESSION_COOKIE_NAME].value
+    with live_server() as address, page_of(address, cookie, 1280) as page:
+        page.goto(path)
+        hatched = page.locator('.fleet-legend svg:has(> [fill="url(#hatch)"])').first
+        before = hatched.screenshot()
+        proxy.stop()
+        page.locator(".alert").first.wait_for()
+        assert hatched.screenshot() == before
+    proxy.start()
