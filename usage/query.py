@@ -20,8 +20,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.exports import known_format
-from ipuhub.web.filters import BadFilter, meant_by
-from ipuhub.web.totals import TOTAL, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, meant_by, wants_total
 from usage.reading import pricing_at
 from usage.sums.measures import (
     COST,

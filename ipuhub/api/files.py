@@ -12,7 +12,8 @@ from django.urls import path, register_converter
 from rest_framework.exceptions import ValidationError
 
 from ipuhub.api.views import CSV, LINES, MEDIA_TYPES
-from ipuhub.web.totals import TOTAL, add_up
+from ipuhub.web.filters import TOTAL
+from ipuhub.web.totals import add_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,7 @@ from rest_framework.generics import ListAPIView
 from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
-from ipuhub.web.filters import BadFilter
-from ipuhub.web.totals import TOTAL, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, wants_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _YES_NO = {None: None, "": None, "true": True, "false": False}
 MOST_VALUES = 100
-OF_THE_LIST = frozenset({"cursor", "page_size", "format", "total"})
+TOTAL: Final = "total"
+OF_THE_LIST = frozenset({"cursor", "page_size", "format", TOTAL})
 """Parameters that are no filters."""
 SORT = "sort"
 NONE: Final = "(none)"
@@ -59,6 +60,13 @@ def filter_text(value: str) -> str:
 
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
     """Invalid parameters; `messages` are sentences that begin with their names."""
+
+
+def wants_total(text: str) -> bool:
+    """Return whether a CSV is to end with its line of totals. Raises BadFilter."""
+    if text not in {"", "yes", "no"}:
+        raise BadFilter([f"{TOTAL}: must be yes or no, not {text[:80]!r}."])
+    return text != "no"
 
 
 class InstantField(forms.CharField):

@@ -44,10 +44,9 @@ from ipuhub.web.access import scope_of, signed_in, usage_scope_of
 from ipuhub.web.cells import make_cells
 from ipuhub.web.columns import COLUMNS, choices, chosen, columns_of, filters_of
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, known_format
-from ipuhub.web.filters import BadFilter, bind_filters, order_named
+from ipuhub.web.filters import TOTAL, BadFilter, bind_filters, order_named, wants_total
 from ipuhub.web.keyset import CursorError, Order, read_page
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
-from ipuhub.web.totals import TOTAL, wants_total
 from ipuhub.web.unchanged import rows_alone
 
 if TYPE_CHECKING:

@@ -6,24 +6,15 @@ It is kept while the file is streamed, so that it takes no memory of its own per
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ipuhub.web.columns import SAME, SUM
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipuhub.web.columns import Column
-
-TOTAL: Final = "total"
-
-
-def wants_total(text: str) -> bool:
-    """Return whether a CSV is to end with its line of totals. Raises BadFilter."""
-    if text not in {"", "yes", "no"}:
-        raise BadFilter([f"{TOTAL}: must be yes or no, not {text[:80]!r}."])
-    return text != "no"
 
 
 def add_up(columns: Sequence[Column]) -> bool:
