@@ -126,7 +126,8 @@ def parse_body(data: bytes, content_type: str) -> Any:
     """Return the parsed JSON or YAML; StatusError 400."""
     try:
         if "yaml" in content_type:
-            data = orjson.dumps(yaml.safe_load(data))  # dates become texts
+            # Not by libyaml, which deep nesting ends with a segmentation fault. Dates become texts.
+            data = orjson.dumps(yaml.safe_load(data))
         return orjson.loads(data)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError, yaml.YAMLError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
