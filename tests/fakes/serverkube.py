@@ -257,9 +257,10 @@ class ServerKube(FakeKube):
         """A kubelet lets a pod go that has ended."""
         meta = found["metadata"]
         with contextlib.suppress(NotFound, Conflict):
-            self.client.delete(
+            answer = self.client.delete(
                 PODS, meta["name"], self.namespace, uid=meta["uid"], grace_period_seconds=FORCED
             )
+            self.wrote(plural, answer)  # with the version of its end
         known = self.objects.get((plural, self.namespace, meta["name"]))
         if known is not None and known["metadata"]["uid"] == meta["uid"]:
             self._ends[meta["uid"]] = 0
