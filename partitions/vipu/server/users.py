@@ -94,8 +94,9 @@ def visible(
 
 
 def new_key() -> str:
-    """A key that nobody has had before."""
-    return secrets.token_urlsafe(_KEY_BYTES)
+    """A key that nobody has had before, of digits and letters: what begins with a dash is an option
+    on a command line."""
+    return secrets.token_hex(_KEY_BYTES)
 
 
 def hash_key(key: str) -> str:
