@@ -1,0 +1,198 @@
+"""A V-IPU controller that answers questions and leaves orders unanswered, beside one that works."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ipuhub.partition import Phase
+from partitions.proxy import metrics
+from partitions.proxy.capacity import TOTAL, query, stats, stats_in_detail
+from partitions.proxy.circuit import Calls, CircuitOptions, CircuitState
+from partitions.proxy.drift import Drift
+from partitions.proxy.fleet import FleetOptions
+from partitions.proxy.fleetmap import fleet_to_json
+from partitions.vipu.client import VipuClient
+from partitions.vipu.errors import NoAnswer
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions
+from partitions.vipu.types import CreateRequest
+from tests.fakes.freeport import free_port
+from tests.fakes.waiting import eventually
+from tests.integration.proxy.conftest import TWO, World, request, turns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.server.users import Caller
+    from tests.integration.proxy.conftest import Service
+from tests.integration.proxy.test_circuit_breaker import HEALTHY
+
+
+class Halting:
+    """The creations of a real vipu-server, which wait until they may go on."""
+
+    def __init__(self, server: VipuServer) -> None:
+        self.asked: list[str] = []
+        self.go_on = threading.Event()
+        self._create = server.controller.create
+        server.controller.create = self.create  # type: ignore[method-assign]
+
+    def create(self, asked: CreateRequest, caller: Caller) -> PartitionRecord:
+        self.asked.append(asked.id)
+        assert self.go_on.wait(60)
+        return self._create(asked, caller)
+
+
+@asynccontextmanager
+async def creating_nothing(
+    folder: Path, port: int
+) -> AsyncIterator[tuple[World, Service, Halting]]:
+    """A controller that answers lists and no creations, before another one in the list."""
+    server = VipuServer(
+        ServerOptions(storage=folder / "vipu.json", port=port, create_latency_seconds=0)
+    )
+    await asyncio.to_thread(server.start)
+    halting, hung = Halting(server), f"127.0.0.1:{port}"
+    world = World(circuit=CircuitOptions())
+    world.vipus[hung] = VipuClient(hung, deadline_seconds=0.5)  # type: ignore[assignment]
+    world.fleet_options = FleetOptions(topology_seconds=0, view_seconds=20)
+    world.listed = f"{hung}:vipu-ctrl=hung,{HEALTHY}:vipu-ctrl=v1"
+    try:
+        async with world.process() as proxy:
+            yield world, proxy, halting
+    finally:
+        halting.go_on.set()
+        await asyncio.to_thread(server.stop)
+
+
+async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    hung = f"127.0.0.1:{port}"
+    async with creating_nothing(tmp_path, port) as (world, proxy, halting):
+        fleet, service = proxy.fleet, proxy.service
+        names = ("a", "b", "c")
+        await asyncio.gather(*(service.ensure(request(name)) for name in names))
+
+        def where() -> dict[str, str]:
+            live = [one for one in world.entries() if one.phase is Phase.ACTIVE]
+            return {one.name: one.controller for one in live}
+
+        await eventually(lambda: where() == dict.fromkeys(names, HEALTHY))
+        # The clock stands, so that none tries: the next jobs do not even ask it.
+        assert len(halting.asked) == 3
+        assert (await service.ensure(request("d"))).controller == HEALTHY
+        waits = await service.ensure(request("large", size=32))
+        assert (waits.phase, waits.reason) == ("waiting", "NoCapacity")
+        assert f"out of service: 32 IPUs of {hung} (creations are not answered)" in waits.message
+        assert len(halting.asked) == 3
+
+        told = fleet.circuits()[hung]
+        assert (told.state, told.of(Calls.CREATE).state) == (CircuitState.CLOSED, CircuitState.OPEN)
+        views, _ = await fleet.recent_views()
+        found = query(views, 4)
+        assert found["numOfPartitions"] == 4
+        assert "no answer to creations: no creations since 2026-11-21T08:00:00Z" in found["message"]
+        (first, _) = stats_in_detail({TOTAL: stats([], views)[TOTAL]}, views, Drift())[
+            "controllers"
+        ]
+        assert (first["reachable"], first["message"]) == (True, told.held_orders)
+        (there, _) = fleet_to_json(views, world.entries(), [])["controllers"]
+        assert (there["message"], there["unansweredOrders"]) == ("", told.held_orders)
+        (order,) = first["circuit"]["orders"]
+        assert (order["calls"], order["state"]) == ("create", "open")
+        metrics.fill_circuits(fleet.circuits())
+        line = f'ipuhub_vipu_circuit_state{{calls="create",controller="{hung}",state="open"}} 1'
+        assert line in metrics.PROXY.render().decode()
+
+        # What lands late is nobody's: its tombstone has it removed.
+        halting.go_on.set()
+
+        async def landed() -> bool:
+            return len(await fleet.listed(hung)) == 3
+
+        await eventually(landed)
+        await proxy.sweep.once()
+
+        async def is_empty() -> bool:
+            return not await fleet.listed(hung)
+
+        await eventually(is_empty)
+        # A job that fits nowhere else tries, and its answer lets all through again.
+        world.later(world.circuit.order_pause.max_seconds)
+        await service.ensure(request("large", size=32))
+        await eventually(lambda: where().get("large") == hung)
+        assert fleet.circuits()[hung].orders == ()
+
+
+async def test_a_job_that_fits_nowhere_else_keeps_its_place_and_is_the_one_that_tries(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    async with creating_nothing(tmp_path, port) as (world, proxy, halting):
+        world.vipu.by_hand("full", 32)
+        world.answer_seconds = 0.01
+        await proxy.service.ensure(request())
+        sentence = "does not answer creations, and no other V-IPU controller fits"
+        await eventually(lambda: sentence in world.entry().message)
+        assert (world.entry().reason, len(halting.asked)) == ("ControllerUnavailable", 3)
+        halting.go_on.set()
+        world.later(world.circuit.order_pause.max_seconds)
+        await eventually(lambda: world.entry().phase is Phase.ACTIVE)
+        assert list(await proxy.fleet.listed(world.entry().controller)) == [world.entry().id]
+
+
+async def test_what_a_dead_proxy_may_have_asked_for_has_a_tombstone_where_it_may_come(
+    world: World,
+) -> None:
+    world.add_vipu("v2:8090")
+    world.listed, world.circuit = TWO, CircuitOptions()
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    world.vipu.on_write = hang  # it is made, and the answer does not come
+    async with world.process() as dead:
+        asking = asyncio.create_task(dead.service.ensure(request()))
+        await eventually(lambda: bool(world.vipu.created))
+    asking.cancel()
+    world.vipu.partitions.clear()
+    proxy = await world.start()
+    world.vipu.create_refused = [NoAnswer("v1:8090: no answer")] * 3
+    for _ in range(3):
+        with pytest.raises(NoAnswer):
+            await proxy.fleet.api(HEALTHY).create_partition(CreateRequest("p", 4))
+    await proxy.service.resume(("uid-job", 0))
+    first, second = sorted(world.entries(), key=lambda one: one.serial)
+    assert (first.controller, first.phase, first.may_come) == (HEALTHY, Phase.RELEASED, True)
+    assert (second.controller, second.phase) == ("v2:8090", Phase.ACTIVE)
+
+
+async def test_a_controller_that_answers_all_but_removals_gets_everything_else(
+    world: World,
+) -> None:
+    world.circuit = CircuitOptions()
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await eventually(lambda: world.entry().phase is Phase.ACTIVE)
+    world.vipu.remove_refused = [NoAnswer("v1:8090: no answer")] * 9
+    await proxy.service.release("uid-job", 0)
+    await eventually(lambda: bool(proxy.fleet.circuits()[HEALTHY].orders))
+    await turns()
+    assert world.vipu.removes == 3
+    other = await proxy.service.ensure(request("other"))
+    await eventually(lambda: proxy.service.find("uid-other", 0).phase == "active")
+    assert other.controller == HEALTHY
+    world.vipu.remove_refused = []
+    world.later(world.circuit.order_pause.max_seconds)
+    await eventually(lambda: proxy.service.find("uid-job", 0).phase == "released")
+    assert proxy.fleet.circuits()[HEALTHY].orders == ()
