@@ -20,7 +20,7 @@ from tests.chart.localpods import LocalPods, forwarded
 from tests.devcluster.conformance import servers
 from tests.devcluster.conformance.kubectl import Kubectl
 from tests.fakes.waiting import eventually
-from tests.realnodes.release import CHART, ROOT, Helm
+from tests.realnodes.release import CHART, COMPONENTS, ROOT, Helm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 NAMESPACE = "ipus"
 NAME = "gc-ipu-operator"
 TRIAL = ("-f", f"{CHART}/trial-values.yaml")
-COMPONENTS = {
-    "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
-    "vipu-server", "database",
-}  # fmt: skip
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 

@@ -19,6 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = "charts/ipuhub"
 IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
 BIN = Path(os.environ.get("CLUSTER_BIN", ""))
+# What the trial values install.
+COMPONENTS = {
+    "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
+    "vipu-server", "database",
+}  # fmt: skip
 IMAGE_NAMES = ("ipuhub", "ipuhub-launcher", "ipuhub-postgres")
 # What installs on real nodes: the kit's, or another by its path.
 HELM = os.environ.get("IPUHUB_TEST_HELM", "helm")

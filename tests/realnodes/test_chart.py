@@ -18,6 +18,7 @@ from tests.fakes.waiting import wait_until
 from tests.realnodes.readers import reading
 from tests.realnodes.release import (
     CHART,
+    COMPONENTS,
     ROOT,
     Helm,
     component_of,
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 NAMESPACE = "ipuhub-system"
 NAME = "ipuhub-ipu-operator"
 TRIAL = ("-f", f"{CHART}/trial-values.yaml")
-COMPONENTS = {
-    "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
-    "vipu-server", "database",
-}  # fmt: skip
 # Those that work with the API server, by an account of their own.
 WITH_RIGHTS = {"controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "web"}
 
