@@ -35,6 +35,7 @@ class Tally:
     """Seconds of the answers, by status."""
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
+    moments: list[tuple[float, float]] = field(default_factory=list)
 
     async def get(
         self, session: aiohttp.ClientSession, address: str, headers: dict[str, str] | None = None
@@ -43,7 +44,9 @@ class Tally:
         began = time.perf_counter()
         async with session.get(address, headers=headers) as answer:
             body = await answer.read()
-        self.seconds.setdefault(answer.status, []).append(time.perf_counter() - began)
+        took = time.perf_counter() - began
+        self.seconds.setdefault(answer.status, []).append(took)
+        self.moments.append((began, took))
         return answer.status, answer.headers.get("ETag", ""), body
 
     def say(self, status: int) -> str:
@@ -53,6 +56,23 @@ class Tally:
             return f"{status}: none"
         parts = [f"p{p} {found[max(0, -(-p * len(found) // 100) - 1)] * 1000:.0f}" for p in RANKS]
         return f"{status}: {len(found)} answers, {', '.join(parts)} ms"
+
+    def slowest(self) -> str:
+        """Seconds of the slowest answer of each ten seconds, in their order."""
+        first = min((began for began, _ in self.moments), default=0.0)
+        found: dict[int, float] = {}
+        for began, took in self.moments:
+            found[int(began - first) // 10] = max(found.get(int(began - first) // 10, 0), took)
+        return " ".join(f"{found[number]:.2f}" for number in sorted(found))
+
+
+@dataclass
+class Asked:
+    """What the open dashboards asked: the first page, their part again and again, the health."""
+
+    opened: Tally = field(default_factory=Tally)
+    polled: Tally = field(default_factory=Tally)
+    health: Tally = field(default_factory=Tally)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -67,14 +87,20 @@ async def _run(options: argparse.Namespace) -> None:
     async with aiohttp.ClientSession(options.url, cookies=jar, timeout=timeout) as session:
         await _pages(session, options.rounds)
         await _first_visit(session)
-    tally = Tally()
+    asked = Asked()
     until = time.monotonic() + options.seconds
-    readers = (_read(options, jar, number, until, tally) for number in range(options.readers))
+    readers = (_read(options, jar, number, until, asked) for number in range(options.readers))
     cpu = _cpu_seconds(options.pid)
     await asyncio.gather(*readers)
     print(f"{options.readers} dashboards for {options.seconds} s:")
-    for status in sorted(tally.seconds):
-        print(f"  {tally.say(status)}")
+    for name, tally in (
+        ("opened", asked.opened),
+        ("polled", asked.polled),
+        ("health", asked.health),
+    ):
+        for status in sorted(tally.seconds):
+            print(f"  {name} {tally.say(status)}")
+    print("  slowest answer of each ten seconds:", asked.polled.slowest())
     if cpu is not None:
         spent = (_cpu_seconds(options.pid) or cpu) - cpu
         print(f"  the web process took {100 * spent / options.seconds:.0f} % of a core")
@@ -142,20 +168,20 @@ async def _first_visit(session: aiohttp.ClientSession) -> None:
 
 
 async def _read(
-    options: argparse.Namespace, jar: dict[str, str], number: int, until: float, tally: Tally
+    options: argparse.Namespace, jar: dict[str, str], number: int, until: float, asked: Asked
 ) -> None:
     """One open overview; the first questions of all are spread over an interval."""
     await asyncio.sleep(PAGE_SECONDS * number / options.readers)
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(options.url, cookies=jar, timeout=timeout) as session:
-        _, _, page = await tally.get(session, "/")
-        tag, asked_health = _tag_of(page), 0.0
+        _, _, page = await asked.opened.get(session, "/")
+        tag, last_health = _tag_of(page), 0.0
         while time.monotonic() < until:
-            if time.monotonic() - asked_health >= HEALTH_SECONDS:
-                asked_health = time.monotonic()
-                await tally.get(session, "/system/health", HTMX)
+            if time.monotonic() - last_health >= HEALTH_SECONDS:
+                last_health = time.monotonic()
+                await asked.health.get(session, "/system/health", HTMX)
             await asyncio.sleep(PAGE_SECONDS)
-            _, new, _ = await tally.get(session, "/", HTMX | {"If-None-Match": tag})
+            _, new, _ = await asked.polled.get(session, "/", HTMX | {"If-None-Match": tag})
             tag = new or tag
 
 
