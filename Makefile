@@ -81,14 +81,14 @@ lint: $(TOOLS)
 	$(BIN)/python manage.py make_reference --check
 
 # Not --quiet: that hides warnings from --strict, too.
-site: $(STAMP)            ## the documentation as a site, in build/site; every link and anchor must lead somewhere
+site: $(TOOLS)            ## the documentation as a site, in build/site; every link and anchor must lead somewhere
 	$(BIN)/uv tool run -q --from mkdocs==1.6.1 --with mkdocs-material==9.7.0 mkdocs build
 
 api-lint: $(NODE_TOOLS)   ## redocly and spectral over the OpenAPI document; brings its own Node.js
 	cd tests/apilint && $(IN_NODE) npx --no-install redocly lint ../../docs/reference/openapi.yaml
 	cd tests/apilint && $(IN_NODE) npx --no-install spectral lint --fail-severity warn ../../docs/reference/openapi.yaml
 
-$(NODE_TOOLS): tests/apilint/package.json | $(STAMP)
+$(NODE_TOOLS): tests/apilint/package.json | $(TOOLS)
 	cd tests/apilint && $(IN_NODE) npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error
 	@touch $@
 
@@ -104,7 +104,7 @@ reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
 	$(BIN)/python manage.py make_builtin_schemas
 	$(BIN)/python manage.py make_reference
 
-images: $(STAMP)          ## the images as OCI archives in dist/images; see docs/admin/images.md
+images: $(TOOLS)          ## the images as OCI archives in dist/images; see docs/admin/images.md
 	containers/build
 	$(BIN)/python containers/describe.py dist/images ipuhub ipuhub-launcher
 
@@ -131,13 +131,16 @@ $(STAMP): pyproject.toml constraints.txt
 	@# Python compiles what it imports once and keeps it, unless it is told not to (containers, CI):
 	@# then every process compiles everything, half of its start-up, so compile now (5 s). Not the
 	@# kubernetes package, though: hardly any process imports it, and that would be another 49 MB.
+	@# The installers go, too (50 MB): a demo needs none, and the tools bring them back.
 	@$(UV_INSTALL) -e '.[demo]'
-	@$(BIN)/uv pip uninstall -q --python $(BIN)/python pip setuptools
+	@$(BIN)/uv pip uninstall -q --python $(BIN)/python pip setuptools uv
 	@$(if $(PYTHONDONTWRITEBYTECODE),$(BIN)/python -m compileall -q -j 0 -x /kubernetes/ .venv/lib)
 	@touch $@
 
 # What tests, linters and generators need besides.
 $(TOOLS): $(STAMP)
 	@echo "Setting up .venv, once: the tools of tests and linters, another 600 MB"
+	@$(BIN)/python -m ensurepip >/dev/null
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv -c constraints.txt
 	@$(UV_INSTALL) $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode) -e '.[demo]' --group dev
 	@touch $@
