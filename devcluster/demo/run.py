@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _NEEDED: Final = ("kubelet", "webhooks", "proxy", "operator", "web")
 # What lives here must come up while no webhook answers.
 _UNASKED: Final = ("kube-system", NAMESPACE)
+_SHOWN_CONTROLLERS: Final = 4  # of a large fleet: a screenful stays a screenful
 
 
 class DemoError(RuntimeError):
@@ -236,12 +237,17 @@ class Demo:
         return f"{_shown(Path(sys.executable).parent / program)} {where}"
 
     def _more_controllers(self) -> str:
-        """How users and administrators reach each controller of a fleet but the first."""
-        return "".join(
-            f"                {self._command(program, each)} {asked}\n"
-            for each in self.processes.controllers[1:]
+        """How users and administrators reach a fleet's controllers but the first."""
+        others = self.processes.controllers[1:]
+        lines = [
+            f"{self._command(program, each)} {asked}"
+            for each in others[: _SHOWN_CONTROLLERS - 1]
             for program, asked in (("vipu", "list partitions"), ("vipu-admin", "list agents"))
-        )
+        ]
+        if (rest := len(others) - _SHOWN_CONTROLLERS + 1) > 0:
+            where = _shown(self.directory / "ports.json")
+            lines.append(f"and {rest} more controllers, whose ports are in {where}")
+        return "".join(f"                {line}\n" for line in lines)
 
     def _choose_ports(self) -> None:
         taken: set[int] = set()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.demo.processes import AGENT_PORTS, PORTS, Processes
+from devcluster.demo.run import Demo
 from devcluster.demo.vipufleet import controllers_of, ports_of
 
 
@@ -50,3 +51,18 @@ def test_a_fleet_has_a_controller_for_two_racks_with_machines_ports_and_a_node_o
 def test_half_a_controller_is_refused_with_what_to_write(machines: int) -> None:
     with pytest.raises(ValueError, match="write 32, 64"):
         controllers_of(machines, is_fleet=True)
+
+
+@pytest.mark.parametrize(
+    ("machines", "shown", "rest"), [(64, 2, ""), (128, 4, ""), (1024, 4, "28")]
+)
+def test_a_large_fleet_is_summed_up_on_one_screen(
+    tmp_path: Path, machines: int, shown: int, rest: str
+) -> None:
+    demo = Demo(tmp_path, machines=machines, is_fleet=True)
+    demo.ports = PORTS | AGENT_PORTS | ports_of(controllers_of(machines, is_fleet=True))
+    (tmp_path / "admin-password").write_text("secret")
+    said = demo.summary(1.0)
+    assert said.count(" list partitions") == shown
+    assert f"and {rest} more controllers, whose ports are in" in said or not rest
+    assert len(said.splitlines()) <= 24
