@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
-
-import structlog
 
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
     NotReady,
-    Unavailable,
     quoted,
 )
 from partitions.vipu.server import outages
@@ -22,28 +18,23 @@ from partitions.vipu.server.loading import load_state
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
 from partitions.vipu.server.records import PartitionRecord, removing_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
-from partitions.vipu.server.state import Draft, Removed
+from partitions.vipu.server.sharedwrites import SharedWrites
 from partitions.vipu.server.users import EVERYTHING, visible
 from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE, LOST_ATTRIBUTE
 from partitions.vipu.types import OperationState, ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
-    from typing import TypeAlias
 
     from partitions.vipu.server.layout import Layout
     from partitions.vipu.server.records import MachineRecord
-    from partitions.vipu.server.state import State
+    from partitions.vipu.server.sharedwrites import Change
+    from partitions.vipu.server.state import Draft, State
     from partitions.vipu.server.statefile import StateFile
     from partitions.vipu.server.users import Caller
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
-
-    # Puts a new record, or takes one away; raises VipuError before it does either.
-    Change: TypeAlias = Callable[[Draft], None]
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,32 +47,6 @@ class Latencies:
     create: timedelta = timedelta(seconds=0.5)
     reset: timedelta = timedelta(seconds=0.2)
     confirmed_removal: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    """A change whose caller waits until it is on disk, or refused."""
-
-    change: Change
-    is_done: bool = False
-    error: Exception | None = None
-
-
-@dataclass(slots=True)
-class _Queue:
-    """The changes that wait for the next write of the state file."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    waiting: list[_Waiting] = field(default_factory=list)
-
-    def add(self, waiting: _Waiting) -> None:
-        with self.lock:
-            self.waiting.append(waiting)
-
-    def take(self) -> list[_Waiting]:
-        with self.lock:
-            taken, self.waiting = self.waiting, []
-            return taken
 
 
 class Controller:
@@ -101,14 +66,8 @@ class Controller:
         self.clock = clock
         self.events = Events(clock)
         self._latencies = latencies
-        self._state = state
-        # Held by who writes. Readers need none: the state is replaced whole, never changed.
-        self._writing = threading.Lock()
-        self._queue = _Queue()
-        self._current = load_state(topology, state)
+        self.writes = SharedWrites(state, load_state(topology, state))
         self.hardware = Hardware()
-        # Called with the ids of changed partitions after each write, one call at a time.
-        self.on_change: Callable[[Collection[str]], None] = _nothing
 
     def create(self, request: CreateRequest, caller: Caller = EVERYTHING) -> PartitionRecord:
         """Reserve IPUs for a new partition, PENDING until the creation latency is over.
@@ -145,7 +104,7 @@ class Controller:
             draft.put(record)
             made.append(record)
 
-        self._write(create)
+        self.writes.write(create)
         record = made[-1]
         self.events.note(
             "partition created",
@@ -168,7 +127,7 @@ class Controller:
             outages.require_usable(draft, record)
             draft.put(reset_record(record, self.clock(), self._latencies.reset))
 
-        self._write(reset)
+        self.writes.write(reset)
         self.events.note("partition reset", partition=partition_id)
 
     def remove(
@@ -191,7 +150,7 @@ class Controller:
                 draft.put(removing_record(record, self.clock()))
                 happened.append("partition is being removed")
 
-        self._write(remove)
+        self.writes.write(remove)
         for what in happened:
             self.events.note(what, partition=partition_id)
 
@@ -215,21 +174,21 @@ class Controller:
                 draft.put(replace(record, ready_at=max(self.clock(), record.started_at)))
                 happened.append("machines have confirmed")
 
-        self._write(confirm)
+        self.writes.write(confirm)
         for what in happened:
             self.events.note(what, partition=done.id)
 
     @property
     def topology(self) -> Topology:
         """All IPUs of the fleet, as they are arranged at this moment."""
-        return self._current.occupancy.topology
+        return self.state.occupancy.topology
 
     def arrange(self, change: Callable[[Draft], Layout], what: str, **facts: str) -> None:
         """Change clusters or allocations; `what` and `facts` are its event.
 
         Raises what `change` raises, before anything is stored.
         """
-        self._write(lambda draft: draft.put_layout(change(draft)))
+        self.writes.write(lambda draft: draft.put_layout(change(draft)))
         self.events.note(what, is_bad=False, **facts)
 
     def change(self, change: Change, what: str, **facts: str) -> None:
@@ -237,27 +196,27 @@ class Controller:
 
         Raises what `change` raises, before anything is stored.
         """
-        self._write(change)
+        self.writes.write(change)
         self.events.note(what, is_bad=False, **facts)
 
     @property
     def state(self) -> State:
         """All that is known at this moment; it never changes, later there is another one."""
-        return self._current
+        return self.writes.state
 
     @property
     def machines(self) -> Mapping[str, MachineRecord]:
         """What is said of machines, by agent; nothing of those simply in service."""
-        return self._current.machines
+        return self.state.machines
 
     def cordon(self, agent: str, reason: str) -> None:
         """Give a machine no new partitions; raises NotFound or InvalidRequest."""
-        self._write(lambda draft: outages.cordon(draft, agent, reason, self.clock()))
+        self.writes.write(lambda draft: outages.cordon(draft, agent, reason, self.clock()))
         self.events.note("machine cordoned", agent=agent, reason=reason)
 
     def uncordon(self, agent: str) -> None:
         """Let a machine have new partitions again; raises NotFound."""
-        self._write(lambda draft: outages.uncordon(draft, agent))
+        self.writes.write(lambda draft: outages.uncordon(draft, agent))
         self.events.note("machine uncordoned", agent=agent)
 
     def fail_ipu(self, agent: str, index: int, what: str) -> None:
@@ -266,19 +225,21 @@ class Controller:
         Raises NotFound.
         """
         create = self._latencies.create
-        self._write(lambda draft: outages.fail_ipu(draft, agent, index, what, self.clock(), create))
+        self.writes.write(
+            lambda draft: outages.fail_ipu(draft, agent, index, what, self.clock(), create)
+        )
         self.events.note("IPU has a fault", is_bad=True, agent=agent, ipu=index, fault=what)
 
     def fail_part(self, seen: PartitionRecord, problem: str) -> None:
         """Machines cannot serve a partition as it was `seen`: it is in ERROR, or is reset."""
-        self._write(lambda draft: outages.fail_part(draft, seen, problem, self.clock()))
+        self.writes.write(lambda draft: outages.fail_part(draft, seen, problem, self.clock()))
         facts = {"partition": seen.id, "problem": problem}
         self.events.note("partition failed on its machines", is_bad=True, **facts)
 
     def heal_ipu(self, agent: str, index: int) -> None:
         """End the fault of an IPU; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)
-        self._write(lambda draft: outages.heal_ipu(draft, agent, index, self.clock(), reset))
+        self.writes.write(lambda draft: outages.heal_ipu(draft, agent, index, self.clock(), reset))
         if self.machines.get(agent) != before:
             self.events.note("IPU is well again", agent=agent, ipu=index)
 
@@ -288,19 +249,21 @@ class Controller:
         Raises NotFound.
         """
         create = self._latencies.create
-        self._write(lambda draft: outages.lose_agent(draft, agent, sentence, self.clock(), create))
+        self.writes.write(
+            lambda draft: outages.lose_agent(draft, agent, sentence, self.clock(), create)
+        )
         self.events.note("agent lost", is_bad=True, agent=agent, problem=sentence)
 
     def agent_back(self, agent: str) -> None:
         """Take that an agent answers again; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)
-        self._write(lambda draft: outages.agent_back(draft, agent, self.clock(), reset))
+        self.writes.write(lambda draft: outages.agent_back(draft, agent, self.clock(), reset))
         if self.machines.get(agent) != before:
             self.events.note("agent is back", agent=agent)
 
     def get(self, partition_id: str, caller: Caller = EVERYTHING) -> PartitionRecord:
         """The partition of that id; raises NotFound."""
-        return visible(self._current.partitions, partition_id, caller)
+        return visible(self.state.partitions, partition_id, caller)
 
     def list(self, allocation: str = "", caller: Caller = EVERYTHING) -> list[PartitionRecord]:
         """All partitions of an allocation, or of all, in the order of their creation.
@@ -314,7 +277,7 @@ class Controller:
             )
         return [
             record
-            for record in self._current.partitions.values()
+            for record in self.state.partitions.values()
             if allocation in ("", record.allocation) and caller.sees(record)
         ]
 
@@ -348,51 +311,3 @@ class Controller:
                 f"partition {partition_id} is {state}; its devices open once it is ACTIVE"
             )
         return ipuof_config(record, self.topology, gcd, self.hardware)
-
-    def _write(self, change: Change) -> None:
-        """Have a change stored, with all others that wait by then; raises what it raises.
-
-        Who comes while the file is being written shares the next write: a sync of the disk takes
-        as long for one change as for many.
-        """
-        mine = _Waiting(change)
-        self._queue.add(mine)
-        with self._writing:
-            if not mine.is_done:
-                self._write_all(self._queue.take())
-        if mine.error is not None:
-            raise mine.error
-
-    def _write_all(self, batch: Sequence[_Waiting]) -> None:
-        """Make the changes the truth, on disk first: an answer must never outrun the file."""
-        draft = Draft(self._current)
-        for waiting in batch:
-            try:
-                waiting.change(draft)
-            except Exception as error:  # noqa: BLE001  # it goes to its caller
-                waiting.error = error
-        failure = self._saved(draft)
-        for waiting in batch:
-            waiting.error = waiting.error or failure
-            waiting.is_done = True
-
-    def _saved(self, draft: Draft) -> Exception | None:
-        """Store a draft and make it what is; what keeps the controller from it."""
-        try:
-            if draft.changes:
-                self._state.save(draft.changes, draft.state)
-        except OSError as error:
-            log.warning("state file not written", path=str(self._state.path), error=str(error))
-            return Unavailable(f"the controller cannot write its state file: {error}")
-        except Exception as error:  # noqa: BLE001  # it goes to all who wait
-            return error
-        self._current = draft.state
-        partitions = (one for one in draft.changes if isinstance(one, PartitionRecord | Removed))
-        if changed := {one.id for one in partitions}:
-            self.on_change(changed)
-        return None
-
-
-def _nothing(changed: Collection[str]) -> None:
-    """Nobody waits for changes."""
-    del changed

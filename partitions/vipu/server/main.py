@@ -112,7 +112,7 @@ class VipuServer:
             self._controller = Controller(fleet, self._state, _latencies(options), self._clock)
             if self._links is not None:
                 self._controller.hardware = self._links.hardware
-                self._controller.on_change = self._links.changed
+                self._controller.writes.on_change = self._links.changed
                 self._links.watch(self._controller)
             else:
                 self._end_operations_of_agents(self._controller)

@@ -110,7 +110,7 @@ def test_agents_hear_which_partitions_changed_and_nothing_of_refused_changes(
     file.open()
     controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, Latencies(), clock)
     heard: list[set[str]] = []
-    controller.on_change = lambda changed: heard.append(set(changed))
+    controller.writes.on_change = lambda changed: heard.append(set(changed))
     controller.create(CreateRequest("p", 2))
     controller.create(CreateRequest("q", 2))
     with pytest.raises(NoCapacity):

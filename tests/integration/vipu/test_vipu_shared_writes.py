@@ -75,7 +75,7 @@ def while_first_is_written(
     answers = [threads.submit(controller.create, CreateRequest("first", 1))]
     assert disk.busy.wait(PATIENCE_SECONDS)
     answers += [threads.submit(controller.create, CreateRequest(one, size)) for one in ids]
-    wait_until(lambda: len(controller._queue.waiting) == len(ids))
+    wait_until(lambda: controller.writes.waiting == len(ids))
     return answers
 
 
@@ -108,7 +108,7 @@ def test_each_change_of_a_shared_write_sees_those_before_it(
     answers = while_first_is_written(controller, disk, threads, "same", "same", size=8)
     threads.submit(controller.remove, "first")
     too_large = threads.submit(controller.create, CreateRequest("large", 16))
-    wait_until(lambda: len(controller._queue.waiting) == 4)
+    wait_until(lambda: controller.writes.waiting == 4)
     disk.may_sync.set()
     outcomes = [answer.exception(PATIENCE_SECONDS) for answer in answers[1:]]
     assert sorted(type(one) for one in outcomes if one) == [AlreadyExists]
@@ -142,5 +142,5 @@ def test_a_record_that_changes_is_written_anew(controller: Controller, disk: Dis
     for name in ("kept", "changed"):
         controller.create(CreateRequest(name, 1, auto_reset=False))
     let_ipu_fail(controller, "changed", "a link is down")
-    assert started(controller._state.path.parent).list() == controller.list()
+    assert started(controller.writes.file.path.parent).list() == controller.list()
     assert controller.get("changed").errors == ("ag0: a link is down",)

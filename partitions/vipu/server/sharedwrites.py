@@ -1,0 +1,110 @@
+"""io: the state of a controller and its file: a change counts once it is stored.
+
+Changes that come while the file is being written share the next write: a sync of the disk takes as
+long for one change as for many.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions.vipu.errors import Unavailable
+from partitions.vipu.server.records import PartitionRecord
+from partitions.vipu.server.state import Draft, Removed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from typing import TypeAlias
+
+    from partitions.vipu.server.state import State
+    from partitions.vipu.server.statefile import StateFile
+
+    # Puts a new record, or takes one away; raises VipuError before it does either.
+    Change: TypeAlias = Callable[[Draft], None]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A change whose caller waits until it is on disk, or refused."""
+
+    change: Change
+    is_done: bool = False
+    error: Exception | None = None
+
+
+class SharedWrites:
+    """Changes a state from many threads; `state` is what is on disk.
+
+    Readers need no lock: the state is replaced whole, never changed.
+    """
+
+    def __init__(self, file: StateFile, state: State) -> None:
+        self.file = file
+        self.state = state
+        # Called with the ids of changed partitions after each write, one call at a time.
+        self.on_change: Callable[[Collection[str]], None] = _nothing
+        self._writing = threading.Lock()
+        self._queueing = threading.Lock()
+        self._queue: list[_Waiting] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait for the next write."""
+        return len(self._queue)
+
+    def write(self, change: Change) -> None:
+        """Have a change stored, with all others that wait by then; raises what it raises, or
+        Unavailable when nothing is stored."""
+        mine = _Waiting(change)
+        with self._queueing:
+            self._queue.append(mine)
+        with self._writing:
+            if not mine.is_done:
+                self._write_all(self._taken())
+        if mine.error is not None:
+            raise mine.error
+
+    def _taken(self) -> Sequence[_Waiting]:
+        with self._queueing:
+            taken, self._queue = self._queue, []
+            return taken
+
+    def _write_all(self, batch: Sequence[_Waiting]) -> None:
+        """Make the changes the truth, on disk first: an answer must never outrun the file."""
+        draft = Draft(self.state)
+        for waiting in batch:
+            try:
+                waiting.change(draft)
+            except Exception as error:  # noqa: BLE001  # it goes to its caller
+                waiting.error = error
+        failure = self._saved(draft)
+        for waiting in batch:
+            waiting.error = waiting.error or failure
+            waiting.is_done = True
+
+    def _saved(self, draft: Draft) -> Exception | None:
+        """Store a draft and make it what is; what keeps the controller from it."""
+        try:
+            if draft.changes:
+                self.file.save(draft.changes, draft.state)
+        except OSError as error:
+            log.warning("state file not written", path=str(self.file.path), error=str(error))
+            return Unavailable(f"the controller cannot write its state file: {error}")
+        except Exception as error:  # noqa: BLE001  # it goes to all who wait
+            return error
+        self.state = draft.state
+        partitions = (one for one in draft.changes if isinstance(one, PartitionRecord | Removed))
+        if changed := {one.id for one in partitions}:
+            self.on_change(changed)
+        return None
+
+
+def _nothing(changed: Collection[str]) -> None:
+    """Nobody waits for changes."""
+    del changed
