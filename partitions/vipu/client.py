@@ -192,9 +192,10 @@ class VipuClient:
         answer = await self._call(self._user.GetPartitionStatus, question)
         return wire.status_from_message(answer.status)
 
-    async def reset_partition(self, partition_id: str) -> None:
-        """Begin to bring a partition back to its first state on the same IPUs; raises NotFound."""
-        question = pb.ResetPartitionRequest(partition_id=partition_id)
+    async def reset_partition(self, partition_id: str, *, relocatable: bool = False) -> None:
+        """Begin to bring a partition back to its first state on the same IPUs, or on others where
+        these cannot be used and it is `relocatable`; raises NotFound or NotReady."""
+        question = pb.ResetPartitionRequest(partition_id=partition_id, relocatable=relocatable)
         await self._call(self._user.ResetPartition, question)
 
     async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:

@@ -217,7 +217,8 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     partitionoptions.remove(parser)
     about = "bring a partition back to its first state"
     reset = entities(actions, "reset", about)
-    _named(reset, "partition", commands.reset_partition, about, shared)
+    parser = _named(reset, "partition", commands.reset_partition, about, shared)
+    partitionoptions.relocatable(parser)
     for action, command, about in (
         ("provoke", commands.provoke_fault, "let a simulated machine fail: rehearse a fault"),
         ("clear", commands.clear_fault, "end a provoked fault"),

@@ -132,7 +132,8 @@ def _partitions_table(found: Sequence[pb.Partition]) -> Table:
 
 async def reset_partition(client: VipuClient, options: argparse.Namespace) -> None:
     """Begin a reset. Raise VipuError."""
-    await client.ask("ResetPartition", pb.ResetPartitionRequest(partition_id=options.name))
+    question = pb.ResetPartitionRequest(partition_id=options.name, relocatable=options.relocatable)
+    await client.ask("ResetPartition", question)
 
 
 async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:

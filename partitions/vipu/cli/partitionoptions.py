@@ -51,9 +51,15 @@ def create(parser: argparse.ArgumentParser) -> None:
     moving(parser)
 
 
+def relocatable(parser: argparse.ArgumentParser) -> None:
+    """Of whatever may move a partition."""
+    about = "may move to other IPUs if its own cannot be used"
+    parser.add_argument("--relocatable", action="store_true", help=about)
+
+
 def moving(parser: argparse.ArgumentParser) -> None:
-    """Of `reset partition`, and of whatever else may move one."""
-    parser.add_argument("--relocatable", action="store_true", help="may move to other IPUs")
+    """Of `reset partition`, and of whatever else may move one and waits for it."""
+    relocatable(parser)
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is ACTIVE")
 
 

@@ -596,15 +596,19 @@ class ResetPartitionRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_ID_FIELD_NUMBER: _builtins.int
+    RELOCATABLE_FIELD_NUMBER: _builtins.int
     partition_id: _builtins.str
+    relocatable: _builtins.bool
+    """It may move to other IPUs where its own cannot be used."""
     def __init__(
         self,
         *,
         partition_id: _builtins.str = ...,
+        relocatable: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_id", b"partition_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_id", b"partition_id", "relocatable", b"relocatable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -114,21 +114,34 @@ class Controller:
         )
         return record
 
-    def reset(self, partition_id: str, caller: Caller = EVERYTHING) -> None:
-        """Bring a partition back to its first state on the same IPUs.
+    def reset(
+        self, partition_id: str, caller: Caller = EVERYTHING, *, relocatable: bool = False
+    ) -> None:
+        """Bring a partition back to its first state on the same IPUs, or on others where an IPU of
+        it cannot be used and either the partition or this reset is `relocatable`.
 
-        A pod may do that to its own: poprun does so before it starts, and nobody else is on these
-        IPUs. Raises NotFound, or NotReady while an IPU of it has a fault, its agent is lost, or it
-        is being removed.
+        A pod may reset its own: poprun does so before it starts, and nobody else is on these IPUs.
+        It moves nothing: who waits for other IPUs is for the scheduler to say. Raises NotFound,
+        Refused, or NotReady while an IPU of it has a fault or its agent is lost and it does not
+        move, or while it is being removed.
         """
+        moved = list[bool]()
 
         def reset(draft: Draft) -> None:
-            record = visible(draft.partitions, partition_id, caller)
-            outages.require_usable(draft, record)
-            draft.put(reset_record(record, self.clock(), self._latencies.reset))
+            record, now = visible(draft.partitions, partition_id, caller), self.clock()
+            may_move = relocatable or (record.relocatable and not caller.partition)
+            create = self._latencies.create
+            other = outages.moved_by_reset(draft, record, now, create) if may_move else None
+            if other is None:
+                outages.require_usable(draft, record, may_move=may_move)
+            else:
+                caller.require_user()
+            draft.put(other or reset_record(record, now, self._latencies.reset))
+            moved.append(other is not None)
 
         self.writes.write(reset)
-        self.events.note("partition reset", partition=partition_id)
+        what = "partition moved by a reset" if moved[-1] else "partition reset"
+        self.events.note(what, partition=partition_id)
 
     def remove(
         self, partition_id: str, caller: Caller = EVERYTHING, *, force: bool = False

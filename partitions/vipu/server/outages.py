@@ -106,16 +106,30 @@ def _operation_of(record: PartitionRecord) -> tuple[OperationState, datetime, da
     return record.operation, record.started_at, record.ready_at
 
 
-def require_usable(draft: Draft, record: PartitionRecord) -> None:
+def require_usable(draft: Draft, record: PartitionRecord, *, may_move: bool = False) -> None:
     """Raise NotReady when the partition is being removed, an IPU of it has a fault or its agent is
-    lost."""
+    lost. `may_move`: other IPUs were looked for, and none are free."""
     if record.is_removing:
         raise NotReady(f"partition {record.id} is being removed; create it again once it is gone")
     for why in _problems(draft, record):
+        remedy = "Remove it and create another one, reset it with --relocatable to move it, or wait"
+        if may_move:
+            size, where = len(record.ipus), record.allocation
+            remedy = f"It cannot move: no block of {size} IPUs is free in allocation {where}. Wait"
         raise NotReady(
-            f"partition {record.id} cannot be reset: {why}. "
-            "Remove it and create another one, or wait until that is mended"
+            f"partition {record.id} cannot be reset: {why}. {remedy} until that is mended"
         )
+
+
+def moved_by_reset(
+    draft: Draft, record: PartitionRecord, now: datetime, latency: timedelta
+) -> PartitionRecord | None:
+    """The partition on other IPUs, as fresh as after a reset; None: its own can be used, it is
+    being removed, or there is no room. `latency` is that of a creation."""
+    if record.is_removing or not any(_problems(draft, record)):
+        return None
+    moved = _moved(draft, record, now, latency)
+    return moved and replace(moved, auto_resets=0, auto_reset_at=None)
 
 
 def _hit(

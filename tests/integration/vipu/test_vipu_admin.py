@@ -132,6 +132,13 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
     clock.forward(1)
     assert controller.get("p2").ready_state(clock()) is ReadyState.ACTIVE
+    ipu = let_ipu_fail(controller, "p1", "link down")
+    capsys.readouterr()
+    assert main(["reset", "partition", "p1"]) == 1
+    assert "ag0: link down" in capsys.readouterr().err
+    said(capsys, "reset", "partition", "p1", "--relocatable")
+    assert [each.position for each in controller.get("p1").ipus] == [4, 5, 6, 7]
+    assert controller.get("p1").ready_state(clock()) is ReadyState.ACTIVE
     assert said(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
     assert [one.id for one in controller.list()] == ["p2"]
 

@@ -18,6 +18,7 @@ from partitions.vipu.cli.main import main
 from partitions.vipu.cli.settings import BadSetting, find_controller
 from partitions.vipu.types import CreateRequest
 from tests.fakes.freeport import free_port
+from tests.fakes.vipu import let_ipu_fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ def said(capsys: Said, *arguments: str) -> str:
 
 
 def test_a_partition_is_made_shown_reset_and_removed_in_the_known_words(
-    port: int, capsys: Said
+    port: int, running: tuple[VipuServer, int], capsys: Said
 ) -> None:
     assert said(capsys, "create", "partition", "p1", "--size", "4") == (
         "create partition (p1): success.\n"
@@ -83,6 +84,11 @@ def test_a_partition_is_made_shown_reset_and_removed_in_the_known_words(
     assert "Allocation" in wide.splitlines()[0]
     assert " Operation      | IDLE" in said(capsys, "get", "partition", "p2")
     assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
+    let_ipu_fail(running[0].controller, "p2", "hot")
+    assert main(["reset", "partition", "p2"]) == 1
+    assert "p2 cannot be reset: ag1: hot" in capsys.readouterr().err
+    said(capsys, "reset", "partition", "p2", "--relocatable")
+    assert said(capsys, "list", "partitions") == LIST  # ACTIVE
     assert said(capsys, "delete", "partition", "p2", "--force") == (
         "delete partition (p2): success.\n"
     )

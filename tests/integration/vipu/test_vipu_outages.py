@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,7 +26,7 @@ def controller(server: tuple[VipuServer, int]) -> Controller:
     return server[0].controller
 
 
-async def made(client: VipuClient, clock: Clock, name: str, size: int, **given: bool) -> None:
+async def made(client: VipuClient, clock: Clock, name: str, size: int, **given: Any) -> None:
     await client.create_partition(CreateRequest(name, size, **given))
     clock.forward(1)
     assert (await client.partition_status(name)).ready_state is ReadyState.ACTIVE
@@ -128,6 +128,38 @@ async def test_a_partition_that_may_move_moves_while_there_is_room(
         controller.cordon(f"ag{agent}", "")
     controller.lose_agent("ag1", "ag1 has not answered for 5 s")
     assert (await client.partition_status("p")).errors == ("ag1 has not answered for 5 s",)
+
+
+@pytest.mark.parametrize("says_so", ["at its creation", "at the reset"])
+async def test_a_reset_moves_a_partition_off_a_faulty_ipu_once_there_is_room(
+    controller: Controller, client: VipuClient, clock: Clock, says_so: str
+) -> None:
+    first = says_so == "at its creation"
+    for agent in range(1, 8):
+        controller.cordon(f"ag{agent}", "")
+    await made(client, clock, "p", 4, relocatable=first, num_gcds=2)
+    controller.fail_ipu("ag0", 3, "hot")
+    with pytest.raises(NotReady, match=r"ag0: hot. It cannot move: no block of 4 IPUs is free in"):
+        await client.reset_partition("p", relocatable=not first)
+    controller.uncordon("ag2")
+    await client.reset_partition("p", relocatable=not first)
+    assert (await client.partition_status("p")).operation_state is OperationState.CREATING
+    clock.forward(1)
+    assert (await client.partition_status("p")).ready_state is ReadyState.ACTIVE
+    assert await positions(client, "p") == [8, 9, 10, 11]
+    assert [one.num_gcds for one in await client.list_partitions()] == [2]
+    await client.reset_partition("p", relocatable=True)  # its IPUs are well: it stays
+    assert await positions(client, "p") == [8, 9, 10, 11]
+
+
+async def test_a_reset_that_may_not_move_the_partition_names_what_would(
+    controller: Controller, client: VipuClient, clock: Clock
+) -> None:
+    await made(client, clock, "p", 4)
+    controller.fail_ipu("ag0", 3, "hot")
+    with pytest.raises(NotReady, match="reset it with --relocatable to move it"):
+        await client.reset_partition("p")
+    assert await positions(client, "p") == [0, 1, 2, 3]
 
 
 async def test_a_partition_with_auto_reset_comes_back_by_itself_three_times(

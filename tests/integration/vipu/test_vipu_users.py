@@ -21,6 +21,7 @@ from partitions.vipu.errors import (
     InvalidRequest,
     NoCapacity,
     NotFound,
+    NotReady,
     Refused,
     Unauthenticated,
     VipuError,
@@ -40,6 +41,7 @@ from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.server.userrecords import RemovedUser, UserRecord
 from partitions.vipu.types import OperationState
 from tests.builders.fleets import fleet_of_machines
+from tests.fakes.vipu import let_ipu_fail
 from tests.integration.vipu.securesite import certificates, tls_of
 
 if TYPE_CHECKING:
@@ -289,6 +291,42 @@ async def test_a_pod_may_reset_its_own_partition_and_goes_on_with_its_key(
             await pod.reset_partition("p0")  # of the same user
         with pytest.raises(Refused, match="reads and resets the partition p1 and nothing else"):
             await pod.remove_partition("p1")
+
+
+async def test_a_pod_moves_its_partition_to_no_other_ipus(site: Site, clock: Clock) -> None:
+    controller = site.server.controller
+    ipu = let_ipu_fail(controller, "p1", "hot")
+    before = controller.get("p1").ipus
+    async with site.vipu(site.pod) as pod:
+        with pytest.raises(NotReady, match="cannot be reset: ag0: hot"):
+            await pod.reset_partition("p1")
+        with pytest.raises(Refused, match="reads and resets the partition p1 and nothing else"):
+            await pod.reset_partition("p1", relocatable=True)
+        assert controller.get("p1").ipus == before
+        controller.heal_ipu(ipu.agent, ipu.index)
+        await pod.reset_partition("p1", relocatable=True)  # has no effect where nothing is broken
+        clock.forward(60)
+        assert (await pod.partition_status("p1")).is_usable
+    assert controller.get("p1").ipus == before
+    let_ipu_fail(controller, "p1", "hot")
+    async with site.vipu(site.alice) as alice:
+        await alice.reset_partition("p1", relocatable=True)
+    assert set(before).isdisjoint(controller.get("p1").ipus)
+
+
+async def test_a_pod_moves_no_relocatable_partition_either(site: Site) -> None:
+    controller = site.server.controller
+    async with site.vipu(site.alice) as alice:
+        await alice.create_partition(CreateRequest("r", 1, allocation_id="a", relocatable=True))
+        key = await alice.create_partition_key("r")
+        controller.cordon("ag1", "")  # the other machine is full
+        ipu = let_ipu_fail(controller, "r", "hot")
+        controller.uncordon("ag1")
+        async with site.vipu(key) as pod:
+            with pytest.raises(NotReady, match="r cannot be reset: ag1: hot"):
+                await pod.reset_partition("r")
+        await alice.reset_partition("r")
+    assert controller.get("r").ipus != (ipu.id,)
 
 
 async def test_the_state_file_has_hashes_and_no_keys_and_they_survive_a_restart(

@@ -135,8 +135,8 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def ResetPartition(self, request: pb.ResetPartitionRequest) -> pb.ResetPartitionReply:
-        """Begin a reset."""
-        self._controller.reset(request.partition_id)
+        """Begin a reset, whoever made the partition."""
+        self._controller.reset(request.partition_id, relocatable=request.relocatable)
         return pb.ResetPartitionReply()
 
     @answering

@@ -140,7 +140,8 @@ class UserService(UserServiceServicer):
         self, request: pb.ResetPartitionRequest, caller: Caller
     ) -> pb.ResetPartitionReply:
         """Begin a reset; a partition that is still being created just goes on."""
-        self._controller.reset(request.partition_id, caller)
+        moves = request.relocatable
+        self._controller.reset(request.partition_id, caller, relocatable=moves)
         return pb.ResetPartitionReply()
 
     @answering_caller
