@@ -74,10 +74,10 @@ class IpuRow:
 @dataclass(frozen=True, slots=True)
 class FleetMap:
     """All of it, in the `detail` that the size of the fleet allows. `total` and `counts` (by state)
-    count the IPUs drawn; `next`: the job that would get the dashed machines; `silent`: the
-    controllers that do not answer; `out_of_service`: which IPUs get no new partition, and why;
-    `policy`: the order of service in words; `names`: controller and agent of each machine, where
-    the map draws no names.
+    count the IPUs drawn, `closed` those that nobody holds and no job can get; `next`: the job that
+    would get the dashed machines; `silent`: the controllers that do not answer; `out_of_service`:
+    which IPUs get no new partition, and why; `policy`: the order of service in words; `names`:
+    controller and agent of each machine, where the map draws no names.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -91,6 +91,7 @@ class FleetMap:
     machines: int = 0
     total: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    closed: int = 0
     detail: Detail = "ipus"
     out_of_service: str = ""
     policy: str = ""
@@ -164,6 +165,7 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
         machines=sum(len(controller["machines"]) for controller in controllers),
         total=total,
         counts=painter.counts,
+        closed=painter.closed,
         detail=detail,
         out_of_service=fleet.get("outOfService") or "",
         policy=policy_of(fleet),

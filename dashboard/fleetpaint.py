@@ -71,7 +71,8 @@ def detail_of(total: int) -> Detail:
 
 
 class Painter:
-    """Draws the machines of one map, and counts its IPUs by state."""
+    """Draws the machines of one map, and counts its IPUs by state; `closed`: those that nobody
+    holds and no job can get."""
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Painter:
         self._target = target
         self._detail = detail
         self.counts: Counter[str] = Counter()
+        self.closed = 0
 
     def blocks(self, controller: Mapping[str, Any]) -> Iterable[Block]:
         """One for each IPU-Link domain of the controller."""
@@ -127,6 +129,7 @@ class Painter:
         if holding is None:
             state, label = unheld(controller, run[0])
             self.counts[state] += len(run)
+            self.closed += len(run) if state != "free" else 0
             return Square(x, width, f"is-{state}", _place(run) + label, decals=MARKS.get(state, ()))
         self.counts[holding.state] += len(run)
         uid = holding.job.uid if holding.job else ""

@@ -163,14 +163,15 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
         ended, alive = ended_and_unfinished_jobs(scope, _ENDED_SHOWN, _REMEMBERED, now - A_DAY)
         active = remembered_jobs(alive, now)
     stats = state.fleet.value.get("stats", {})
+    drawn = read_map(state, scope, now, fill)
     return Reading(
         now=now,
         state=state,
         reach=reach,
         active=active,
         ended=ended,
-        map=read_map(state, scope, now, fill),
-        fleet=fleet_numbers(stats, scope.covers, sees_all=scope.sees_all),
+        map=drawn,
+        fleet=fleet_numbers(stats, scope.covers, sees_all=scope.sees_all, drawn=drawn.total),
         month=read_month(usage, now, zone, costed=sees_cost(usage))
         if settings.USAGE_ENABLED
         else None,
@@ -200,7 +201,7 @@ def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
     return {
         "ended": ended_rows(reading.ended.last),
         "outcome": reading.ended.outcome,
-        "day": draw_day(reach.trends.held, reading.map.total, scope.covers, steps),
+        "day": draw_day(reach.trends.held, reading.fleet.total, scope.covers, steps),
         "sparks": _sparklines(reading, scope),
         "month": reading.month,
         "held_percent": reach.trends.held_percent if scope.sees_all else None,
@@ -223,7 +224,7 @@ def _sparklines(reading: Reading, scope: Scope) -> dict[str, sparklines.Sparklin
     idle = sparklines.differences(held, used)
     days = reading.month.days if reading.month else ()
     return {
-        "held": sparklines.draw_day("IPUs held", held, reading.fleet.held, reading.map.total),
+        "held": sparklines.draw_day("IPUs held", held, reading.fleet.held, reading.fleet.total),
         "waiting": sparklines.draw_day("Jobs waiting", waiting, len(drawn.queue)),
         "idle": sparklines.draw_day("IPUs held but idle", idle, drawn.idle_ipus),
         "failed": sparklines.draw_failures(reading.ended.outcome.steps),

@@ -55,14 +55,20 @@ class EndedRow:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """IPUs held by jobs that may be seen, and free in the whole fleet; None: not known yet."""
+    """IPUs held by jobs that may be seen, and free in the whole fleet; None: not known yet.
+
+    `drawn`: the IPUs of the map beside it; 0: none is drawn.
+    """
 
     held: int
     free: int | None
+    drawn: int = 0
 
     @property
     def total(self) -> int:
-        return self.held + (self.free or 0)
+        """The IPUs of the fleet. A controller may say what is free, and not where it is: then the
+        map draws fewer than there are."""
+        return max(self.drawn, self.held + (self.free or 0))
 
     @property
     def percent(self) -> int:
@@ -144,16 +150,17 @@ def ended_rows(records: Iterable[Remembered]) -> list[EndedRow]:
 
 
 def fleet_numbers(
-    stats: Mapping[str, Any], covers: Callable[[str], bool], *, sees_all: bool
+    stats: Mapping[str, Any], covers: Callable[[str], bool], *, sees_all: bool, drawn: int = 0
 ) -> Fleet:
-    """The numbers of `/stats` for somebody who may see what `covers` allows."""
+    """The numbers of `/stats` for somebody who may see what `covers` allows, beside a map of
+    `drawn` IPUs."""
     sums = stats.get(TOTAL)
     if sums is None:
-        return Fleet(0, None)
+        return Fleet(0, None, drawn)
     own = (
         int(numbers["used"]) for name, numbers in stats.items() if name != TOTAL and covers(name)
     )
-    return Fleet(int(sums["used"]) if sees_all else sum(own), int(sums["available"]))
+    return Fleet(int(sums["used"]) if sees_all else sum(own), int(sums["available"]), drawn)
 
 
 def held_phases(holdings: Iterable[Holding], covers: Callable[[str], bool]) -> Sequence[str]:

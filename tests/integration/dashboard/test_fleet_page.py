@@ -91,6 +91,18 @@ def test_held_without_pods_is_said_on_the_overview(
     assert "url(#hatch)" in text
 
 
+def test_the_figure_and_the_map_count_one_fleet(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    hold(cluster, proxy, "bert", "team-a", 4)
+    proxy.world.vipu.cordons["ag7"] = "cables"
+    text = " ".join(shown(admin, "/").split())
+    assert "IPUs held</span>" in text
+    assert re.search(r'<span class="h1">4 <span [^>]*>of 32</span>', text)
+    assert "8 IPU-Machines · 32 IPUs" in text
+    assert re.search(r"12 % now[^<]*<span[^>]*>4 out of service</span>", text)
+
+
 def test_an_unknown_colouring_is_refused_in_words(admin: Client) -> None:
     for address in ("/", "/fleet/"):
         answer = admin.get(address, {"fill": "shoe-size"})

@@ -56,5 +56,13 @@ def test_the_fleet_of_an_admin_has_all() -> None:
     assert (fleet.held, fleet.total, fleet.percent) == (12, 32, 38)
 
 
+def test_the_fleet_has_at_least_the_ipus_that_are_drawn() -> None:
+    drawn = [
+        fleet_numbers(STATS | TOTAL, lambda _: True, sees_all=True, drawn=number).total
+        for number in (0, 16, 40)
+    ]
+    assert drawn == [32, 32, 40]  # a controller may not say where its IPUs are
+
+
 def test_without_statistics_the_fleet_is_unknown() -> None:
     assert fleet_numbers({}, lambda _: True, sees_all=True).free is None
