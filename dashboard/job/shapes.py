@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,3 +124,20 @@ class Lives(Protocol):
 
     @property
     def partitions(self) -> Sequence[Partition]: ...
+
+
+STOPPED: Final = "Stopped"
+_ENDED_BY_THE_OPERATOR: Final = "DeadlineExceeded"
+
+
+def is_stopped(pod: Pod) -> bool:
+    """Return whether a pod ran until the operator ended it, as a worker whose launcher is done.
+
+    Kubernetes calls it Failed, and nothing is wrong.
+    """
+    return pod.phase == "Failed" and pod.reason == _ENDED_BY_THE_OPERATOR
+
+
+def outcome_of(pod: Pod) -> str:
+    """Return the phase of a pod as pages show it."""
+    return STOPPED if is_stopped(pod) else pod.phase

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from dashboard.job.shapes import STOPPED, is_stopped
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
@@ -110,6 +112,9 @@ def _of_pod(pod: Pod) -> Iterator[tuple[datetime, str, str, str]]:
         code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
         why = f" ({pod.reason})" if pod.reason and pod.reason != "Completed" else ""
         about = " about then" if pod.estimated else ""
+        if is_stopped(pod):
+            yield pod.finished_at, f"stopped{about}", STOPPED, pod.pod_name
+            return
         state = "Failed" if pod.phase == "Failed" else "Completed"
         yield pod.finished_at, f"ended{about}{code}{why}", state, pod.pod_name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from dashboard.job.shapes import outcome_of
 from ipuhub.templatetags.lists import in_one_precision
 from ipuhub.web.cells import make_cells
 from ipuhub.web.columns import Column
@@ -74,7 +75,7 @@ PODS = (
     Column("pod_name", "Pod", lambda row: row.pod_name),
     Column("role", "Role", lambda row: row.role),
     Column("attempt", "Attempt", lambda row: (row.attempt or 0) + 1, kind="number"),
-    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
+    Column("phase", "Phase", lambda row: row.phase, kind="badge", shown=outcome_of),
     Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
     Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number", sparse=True),
     Column("node", "Node", lambda row: row.node),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from dashboard.job.shapes import is_stopped
 from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
@@ -146,7 +147,6 @@ def _percent(instant: datetime, begin: datetime, end: datetime) -> float:
     return 100 * ((instant - begin) / (end - begin))
 
 
-_STOPPED = "DeadlineExceeded"
 DRAWN = 40  # more rows are no drawing any more; the table below has them all
 
 
@@ -183,10 +183,10 @@ def _pod_spans(pod: Pod) -> Iterator[Span]:
     yield _span(pod.scheduled_at, began, "starting", f"{pod.pod_name}: starting")
     if pod.started_at is None:
         return
-    # So ends a worker whose launcher is done: Kubernetes calls it Failed, and nothing is wrong.
-    stopped = pod.reason == _STOPPED
-    failed = not stopped and (pod.phase == "Failed" or bool(pod.exit_code))
-    kind = "failed" if failed else "launcher" if pod.role == "launcher" else "worker"
+    stopped = is_stopped(pod)
+    failed = pod.phase == "Failed" or bool(pod.exit_code)
+    own = "launcher" if pod.role == "launcher" else "worker"
+    kind = "stopped" if stopped else "failed" if failed else own
     end = " (end estimated)" if pod.estimated else ""
     code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
     state = "running" if not pod.finished_at else "ran until it was stopped" if stopped else "ran"

@@ -18,6 +18,7 @@ COLOURS = {
     "Pending": "yellow",
     "Restarting": "orange",
     "Suspended": "secondary",
+    "Stopped": "secondary",
     "Deleted": "secondary",
     "active": "green",
     "error": "red",

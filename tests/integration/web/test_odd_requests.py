@@ -193,11 +193,16 @@ def test_a_worker_that_was_stopped_after_its_launcher_is_no_failure(admin: User)
     }
     jobhistory.pod(job, "worker", **life, **times)
     html = browser(admin).get(f"/jobs/{job.uid}/").content.decode()
-    assert "bar-worker" in html
+    assert "bar-stopped" in html
     assert "bar-failed" not in html
     assert "ran until it was stopped" in html
     pods = browser(admin).get(f"/jobs/{job.uid}/pods/").content.decode()
     assert "<code>DeadlineExceeded</code>" in pods
+    assert 'data-state="Stopped"' in pods
+    assert 'data-state="Failed"' not in pods
+    events = browser(admin).get(f"/jobs/{job.uid}/events/").content.decode()
+    assert "-worker-0: stopped</span>" in events
+    assert "text-red" not in events
 
 
 @pytest.mark.parametrize("text", ["%ff", "a%c3", "%ed%a0%80", "%80"])
