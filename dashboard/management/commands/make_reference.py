@@ -1,4 +1,4 @@
-"""glue: `manage.py make_reference`, the generated pages below docs/reference."""
+"""glue: `manage.py make_reference`: the pages below docs/reference, and the dark style sheet."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ipuhub.api.schema import openapi_text
 from ipuhub.oidc.views import LOGOUTS, SIGN_INS
 from ipuhub.process import process
 from ipuhub.recording.metrics import RECORDINGS
+from ipuhub.web.darksheet import SHEETS, dark_sheet
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES
 from jobs.operator.metrics import OPERATOR
@@ -44,25 +45,29 @@ METRICS = (
 
 
 class Command(BaseCommand):
-    help = "Writes docs/reference. With --check, only lists pages that are out of date."
+    help = "Writes docs/reference and dark.css. With --check, only lists what is out of date."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--check", action="store_true", help="only list what is out of date")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         folder: Path = settings.BASE_DIR / "docs" / "reference"
-        pages = {
-            "settings.md": settings_page(settings.ENV.declared.values()),
-            "openapi.yaml": openapi_text(),
-            "problems.md": problems_page(KINDS, PREFIX),
-            "metrics.md": metrics_page(METRICS),
-            "reasons.md": reasons_page(((str(r), text) for r, text in SENTENCES.items()), ADVICE),
+        styles: Path = settings.BASE_DIR / "ipuhub" / "static" / "ipuhub"
+        sentences = ((str(reason), text) for reason, text in SENTENCES.items())
+        made = {
+            folder / "settings.md": settings_page(settings.ENV.declared.values()),
+            folder / "openapi.yaml": openapi_text(),
+            folder / "problems.md": problems_page(KINDS, PREFIX),
+            folder / "metrics.md": metrics_page(METRICS),
+            folder / "reasons.md": reasons_page(sentences, ADVICE),
+            styles / "dark.css": dark_sheet(_read(styles / name) for name in SHEETS),
         }
-        stale = [name for name, text in pages.items() if _read(folder / name) != text]
+        stale = [path for path, text in made.items() if _read(path) != text]
         if options["check"] and stale:
-            raise CommandError(f"out of date: {', '.join(stale)}; run make reference")
-        for name in stale:
-            (folder / name).write_text(pages[name], encoding="utf-8")
+            names = ", ".join(path.name for path in stale)
+            raise CommandError(f"out of date: {names}; run make reference")
+        for path in stale:
+            path.write_text(made[path], encoding="utf-8")
 
 
 def _read(path: Path) -> str:
