@@ -6,12 +6,17 @@ What may import what stands in `.importlinter`, by folder.
 from __future__ import annotations
 
 import ast
+import configparser
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[2]
 DOING = {"aiohttp", "django", "grpc", "kubernetes", "psycopg"}  # what no domain module may reach
@@ -115,6 +120,68 @@ def test_the_page_about_the_house_names_rooms_that_are_there() -> None:
     named = re.findall(rf"`((?:{'|'.join(HOUSES)})/[\w/.]*)`", text)
     assert len(named) > 40
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def pictures() -> list[list[dict[str, set[str]]]]:
+    """Return the pictures of the page: their floors, and on each its rooms with their arrows."""
+    text = (ROOT / "docs/developer/architecture.md").read_text("utf-8")
+    section = text.partition("## Floors\n")[2].partition("\n## ")[0]
+    return [
+        [
+            {rooms[0]: set(rooms[1:]) for line in floor.splitlines() if (rooms := rooms_in(line))}
+            for floor in picture.split("---\n")
+        ]
+        for picture in re.findall(r"(?m)(?:^ {4}.+\n)+", section)
+    ]
+
+
+def rooms_in(line: str) -> list[str]:
+    return [each[:-1].replace("/", ".") for each in re.findall(r"[a-z][a-z/]*/", line)]
+
+
+def room_of(name: str, rooms: Iterable[str]) -> str:
+    return max((each for each in rooms if f"{name}.".startswith(f"{each}.")), key=len, default="")
+
+
+def arrows_between(rooms: Iterable[str]) -> dict[str, set[str]]:
+    """Return what each room imports of the others, management commands apart."""
+    arrows: dict[str, set[str]] = {room: set() for room in rooms}
+    for name, path in NAMES.items():
+        room = room_of(name, arrows)
+        if room and "management" not in path.parts:
+            arrows[room] |= {room_of(each, arrows) for each in imports_of(path)} - {room, ""}
+    return arrows
+
+
+@cache
+def layers() -> list[list[set[str]]]:
+    """Return the floors of each contract in `.importlinter` that has floors."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / ".importlinter")
+    return [
+        [set(floor.split(" | ")) for floor in config[each]["layers"].split("\n") if floor]
+        for each in config.sections()
+        if "layers" in config[each]
+    ]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_picture_of_the_floors_shows_the_imports_there_are(number: int) -> None:
+    floors = pictures()[number]
+    drawn = {room: others for floor in floors for room, others in floor.items()}
+    assert drawn == arrows_between(drawn)
+    for room, others in drawn.items():
+        below = next(index for index, floor in enumerate(floors) if room in floor) + 1
+        assert others <= set().union(*floors[below:]), room
+
+
+def test_the_pictures_have_the_floors_that_are_enforced() -> None:
+    assert len(pictures()) == len(layers()) == 2
+    for floors, layered in zip(pictures(), layers(), strict=True):
+        bound = set().union(*layered)
+        assert [floor.keys() & bound for floor in floors] == layered
+        assert set().union(*floors) - bound <= {"devcluster"}
+    assert {room.partition(".")[0] for floor in pictures()[0] for room in floor} == set(HOUSES)
 
 
 def entered_by(name: str, imported: str) -> set[str]:
