@@ -159,9 +159,20 @@ class ReviewStretchSerializer(serializers.Serializer[Any]):
     cause = serializers.CharField(required=False)
 
 
+class UnpricedHoursSerializer(serializers.Serializer[Any]):
+    """Hours of `resource` (as in rates) in a part of the month that no rate applies to, although
+    other resources have one."""
+
+    resource = serializers.CharField()
+    hours = serializers.CharField()
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+
+
 class ReviewSerializer(serializers.Serializer[Any]):
     """The newest report of a month that can be closed, and what to check: gaps of the watch,
-    lifetimes with an estimated end, time without any rate, and newer rates or corrections."""
+    lifetimes with an estimated end, time without any rate, hours of resources without one, and
+    newer rates or corrections."""
 
     month = serializers.CharField(source="report.month")
     version = serializers.IntegerField(source="report.version")
@@ -175,6 +186,7 @@ class ReviewSerializer(serializers.Serializer[Any]):
     estimated = serializers.IntegerField()
     gaps = serializers.SerializerMethodField()
     unpriced = serializers.SerializerMethodField()
+    unpriced_hours = UnpricedHoursSerializer(many=True)
     outdated = OutdatedSerializer(many=True)
     concerns = serializers.ListField(
         child=serializers.CharField(),

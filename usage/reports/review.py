@@ -9,8 +9,10 @@ from zoneinfo import ZoneInfo
 from django.db.models import Sum
 
 from ipuhub.models import WatchGap
+from ipuhub.web.filters import BadFilter
 from usage.models import MonthReport, ReportState
 from usage.rates.pricing import Tariff, money_of, pricing_of
+from usage.rates.unpriced import read_unpriced
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports
 from usage.sums.measures import GIB, hours
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from usage.rates.pricing import Money
+    from usage.rates.pricing import Money, Pricing
+    from usage.rates.unpriced import Unpriced
     from usage.reports.outdated import Outdated
     from usage.time.windows import Month
 
@@ -41,7 +44,8 @@ class Review:
     """The newest report of a month, and what makes it doubtful.
 
     `totals`: name, label and sum; `gaps`: time in which the watch of pods saw nothing; `estimated`:
-    lifetimes with an estimated end; `unpriced`: stretches without any price.
+    lifetimes with an estimated end; `unpriced`: stretches without any price; `unpriced_hours`: the
+    hours of resources without a price while another has one; `problem`: why these are not known.
     """
 
     report: MonthReport
@@ -51,6 +55,8 @@ class Review:
     estimated: int
     gaps: list[tuple[datetime, datetime, str]] = field(default_factory=list)
     unpriced: list[tuple[datetime, datetime]] = field(default_factory=list)
+    unpriced_hours: list[Unpriced] = field(default_factory=list)
+    problem: str = ""
     outdated: list[Outdated] = field(default_factory=list)
 
     @property
@@ -84,6 +90,9 @@ class Review:
             f"No rates apply from {begin:%F %H:%M} to {end:%F %H:%M} UTC."
             for begin, end in self.unpriced
         ]
+        found += [each.sentence for each in self.unpriced_hours]
+        if self.problem:
+            found.append(f"Whether all hours have a price is unknown. {self.problem}")
         return found
 
 
@@ -102,6 +111,8 @@ def review_month(month: Month) -> Review:
         name.removesuffix("__sum"): int(total or 0)
         for name, total in report.rows.aggregate(*(Sum(name) for name in names)).items()
     }
+    pricing = _pricing(report)
+    unpriced_hours, problem = _unpriced_hours(pricing, ZoneInfo(report.zone))
     return Review(
         report,
         [(name, label, hours(sums[amount], unit)) for name, label, amount, unit in TOTALS],
@@ -109,7 +120,9 @@ def review_month(month: Month) -> Review:
         sums["pods"],
         sums["estimated"],
         _gaps(report),
-        _unpriced(report),
+        pricing.unpriced,
+        unpriced_hours,
+        problem,
         outdated_reports([report])[report.pk],
     )
 
@@ -121,6 +134,13 @@ def _gaps(report: MonthReport) -> list[tuple[datetime, datetime, str]]:
     return [(gap.began_at, gap.ended_at, gap.cause) for gap in gaps[:_MOST_GAPS]]
 
 
-def _unpriced(report: MonthReport) -> list[tuple[datetime, datetime]]:
+def _pricing(report: MonthReport) -> Pricing:
     tariff = Tariff.from_record(report.tariff)
-    return pricing_of(report.first, report.end, ZoneInfo(report.zone), tariff, ()).unpriced
+    return pricing_of(report.first, report.end, ZoneInfo(report.zone), tariff, ())
+
+
+def _unpriced_hours(pricing: Pricing, zone: ZoneInfo) -> tuple[list[Unpriced], str]:
+    try:
+        return read_unpriced(pricing.segments, zone), ""
+    except BadFilter as error:
+        return [], " ".join(error.messages)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ipuhub.models import WatchGap
 from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, pod
+from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, Rate, ReportRun
@@ -131,6 +131,31 @@ def test_closing_begins_with_totals_gaps_estimates_and_what_had_no_price(admin: 
     assert MonthReport.objects.get().state == "provisional"
     listed = browser(admin).get("/usage/reports/").content.decode()
     assert f"/usage/reports/{_LAST}/close/" in listed
+
+
+def test_hours_of_a_resource_without_a_rate_are_named_with_their_time(admin: Any) -> None:
+    rate("cpu", "1")
+    rate("memory", "0")
+    rate("accelerator", "2", name="mk2")
+    rate("instance", "3", name="large")
+    rate("partition-ipu", "1", f"{_LAST}-05")
+    began, ended = f"{_LAST}-03T00:00", f"{_LAST}-07T00:00"
+    pod(began, ended, ipus=4)  # the IPUs of a job's pod are those of its partition
+    pod(began, ended, ipus=1, instance_type="large", gpus=5)  # has the price of its type
+    held(began, ended, size=4)
+    pod(began, ended, instance_type="", gpus=3, accelerators={"mk2": 2, "other": 1})
+    pod(f"{_LAST}-06T00:00", ended, ipus=1, component="jupyter", instance_type="")
+    make(str(_LAST), _NOW)
+    told = tool(admin).get(f"/api/v1/usage/reports/{_LAST}/review").json()
+    end = f"{_LAST.next()}-01T00:00:00Z"
+    assert [tuple(each.values()) for each in told["unpriced_hours"]] == [
+        ("gpu", "96.00000", f"{_LAST}-01T00:00:00Z", end),
+        ("ipu", "216.00000", f"{_LAST}-01T00:00:00Z", end),
+        ("partition-ipu", "192.00000", f"{_LAST}-01T00:00:00Z", f"{_LAST}-05T00:00:00Z"),
+    ]
+    page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
+    assert "192.00 IPU-hours of partitions have no rate" in page
+    assert "everything has a price" not in page
 
 
 def test_a_month_is_closed_on_the_page_by_typing_its_name(admin: Any) -> None:
