@@ -8,7 +8,7 @@ agree with the stored summary. Sums are exact whole numbers until they are print
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
@@ -37,7 +37,9 @@ class Range:
     """The range of a report: [first, end), as far as it was known at `generated_at`.
 
     `label` is the first column: a month without its hyphen, or an interval. `segments`: its
-    segments if they have different prices; then `tariff` only says how money is printed.
+    segments if they have different prices; then `tariff` only says how money is printed. `closed`:
+    the closed months in it that cost what their reports say; of these, `segments_beside` cost
+    nothing.
     """
 
     label: str
@@ -47,6 +49,13 @@ class Range:
     generated_at: datetime
     tariff: Tariff = field(default=Tariff())
     segments: tuple[Segment, ...] | None = None
+    segments_beside: tuple[Segment, ...] = ()
+    closed: tuple[str, ...] = ()
+
+    @property
+    def beside_reports(self) -> Range:
+        """The same range at the prices that are added to the lines of reports."""
+        return replace(self, segments=self.segments_beside) if self.closed else self
 
     @property
     def until(self) -> datetime:
@@ -71,6 +80,7 @@ class Range:
             "is_open": self.until < self.end,
             "currency": self.tariff.currency,
             "decimals": self.tariff.decimals,
+            "closed_months": list(self.closed),
         }
 
 
@@ -91,7 +101,19 @@ uncertainty_seconds, 0::bigint AS cpu_millicores, 0::bigint AS memory_bytes, 0::
 
 _MONEY: Final = re.compile(r"\b(priced|money)\b")
 _IN_BYTES: Final = ' COLLATE "C"'
-_KEYS: Final = 'namespace, "group", "user", user_verified, component, instance_type, running'
+_LINE_KEYS: Final = (
+    "namespace",
+    '"group"',
+    '"user"',
+    "user_verified",
+    "component",
+    "instance_type",
+)
+_AMOUNTS: Final = (
+    *("lifetimes", "pods", "estimated", "seconds", *AMOUNT_SUMS.values()),
+    "idle_micro_ipu_seconds",
+)
+_KEYS: Final = ", ".join((*_LINE_KEYS, "running"))
 _OF_PODS: Final = frozenset({"cpu_millicores", "memory_bytes", "gpus", "micro_ipus"})
 _OF_PARTITIONS: Final = frozenset({"partition_ipus"})
 
@@ -220,10 +242,36 @@ def summary_sql(profile: Profile, *, total: bool = True) -> str:
 
 
 def range_summary_sql(profile: Profile, covers: Range) -> str:
-    """Return the SELECT of the summary of a range that is not stored; parameters of `covers`."""
-    rows = rows_sql(covers)
+    """Return the SELECT of the summary of a range that is not stored; parameters of
+    `covers.beside_reports`."""
+    rows = rows_sql(covers.beside_reports)
+    if covers.closed:
+        rows = _with_reports(rows)
     numbered = f"SELECT *, row_number() OVER () AS id FROM ({rows}) AS sums"  # noqa: S608
     return _summary(profile, numbered, total=profile.has_total)
+
+
+def _with_reports(rows: str) -> str:
+    """Return the rows with the cost of closed months added from the lines of their reports and
+    corrections, each rounded there.
+
+    Lines of reports never go on; they are added to the row of their kind that does not, if there is
+    one. A line of which no lifetime is left stands alone.
+    """
+    shared = ", ".join(_LINE_KEYS)
+    zeros = ", ".join(f"COALESCE(found.{name}, 0) AS {name}" for name in _AMOUNTS)
+    order = ", ".join(f'{name} COLLATE "C"' for name in _LINE_KEYS if name != "user_verified")
+    return f"""
+SELECT {shared}, COALESCE(running, false) AS running, {zeros},
+  COALESCE(found.cost + lines.cost, found.cost, lines.cost) AS cost
+FROM (SELECT *, row_number() OVER (PARTITION BY {shared} ORDER BY running) AS place
+  FROM ({rows}) AS sums) AS found
+FULL JOIN (SELECT {shared}, 1 AS place, sum(line.cost) AS cost FROM usage_reportrow AS line
+  JOIN usage_monthreport AS report ON report.id = line.report_id
+  WHERE report.state IN ('closed', 'correction') AND report.month = ANY(%(closed_months)s::text[])
+  GROUP BY {shared}) AS lines USING ({shared}, place)
+WHERE found.place IS NOT NULL OR lines.cost <> 0
+ORDER BY {order}, user_verified, running"""  # noqa: S608  # likewise
 
 
 def _summary(profile: Profile, source: str, *, total: bool) -> str:

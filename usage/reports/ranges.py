@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ from usage.reports.making import ReportRefused
 from usage.reports.monthly import Range, details_queries, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
+from usage.sums.pieces import closed_steps
 from usage.time.windows import PARTITION_PIECES, POD_PIECES, Window, WindowError
 
 if TYPE_CHECKING:
@@ -70,10 +71,11 @@ class RangeFile:
             if self.kind == "summary":
                 own.execute(HASHED)
                 queries: tuple[str, ...] = (range_summary_sql(profile, covers),)
+                parameters = covers.beside_reports.parameters
             else:
                 own.execute(IN_ORDER)
-                queries = details_queries(profile, covers)
-            blocks = copy_all(own, queries, covers.parameters)
+                queries, parameters = details_queries(profile, covers), covers.parameters
+            blocks = copy_all(own, queries, parameters)
         except BaseException:
             own.close()
             raise
@@ -97,7 +99,8 @@ def range_of(
 ) -> Range:
     """Return the range of the report of [begin, end), as far as it has passed.
 
-    Closed months in it cost what they were closed with. Raises ReportRefused if the range is
+    The summary takes the cost of closed months that lie in it as a whole from their reports, the
+    rest of a closed month costs what it was closed with. Raises ReportRefused if the range is
     reversed or in the future, if its records were deleted, or if its prices are in several
     currencies.
     """
@@ -115,7 +118,12 @@ def range_of(
         _refuse_currencies(pricing)
     money = Tariff(pricing.currency or settings.REPORT_CURRENCY, pricing.decimals)
     made = now.replace(microsecond=0)
-    return Range(label, zone.key, window.begin, window.end, made, money, pricing.usable)
+    covers = Range(label, zone.key, window.begin, window.end, made, money, pricing.usable)
+    closed = closed_steps(pricing, [window.begin], window.until)
+    if closed is None:
+        return covers
+    beside = closed.priced_by_reports(pricing).usable
+    return replace(covers, segments_beside=beside, closed=tuple(closed.months))
 
 
 def _refuse_currencies(pricing: Pricing) -> None:

@@ -11,14 +11,16 @@ from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of
 from usage.models import Rate
-from usage.reports.making import ReportRefused
+from usage.reports.making import ReportRefused, correct_month
 from usage.reports.ranges import RangeFile, range_of
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NOW = at("2026-11-21T12:00")
+AUGUST = at("2026-08-01")
 SEPTEMBER, OCTOBER, NOVEMBER = at("2026-09-01"), at("2026-10-01"), at("2026-11-01")
 
 
@@ -55,6 +57,44 @@ def test_a_range_of_closed_and_other_months_costs_the_sum_of_theirs() -> None:
         "10.00000",
         "70.00000",
     ]
+
+
+def _costs(begin: Any, end: Any) -> dict[str, str]:
+    return {row["user"]: row["cost"] for row in lines("summary", begin, end) if row["user"]}
+
+
+def test_a_closed_month_is_in_every_range_the_rounded_lines_of_its_report(
+    django_user_model: Any,
+) -> None:
+    Rate.objects.all().delete()
+    rate("ipu", "0.006")
+    for user in ("twice", "once"):
+        pod("2026-08-10T00:00", "2026-08-10T01:00", ipus=1, user=user)
+    gone = pod("2026-08-10T00:00", "2026-08-10T01:00", ipus=1, user="gone")
+    pod("2026-08-31T23:00", None, ipus=1, user="goes on")
+    pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1, user="twice")
+    make("2026-08", "2026-11-19T00:00")
+    assert [row["cost"] for row in rows_of("2026-08", "summary")] == ["0.01"] * 4
+    found = _costs(AUGUST, SEPTEMBER)
+    assert found == dict.fromkeys(("twice", "once", "gone", "goes on"), "0.01")
+    assert _costs(AUGUST, NOVEMBER) == {
+        "twice": "0.02",  # 0.012 as one sum
+        "once": "0.01",
+        "gone": "0.01",
+        "goes on": "4.47",  # 0.01 and, of October, 744 x 0.006 = 4.464
+    }
+    root = django_user_model.objects.create_user("root", is_staff=True)
+    shown = tool(root).get("/api/v1/usage/summary?from=2026-08-01&to=2026-10-31&by=user").json()
+    of_page = {each["key"]["user"]: each["cost"] for each in shown["results"]}
+    assert {user: of_page[user] for user in found} == _costs(AUGUST, NOVEMBER)
+    assert _costs(at("2026-08-10"), SEPTEMBER)["once"] == "0.01"  # a part: its own sum
+
+    gone.delete()
+    pod("2026-08-12T00:00", "2026-08-12T02:00", ipus=1, user="late")
+    assert _costs(AUGUST, NOVEMBER) == {**found, "twice": "0.02", "goes on": "4.47", "late": "0.00"}
+    correct_month(Month(2026, 8), at("2026-11-20T00:00"))
+    after = _costs(AUGUST, NOVEMBER)
+    assert (after["late"], after.get("gone", "")) == ("0.01", "")
 
 
 def test_a_range_of_two_currencies_is_refused_with_where_to_cut_it(

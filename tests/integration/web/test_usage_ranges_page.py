@@ -18,7 +18,9 @@ from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport
+from usage.reports.making import correct_month
 from usage.sums.rollups import refresh
+from usage.time.windows import Month
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -310,6 +312,26 @@ def test_a_closed_month_costs_in_every_range_what_its_report_says(admin: User) -
             client, f"/usage/?by={by}&format=csv&compare=before&from=2026-11-01&to=2026-11-30"
         )
         assert Decimal(pair[-1]["cost"]) == Decimal("0.01")
+
+
+def test_a_late_pod_adds_hours_to_a_closed_month_at_once_and_cost_with_the_correction(
+    admin: User,
+) -> None:
+    rate("ipu", "0.006")
+    pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1)
+    make("2026-10", "2026-12-01T00:00")
+    client = browser(admin)
+    address = "/usage/?month=2026-10&format=csv&total=no"
+
+    def told() -> list[tuple[str, str]]:
+        return [(each["ipu_hours"], each["cost"]) for each in lines(client, address)]
+
+    assert told() == [("1.00000", "0.01")]
+    pod("2026-10-11T00:00", "2026-10-11T02:00", ipus=1)
+    assert told() == [("3.00000", "0.01")]
+    assert "include later data" in page(client, "/usage/?month=2026-10")
+    assert correct_month(Month(2026, 10), at("2026-12-02T00:00")) is not None
+    assert told() == [("3.00000", "0.02")]
 
 
 def test_a_closed_month_is_compared_at_the_cost_of_its_report(admin: User) -> None:
