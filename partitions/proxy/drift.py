@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase
+from partitions.proxy.lifecycle import may_heal
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
@@ -59,13 +60,15 @@ class Drift:
 
     `unfinished` wait for a next step, `lost` are active here and unknown to their controller,
     `faulty` are active here and in ERROR there, `replaced` have a stranger's partition in their
-    place, with a sentence. `late` are tombstones of partitions that came after their release.
+    place, with a sentence. `healed` are in ERROR here and ACTIVE there. `late` are tombstones of
+    partitions that came after their release.
     """
 
     unfinished: tuple[TrackerEntry, ...] = ()
     lost: tuple[TrackerEntry, ...] = ()
     faulty: tuple[TrackerEntry, ...] = ()
     replaced: tuple[tuple[TrackerEntry, str], ...] = ()
+    healed: tuple[TrackerEntry, ...] = ()
     late: tuple[TrackerEntry, ...] = ()
     untracked: tuple[tuple[str, str], ...] = ()
 
@@ -122,6 +125,7 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
         lost=tuple(entry for entry in active if entry.id not in listed[entry.controller]),
         faulty=denied.faulty,
         replaced=denied.replaced,
+        healed=denied.healed,
         late=late,
         untracked=tuple(
             sorted(
@@ -137,22 +141,25 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
 def contradicted(
     entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
 ) -> Drift:
-    """Return what lists, by controller and id, deny of the entries: the `faulty` and `replaced`
+    """Return what lists, by controller and id, deny of the entries: `faulty`, `replaced`, `healed`
     ones alone. What a list shows is certain; what it lacks may be a controller that begins.
 
     The lists must be younger than the entries.
     """
-    active = [entry for entry in entries if entry.phase is Phase.ACTIVE]
-    present = [(entry, listed.get(entry.controller, {}).get(entry.id)) for entry in active]
-    faulty, replaced = [], []
-    for entry, found in present:
-        if found is None:
+    faulty, replaced, healed = [], [], []
+    for entry in entries:
+        is_active = entry.phase is Phase.ACTIVE
+        found = listed.get(entry.controller, {}).get(entry.id)
+        if found is None or not (is_active or may_heal(entry)):
             continue
-        if why := strangeness(entry, found):
+        why = strangeness(entry, found)
+        if is_active and why:
             replaced.append((entry, why))
-        elif found.ready_state is ReadyState.ERROR:
+        elif is_active and found.ready_state is ReadyState.ERROR:
             faulty.append(entry)
-    return Drift(faulty=tuple(faulty), replaced=tuple(replaced))
+        elif not is_active and not why and found.ready_state is ReadyState.ACTIVE:
+            healed.append(entry)
+    return Drift(faulty=tuple(faulty), replaced=tuple(replaced), healed=tuple(healed))
 
 
 def _late(

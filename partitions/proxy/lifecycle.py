@@ -1,7 +1,8 @@
 """domain: the phases of a partition, and which phase may follow which.
 
 reserving -> creating -> active -> releasing -> released. A new attempt goes back to reserving,
-where an existing partition is reset. A new attempt or a release leaves error. Also the id of a new
+where an existing partition is reset. A new attempt or a release leaves error; so does a partition
+that works again by itself, or since a person has reset it. Also the id of a new
 partition, chosen once when it is reserved.
 """
 
@@ -60,7 +61,7 @@ _NEXT: Mapping[Phase, frozenset[Phase]] = {
     ),
     Phase.CREATING: frozenset({Phase.RESERVING, Phase.ACTIVE, Phase.ERROR, Phase.RELEASING}),
     Phase.ACTIVE: frozenset({Phase.RESERVING, Phase.ERROR, Phase.RELEASING}),
-    Phase.ERROR: frozenset({Phase.RESERVING, Phase.RELEASING}),
+    Phase.ERROR: frozenset({Phase.RESERVING, Phase.ACTIVE, Phase.RELEASING}),
     Phase.RELEASING: frozenset({Phase.RELEASED}),
     Phase.RELEASED: frozenset(),
 }
@@ -168,6 +169,12 @@ def fault(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
     """The partition is in ERROR, with what its controller says about it."""
     message = "; ".join(status.errors) or f"partition {entry.id} is in ERROR"
     return fail(entry, Reason.PARTITION_ERROR, message)
+
+
+def may_heal(entry: TrackerEntry) -> bool:
+    """Whether a partition that works is all the entry lacks: one that its controller refused to
+    reset works as well, and is not clean."""
+    return entry.phase is Phase.ERROR and entry.reason == Reason.PARTITION_ERROR
 
 
 def lose(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:

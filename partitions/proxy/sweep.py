@@ -123,18 +123,14 @@ class Sweep:
         return [*await self._fleet.views(), *others]
 
     async def _mark(self, drift: Drift) -> None:
-        """Say of partitions that jobs believe to be ACTIVE that they are not."""
+        """Say of partitions that jobs believe to be ACTIVE that they are not, and of those in
+        ERROR that they work again."""
         marked = {entry: self._lost(entry) for entry in drift.lost}
         for entry, why in drift.replaced:
             marked[entry] = lifecycle.lose(entry, self._now(), why)
-        for entry in drift.faulty:
-            try:
-                status = await self._fleet.api(entry.controller).partition_status(entry.id)
-            except VipuError as error:
-                log.info("no status of a faulty partition", problem=str(error), **entry.log_fields)
-                continue
-            if status.is_faulty:
-                marked[entry] = lifecycle.fault(entry, status)
+        for entry in (*drift.faulty, *drift.healed):
+            if (new := await self._asked(entry)) is not None:
+                marked[entry] = new
         if not marked:
             return
 
@@ -143,6 +139,21 @@ class Sweep:
                 draft.replace(entry, new)
 
         await self._store.write(change)
+
+    async def _asked(self, entry: TrackerEntry) -> TrackerEntry | None:
+        """The entry by its partition's status, which tells more than a list; None: unchanged."""
+        fleet = self._fleet
+        try:
+            status = await fleet.api(entry.controller).partition_status(entry.id)
+        except VipuError as error:
+            log.info("no status of a partition", problem=str(error), **entry.log_fields)
+            return None
+        if entry.phase is Phase.ACTIVE:
+            return lifecycle.fault(entry, status) if status.is_faulty else None
+        if not status.is_usable:
+            return None
+        wants_key = fleet.wants_key(entry.controller)
+        return lifecycle.activate(entry, self._now(), wants_key=wants_key)
 
     async def _remove_late(self, drift: Drift) -> None:
         """Remove what V-IPU made of a request whose job had given it up by then."""
@@ -202,6 +213,8 @@ def _warn(drift: Drift) -> None:
         log.warning("partition lost", controller=entry.controller, **entry.log_fields)
     for entry in drift.faulty:
         log.warning("partition in ERROR", controller=entry.controller, **entry.log_fields)
+    for entry in drift.healed:
+        log.info("partition works again", controller=entry.controller, **entry.log_fields)
     for entry, why in drift.replaced:
         where = {"controller": entry.controller, **entry.log_fields}
         log.warning("partition replaced", problem=why, **where)

@@ -21,8 +21,8 @@ from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from jobs.ipujob.names import IPUJOBS
 from tests.builders.documents import our_crd
-from tests.chaos.losses import NAMES
-from tests.chaos.stories import check_end, check_rest
+from tests.chaos.losses import AGAIN, NAMES
+from tests.chaos.stories import Story, check_end, check_rest, new, running
 from tests.chaos.test_every_write import LATE_SECONDS
 from tests.devcluster.conformance.servers import LoopThread
 from tests.fakes.chaosworld import Faults, Rival
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from ipuhub.kube.credentials import ClusterConfig
-    from tests.chaos.stories import Story
+    from tests.fakes.chaosworld import ChaosWorld
 
 GIVEN = os.environ.get("IPUHUB_TEST_KUBECONFIG")
 EVERY_LIFE = tuple(name for name in NAMES if "quota" not in name)
@@ -255,6 +255,42 @@ async def test_what_is_lost_beside_a_whole_proxy(guarded: Stage, name: str) -> N
     for write in range(1, proxy.writes) if IS_LONG else (proxy.writes - 2,):
         _, mortal = await guarded.tell_with_proxy(NAMES[name], Faults(proxy_kill_at=write))
         assert mortal.deaths == (mortal.writes >= write)
+
+
+async def controller_that_refuses_for_a_while(world: ChaosWorld) -> None:
+    """It is asked once an announced pause."""
+    partitions: WholeProxy = world.partitions
+    partitions.refuse_creations(3)
+    world.kube.add_job(new().with_spec(restartPolicy=AGAIN).build())
+    await world.until(lambda: world.status().get("restartCount") == 3)
+    assert partitions.asked == 3  # the fourth attempt is announced
+    partitions.refuse_creations(0)
+    await world.settle()
+    assert partitions.asked == 4
+
+
+async def partition_that_works_again(world: ChaosWorld) -> None:
+    """The pause ends with the fault."""
+    partitions: WholeProxy = world.partitions
+    await running(world, new().with_spec(restartPolicy=AGAIN))
+    broken = partitions.break_partition("a cable is loose")
+    await world.until(lambda: world.state() == "Restarting", launcher_exit=None)
+    announced = world.status()["instances"][0]["restartAt"]
+    await partitions.reset_by_hand(broken)
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    assert f"{world.now:%Y-%m-%dT%H:%M:%SZ}" <= announced
+    await world.settle()
+
+
+OUT_OF_ORDER = (
+    Story("controller_that_refuses_for_a_while", controller_that_refuses_for_a_while, "Completed"),
+    Story("partition_that_works_again", partition_that_works_again, "Completed", 2),
+)
+
+
+@pytest.mark.parametrize("story", OUT_OF_ORDER, ids=lambda story: story.name)
+async def test_a_whole_proxys_controller_may_be_out_of_order(guarded: Stage, story: Story) -> None:
+    await guarded.tell_with_proxy(story, Faults())
 
 
 @pytest.mark.timeout(1800)

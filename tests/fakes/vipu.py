@@ -71,6 +71,7 @@ class FakeVipu:
     create_lost: list[VipuError] = field(default_factory=list)
     create_refused: list[VipuError] = field(default_factory=list)
     remove_refused: list[VipuError] = field(default_factory=list)
+    reset_refused: list[VipuError] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # agents that do not answer it
     cordons: dict[str, str] = field(default_factory=dict)  # reasons by agent
@@ -155,6 +156,8 @@ class FakeVipu:
         one = self._find(partition_id)
         if partition_id in self.broken:
             raise NotReady(f"partition {partition_id} cannot be reset: {self.broken[partition_id]}")
+        if self.reset_refused:
+            raise self.reset_refused.pop(0)
         one.resets += 1
         one.polls_left, one.ready, one.errors = self.polls, ReadyState.ACTIVE, ()
         await self._written()

@@ -13,7 +13,9 @@ from partitions.errors import ProxyUnavailable
 from partitions.proxy.process import ProxyProcess
 from partitions.proxy.tracker import decode_entry
 from partitions.proxy.trackerstore import LABEL
+from partitions.vipu.client import VipuClient
 from tests.fakes.proxylab import SYSTEM
+from tests.fakes.vipu import let_ipu_fail
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -66,8 +68,10 @@ class WholeProxy:
     def __init__(self, lab: Lab, kube: ServerKube, kill_at: int | None) -> None:
         self.history: list[tuple[str, str, int]] = []
         self.taken: list[str] = []  # what must never happen: partitions taken from living pods
+        self.asked = 0  # for creations, refused ones too
         self.deaths = 0
         self._written = 0
+        self._list = lab.storage.with_name("controllers")
         self._lab = lab
         self._kube = kube
         self._kill_at = kill_at
@@ -76,6 +80,7 @@ class WholeProxy:
 
     async def start(self) -> None:
         """A vipu-server and a proxy that has read its tracker."""
+        self.refuse_creations(0)
         self._lab.start_vipu()
         self._present = await self._begin(Blade(self._kill_at))
         self._watching = asyncio.create_task(self._replace_the_dead())
@@ -125,6 +130,32 @@ class WholeProxy:
             answer.cancel()
             death.cancel()
 
+    # --- what becomes of the controller --------------------------------------------------------
+
+    def refuse_creations(self, gcds: int) -> None:
+        """It refuses them all where partitions are to have a number of GCDs that does not divide
+        their IPUs; 0: no longer."""
+        setting = f";gcds={gcds}" if gcds else ""
+        self._list.write_text(f"{self._lab.options.controllers}{setting}")
+        if self._present is not None:
+            self._present.process.fleet.reload()
+
+    def break_partition(self, what: str) -> str:
+        """An IPU of the partition that is held fails, and is mended at once: the partition stays in
+        ERROR until a person resets it. Return its id."""
+        assert self._lab.vipu is not None
+        controller = self._lab.vipu.controller
+        (held,) = self.held()
+        ipu = let_ipu_fail(controller, held.id, what)
+        controller.heal_ipu(ipu.agent, ipu.index)
+        return held.id
+
+    async def reset_by_hand(self, partition: str) -> None:
+        """A person does, and the proxy sees it."""
+        async with VipuClient(f"127.0.0.1:{self._lab.vipu_port}") as vipu:
+            await vipu.reset_partition(partition)
+        await eventually(lambda: [one.phase for one in self.held()] == [Phase.ACTIVE])
+
     # --- what the world sees -------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -156,7 +187,7 @@ class WholeProxy:
     # --- processes -----------------------------------------------------------------------------
 
     async def _begin(self, blade: Blade) -> _Running:
-        process = ProxyProcess(replace(self._lab.options, port=0))
+        process = ProxyProcess(replace(self._lab.options, port=0, controllers_path=str(self._list)))
         self._watch(process, blade)
         process.start()
         serving = AsyncExitStack()
@@ -204,7 +235,9 @@ class WholeProxy:
             return answer
 
         async def watched(*args: Any) -> Any:
-            if verb != "create":
+            if verb == "create":
+                self.asked += 1
+            else:
                 self._check_unused(verb)
             return await blade.write(lambda: act(*args))
 

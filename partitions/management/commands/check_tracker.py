@@ -122,11 +122,14 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
         else:
             yield f"{entry.id} on {entry.controller} is {entry.phase}; the proxy continues with it."
     for entry in drift.lost:
-        yield f"{entry.id} on {entry.controller}no longer exists there; the proxy sets it to error."
+        where = f"{entry.id} on {entry.controller}"
+        yield f"{where} no longer exists there; the proxy sets it to error."
     for entry in drift.faulty:
         yield f"{entry.id} on {entry.controller} is in ERROR; a new attempt of its job resets it."
     for entry, why in drift.replaced:
         yield f"{entry.id} on {entry.controller}: {why}; the proxy sets it to error."
+    for entry in drift.healed:
+        yield f"{entry.id} on {entry.controller} is ACTIVE again; the proxy sets it to active."
     for entry in drift.late:
         yield (
             f"{entry.id} on {entry.controller} was created after its release; the proxy removes it."

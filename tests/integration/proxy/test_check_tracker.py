@@ -22,6 +22,7 @@ from partitions.vipu.client import CreateRequest, VipuClient
 from tests.builders.ipujobs import ipujob
 from tests.builders.trackerentries import entry
 from tests.fakes.proxylab import LABEL, SYSTEM
+from tests.fakes.vipu import let_ipu_fail
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import request
 
@@ -174,6 +175,45 @@ async def test_what_does_not_answer_and_what_cannot_be_read_is_said(
     assert f"127.0.0.1:{lab.vipu_port} does not answer" in said
     assert "odd: this value of the tracker is not an entry" in said
     assert last == "Tracker and controllers differ in 2 points."
+
+
+async def test_each_difference_is_a_sentence(lab: Lab, check: Callable[..., Any]) -> None:
+    states = {
+        "lost": {"phase": Phase.ACTIVE},
+        "faulty": {"phase": Phase.ACTIVE},
+        "replaced": {"phase": Phase.ACTIVE, "size": 8},
+        "healed": {"phase": Phase.ERROR, "reason": Reason.PARTITION_ERROR},
+        "late": {"phase": Phase.RELEASED, "may_come": True},
+    }
+    where = f"127.0.0.1:{lab.vipu_port}"
+    made = [
+        entry(number, id=name, controller=where, **given)
+        for number, (name, given) in enumerate(states.items())
+    ]
+    data = {one.key: encode_entry(one) for one in made}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": lab.tracker}}
+    await lab.client.create(CONFIG_MAPS, body | {"data": data}, SYSTEM)
+    for name in states.keys() - {"lost"}:
+        await make(lab, name, 4)
+    async with VipuClient(where) as vipu:
+        for name in states.keys() - {"lost"}:
+            await eventually(lambda name=name: is_usable(vipu, name))
+    assert lab.vipu is not None
+    let_ipu_fail(lab.vipu.controller, "faulty", "has a memory error")
+    said, last = await check()
+    strange = "replaced has 4 IPUs, not 8: it is not this job's"
+    assert said.splitlines() == [
+        f"lost on {where} no longer exists there; the proxy sets it to error.",
+        f"faulty on {where} is in ERROR; a new attempt of its job resets it.",
+        f"replaced on {where}: {strange}; the proxy sets it to error.",
+        f"healed on {where} is ACTIVE again; the proxy sets it to active.",
+        f"late on {where} was created after its release; the proxy removes it.",
+    ]
+    assert last == "Tracker and controllers differ in 5 points."
+
+
+async def is_usable(vipu: VipuClient, name: str) -> bool:
+    return (await vipu.partition_status(name)).is_usable
 
 
 async def test_what_is_only_removed_by_force_is_told_and_forced_by_a_person(world: World) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ipuhub.partition import Phase
 from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import encode_entry
-from partitions.vipu.errors import NoAnswer, NoCapacity, Unavailable
-from partitions.vipu.types import ReadyState
+from partitions.vipu.errors import InvalidRequest, NoAnswer, NoCapacity, Unavailable
+from partitions.vipu.types import OperationState, ReadyState
 from tests.builders.trackerentries import entry
 from tests.fakes.configmaps import away
 from tests.fakes.waiting import eventually
@@ -114,6 +114,42 @@ async def test_a_list_that_somebody_else_asks_for_shows_what_was_replaced_or_bro
         "gone": "",  # what a list lacks is the sweep's to judge
         "new": "",
     }
+
+
+async def test_a_partition_that_works_again_is_active_and_one_that_is_not_clean_is_not(
+    world: World,
+) -> None:
+    world.sweep_options = SweepOptions(overhear_seconds=0)
+    proxy = await world.start()
+    for name in ("healed", "resetting", "refused"):
+        await proxy.service.ensure(request(name, size=2))
+    parts = {name: world.vipu.partitions[f"p-{name}-default-0"] for name in ("healed", "resetting")}
+    for part in parts.values():
+        part.ready, part.errors = ReadyState.ERROR, ("a cable is loose",)
+    await proxy.sweep.once()
+    world.vipu.reset_refused = [InvalidRequest("not now")]
+    assert (await proxy.service.ensure(request("refused", size=2, attempt=1))).phase == "error"
+    first = {entry.name: entry for entry in world.entries()}
+    assert {entry.phase for entry in first.values()} == {Phase.ERROR}
+    for part in parts.values():
+        part.ready, part.errors = ReadyState.ACTIVE, ()
+    parts["resetting"].operation = OperationState.RESETTING
+    world.later(60)
+    heard = asyncio.create_task(proxy.sweep.overhear())
+    await turns()
+    await proxy.fleet.views()
+    await heard
+    phases = {entry.name: entry.phase for entry in world.entries()}
+    assert phases == {"healed": "active", "resetting": "error", "refused": "error"}
+    parts["resetting"].operation = OperationState.IDLE
+    await proxy.sweep.once()
+    found = {entry.name: entry for entry in world.entries()}
+    assert (found["resetting"].phase, found["resetting"].message) == (Phase.ACTIVE, "")
+    assert found["healed"].active_at == first["healed"].active_at  # it was held all the time
+    assert found["refused"] == first["refused"]
+    assert world.vipu.partitions["p-healed-default-0"].resets == 0
+    assert (await proxy.service.ensure(request("healed", size=2, attempt=1))).phase == "active"
+    assert world.vipu.partitions["p-healed-default-0"].resets == 1
 
 
 async def test_a_list_older_than_the_entry_denies_nothing(world: World) -> None:

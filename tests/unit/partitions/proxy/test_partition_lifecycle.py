@@ -27,7 +27,7 @@ STEPS: dict[str, tuple[Step, set[Phase]]] = {
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
     ),
     "accept": (lifecycle.accept, {Phase.RESERVING}),
-    "activate": (lambda entry: lifecycle.activate(entry, LATER), {Phase.CREATING}),
+    "activate": (lambda entry: lifecycle.activate(entry, LATER), {Phase.CREATING, Phase.ERROR}),
     "fail": (
         lambda entry: lifecycle.fail(entry, Reason.PARTITION_ERROR, "broken"),
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE},

@@ -68,6 +68,20 @@ def test_what_is_active_here_and_unknown_or_broken_there_is_found() -> None:
     assert drift.replaced == ((entry(2), why),)
 
 
+def test_healed_is_what_failed_by_itself_and_is_active_there() -> None:
+    failed = entry(0, phase=Phase.ERROR, reason=Reason.PARTITION_ERROR)
+    assert compare([failed], [view(partition(0))]).healed == (failed,)
+    for given, found in (
+        ({"reason": Reason.CREATE_REFUSED}, {}),  # a reset that was refused has cleaned nothing
+        ({"reason": Reason.PARTITION_LOST}, {}),
+        ({}, {"ready_state": ReadyState.ERROR}),
+        ({}, {"ready_state": ReadyState.PENDING}),
+        ({}, {"size": 8}),
+    ):
+        drift = compare([replace(failed, **given)], [view(partition(0, **found))])
+        assert drift == Drift()
+
+
 def test_late_is_what_a_tombstone_asked_for_and_nothing_else() -> None:
     tomb = entry(0, phase=Phase.RELEASED, may_come=True)
     assert compare([tomb], [view(partition(0))]).late == (tomb,)
