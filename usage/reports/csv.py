@@ -8,12 +8,13 @@ from __future__ import annotations
 import codecs
 import csv
 import json
-import select
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.pq import ExecStatus
+from psycopg import generators
+from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.waiting import Wait
 
 from ipuhub.text import plain_text
 from usage.reports.columns import NUMBERS, YES_OR_NO
@@ -22,12 +23,12 @@ from usage.sums.measures import TOTAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from psycopg.abc import PQGen
     from psycopg.pq.abc import PGconn
 
 BLOCK_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024
 """Size of a stored piece of a file."""
-_WAIT_SECONDS = 60.0
 IN_ORDER = (
     "SET LOCAL enable_seqscan = off;"
     " SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off;"
@@ -43,21 +44,23 @@ def copy_csv(
     """Yield the rows of `query` as CSV, in blocks of about 64 KiB.
 
     Reads libpq directly: psycopg's own iterator costs more for a line than the server needs to
-    make it. Raises psycopg.Error, which leaves the connection in a failed transaction as any error
-    does; otherwise it is of no use until the last block was taken.
+    make it. The waits are the connection's own, with its limit on silence. Raises psycopg.Error,
+    which leaves the connection in a failed transaction as any error does; otherwise it is of no use
+    until the last block was taken.
     """
     text = psycopg.ClientCursor(connection).mogrify(
         f"COPY ({query}) TO STDOUT (FORMAT csv)", parameters
     )
     libpq = connection.pgconn
-    _expect(libpq, libpq.exec_(text.encode()), ExecStatus.COPY_OUT)
+    libpq.send_query(text.encode())
+    _expect(libpq, connection.wait(generators.execute(libpq))[-1], ExecStatus.COPY_OUT)
     try:
-        yield from _blocks(libpq)
-        while result := libpq.get_result():
+        yield from _blocks(connection)
+        for result in connection.wait(generators.fetch_many(libpq)):
             _expect(libpq, result, ExecStatus.COMMAND_OK)
     except psycopg.Error:
-        while libpq.get_result():
-            pass  # else the rollback would find the connection busy
+        if libpq.status == ConnStatus.OK:  # else the rollback would find the connection busy
+            connection.wait(generators.fetch_many(libpq))
         raise
 
 
@@ -69,7 +72,8 @@ def copy_all(
         yield from copy_csv(connection, query, parameters)
 
 
-def _blocks(libpq: PGconn) -> Iterator[bytes]:
+def _blocks(connection: psycopg.Connection[Any]) -> Iterator[bytes]:
+    libpq = connection.pgconn
     # The first lines leave alone: somebody waits for them.
     lines: list[memoryview] = []
     size, limit = 0, 1
@@ -82,16 +86,18 @@ def _blocks(libpq: PGconn) -> Iterator[bytes]:
                 yield b"".join(lines)
                 lines, size, limit = [], 0, BLOCK_BYTES
         elif length == 0:
-            _receive(libpq)
+            connection.wait(_more())
+            libpq.consume_input()
         else:
             break
     if lines:
         yield b"".join(lines)
 
 
-def _receive(libpq: PGconn) -> None:
-    select.select([libpq.socket], [], [], _WAIT_SECONDS)
-    libpq.consume_input()
+def _more() -> PQGen[None]:
+    """Wait for the next bytes."""
+    while not (yield Wait.R):
+        pass  # woken up to look for signals
 
 
 def _expect(libpq: PGconn, result: Any, status: ExecStatus) -> None:

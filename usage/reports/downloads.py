@@ -48,7 +48,8 @@ SELECT {_COLUMNS},
 FROM usage_monthreport WHERE month = %(month)s AND number = %(number)s
 ORDER BY version DESC LIMIT 1"""  # noqa: S608
 _SILENT_SECONDS: Final = 300
-"""How long a web process waits for the first line of a file, which may have to be sorted."""
+"""How long a web process waits for the next line of a file, the first of which may have to be
+sorted for; not longer than the whole download may take."""
 _CHUNKS = """
 SELECT data FROM usage_reportchunk WHERE report_id = %(report)s AND profile = %(place)s
 ORDER BY number"""
@@ -160,7 +161,7 @@ def own_connection() -> psycopg.Connection[Any]:
         parameters.pop(name, None)
     own = PatientConnection.connect(**parameters)
     if connection.settings_dict.get("SILENCE_SECONDS") is not None:
-        own.silence_seconds = _SILENT_SECONDS
+        own.silence_seconds = min(_SILENT_SECONDS, settings.WEB_DOWNLOAD_SECONDS)
         own.execute(f"SET statement_timeout = {1000 * settings.WEB_DOWNLOAD_SECONDS}")
         own.commit()
     return own

@@ -18,7 +18,11 @@ from dashboard.notify.metrics import Count, count
 from ipuhub.database import bounded, database_settings
 from ipuhub.patientpostgres.connection import PatientConnection
 from ipuhub.web.problems import server_error
-from tests.integration.web.test_live_web import bearer, served, status
+from tests.fakes.waiting import wait_until
+from tests.integration.usage.reading import make
+from tests.integration.web.test_live_web import large_record, slow_reader
+from tests.integration.web.webprocess import bearer, served, status
+from usage.reports.csv import copy_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +40,7 @@ class SilentLine:
         self._unheard: list[socket.socket] = []
         self.passes = threading.Event()
         self.passes.set()
+        self._left: list[threading.Event] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -50,12 +55,14 @@ class SilentLine:
                 continue
             far = socket.create_connection(self._to)
             for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+                threading.Thread(
+                    target=self._pass_on, args=(one, other, self.passes), daemon=True
+                ).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass_on(self, one: socket.socket, other: socket.socket, passes: threading.Event) -> None:
         try:
             while block := one.recv(65536):
-                self.passes.wait()
+                passes.wait()
                 other.sendall(block)
         except OSError:
             pass
@@ -63,8 +70,16 @@ class SilentLine:
             other.shutdown(socket.SHUT_RDWR)  # `close` alone leaves it to who still reads from it
         other.close()
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """Fall silent on the connections so far; new ones pass."""
+        self._left.append(self.passes)
+        self.passes = threading.Event()
         self.passes.set()
+        self._left[-1].clear()
+
+    def close(self) -> None:
+        for each in (*self._left, self.passes):
+            each.set()
         self._server.close()
         for each in self._unheard:
             each.close()
@@ -133,6 +148,33 @@ def test_a_silent_connection_is_given_up_and_closed(line: SilentLine) -> None:
         with pytest.raises(psycopg.OperationalError, match=r"has said nothing for 0\.3 s"):
             patient.execute("SELECT 1")
         assert patient.closed
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_file_is_given_up_before_its_first_line_and_between_lines(
+    line: SilentLine, blocks: int
+) -> None:
+    with PatientConnection.connect(url_by(line)) as patient:
+        patient.silence_seconds = 0.3
+        file = copy_csv(patient, "SELECT repeat('x', 1000) FROM generate_series(1, 200000)", {})
+        for _ in range(blocks):
+            next(file)
+        line.passes.clear()
+        with pytest.raises(psycopg.OperationalError, match=r"has said nothing for 0\.3 s"):
+            list(file)
+        assert patient.closed
+
+
+def test_a_download_that_falls_silent_ends_and_frees_its_slot(line: SilentLine) -> None:
+    headers = bearer()
+    large_record()
+    make("2026-10", "2026-11-03T00:00")
+    path = "/api/v1/usage/reports/2026-10/details.csv"
+    settings = {"IPUHUB_WEB_DOWNLOADS": "1", "IPUHUB_WEB_DOWNLOAD_SECONDS": "2"}
+    settings["IPUHUB_WEB_AHEAD_MEBIBYTES"] = "0"  # the thread goes at the reader's pace
+    with served(DATABASE_URL=url_by(line), **settings) as port, slow_reader(port, path, headers):
+        line.leave()
+        wait_until(lambda: status(port, path, **headers) == 200, "a free download")
 
 
 def test_a_slow_query_is_ended_by_the_server_and_told_as_such() -> None:
