@@ -99,7 +99,7 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Aside:
     """Separate threads for one path: at most `threads` requests at a time, each answered within
-    `seconds`, or 503 with `sentence`."""
+    `seconds` of its arrival, or 503 with `sentence`."""
 
     threads: int
     seconds: float
@@ -108,11 +108,14 @@ class Aside:
 
 @dataclass(slots=True)
 class _Pool:
+    """Threads, the time to wait for a free one, and whether the head of the response has to come
+    within the same time."""
+
     threads: ThreadPoolExecutor
     free: asyncio.Semaphore
     wait_seconds: float
     sentence: str
-    answer_seconds: float | None = None
+    is_aside: bool = False
 
 
 class _Refusal(Exception):  # noqa: N818  # an answer, not an error
@@ -142,7 +145,7 @@ class WebServer:
         busy = "The server is busy. Try again in a few seconds."
         self._pool = _pool("web", limits.threads, limits.queue_seconds, busy)
         self._asides = {
-            path: _pool(f"web{path}", one.threads, one.seconds, one.sentence, one.seconds)
+            path: _pool(f"web{path}", one.threads, one.seconds, one.sentence, is_aside=True)
             for path, one in self.asides.items()
         }
         log_bad_requests_in_one_line()
@@ -203,11 +206,13 @@ class WebServer:
         try:
             try:
                 size = await self._read_body(request, body)
-                await _take_place(pool)
+                until = asyncio.get_running_loop().time() + pool.wait_seconds
+                await _take_place(pool, until)
             except BaseException:
                 body.close()
                 raise
-            return await self._run(request, environ_of(request, body, size), pool)
+            head_until = until if pool.is_aside else None
+            return await self._run(request, environ_of(request, body, size), pool, head_until)
         except ConnectionError as error:
             return _break_off(request, web.StreamResponse(), error)
         except _Refusal as no:
@@ -250,7 +255,11 @@ class WebServer:
         return size
 
     async def _run(
-        self, request: web.BaseRequest, environ: dict[str, Any], pool: _Pool
+        self,
+        request: web.BaseRequest,
+        environ: dict[str, Any],
+        pool: _Pool,
+        head_until: float | None,
     ) -> web.StreamResponse:
         """Run the request in a thread, which owns the slot in the pool, `environ` and the body
         until it ends."""
@@ -270,7 +279,7 @@ class WebServer:
         )
         work.add_done_callback(lambda done: _finish(done, head, pool, environ["wsgi.input"]))
         try:
-            said = await _in_time(head, pool)
+            said = await _in_time(head, pool, head_until)
             response = web.StreamResponse(status=said.status, reason=said.reason)
             response.headers["Server"] = "ipuhub"
             if self._unready:  # in the head, which is sent before the response is back
@@ -304,29 +313,29 @@ class WebServer:
         await response.write_eof()
 
 
-async def _take_place(pool: _Pool) -> None:
+async def _take_place(pool: _Pool, until: float) -> None:
     """Wait for a free thread. Raise _Refusal if none becomes free in time."""
     try:
-        async with asyncio.timeout(pool.wait_seconds):
+        async with asyncio.timeout_at(until):
             await pool.free.acquire()
     except TimeoutError:
         raise _Refusal(503, pool.sentence) from None
 
 
-async def _in_time(head: asyncio.Future[Head], pool: _Pool) -> Head:
-    """Wait for the head of the response. Raise _Refusal if the pool's deadline passes."""
+async def _in_time(head: asyncio.Future[Head], pool: _Pool, until: float | None) -> Head:
+    """Wait for the head of the response. Raise _Refusal if the deadline passes."""
     try:
-        async with asyncio.timeout(pool.answer_seconds):
+        async with asyncio.timeout_at(until):
             return await asyncio.shield(head)
     except TimeoutError:
         raise _Refusal(503, pool.sentence) from None
 
 
 def _pool(
-    name: str, threads: int, seconds: float, sentence: str, answer_seconds: float | None = None
+    name: str, threads: int, seconds: float, sentence: str, *, is_aside: bool = False
 ) -> _Pool:
     executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
-    return _Pool(executor, asyncio.Semaphore(threads), seconds, sentence, answer_seconds)
+    return _Pool(executor, asyncio.Semaphore(threads), seconds, sentence, is_aside)
 
 
 def _settle(future: asyncio.Future[Head], head: Head) -> None:

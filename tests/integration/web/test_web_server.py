@@ -54,9 +54,9 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(site: Site, **limits: Any) -> AsyncIterator[int]:
-    """Yield the port of a server with two threads."""
-    asides = {"/readyz": Aside(1, 0.2, "postgres: does not answer")}
+async def serving(site: Site, probe_seconds: float = 0.2, **limits: Any) -> AsyncIterator[int]:
+    """Yield the port of a server with two threads, and one for probes."""
+    asides = {"/readyz": Aside(1, probe_seconds, "postgres: does not answer")}
     server = WebServer(site, Limits(**{"threads": 2, **limits}), asides, {"/healthz": "ok"})
     try:
         yield await server.start("127.0.0.1", 0)
@@ -96,6 +96,37 @@ async def test_head_has_the_length_and_no_body() -> None:
         answer = await said(port, "HEAD / HTTP/1.1")
     assert "Content-Length: 8\r\n" in answer
     assert answer.endswith("\r\n\r\n")
+
+
+class TwoProbes(Site):
+    """A site whose first probe ends at `first`; later ones wait for `go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.running = threading.Event(), threading.Event()
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if not self.running.is_set():
+            self.running.set()
+            self.first.wait(60)
+            start("200 OK", [("Content-Length", "0")])
+            return []
+        return super().__call__(environ, start)
+
+
+async def test_a_probe_that_waits_for_a_thread_is_answered_within_the_same_time() -> None:
+    site, loop = TwoProbes(), asyncio.get_running_loop()
+    async with serving(site, probe_seconds=1.0) as port:
+        first = asyncio.create_task(said(port, "GET /readyz HTTP/1.1"))
+        await asyncio.to_thread(site.running.wait)
+        second = asyncio.create_task(said(port, "GET /readyz HTTP/1.1"))
+        freed = asyncio.Event()
+        loop.call_later(0.6, lambda: (site.first.set(), freed.set()))
+        await freed.wait()
+        began = loop.time()
+        assert "503" in (await second).splitlines()[0]
+        assert loop.time() - began < 1.0, "its time began anew with the thread"
+        await first
 
 
 async def test_an_unfinished_body_is_refused_in_time_and_a_head_ended() -> None:
