@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import OperationalError, connection
 from django.test import RequestFactory
 
@@ -21,11 +22,14 @@ from ipuhub.web.problems import server_error
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
 from tests.integration.web.test_live_web import large_record, slow_reader
-from tests.integration.web.webprocess import bearer, served, status
+from tests.integration.web.webprocess import KEY, bearer, served, status
 from usage.reports.csv import copy_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -99,14 +103,22 @@ def url_by(line: SilentLine) -> str:
     return f"postgresql://{known['USER']}:{password}@127.0.0.1:{line.port}/{known['NAME']}"
 
 
-def test_pages_and_probes_answer_and_recover(line: SilentLine) -> None:
+def test_pages_and_probes_answer_and_recover(
+    line: SilentLine, client: Client, settings: SettingsWrapper
+) -> None:
     headers = bearer()
+    settings.SECRET_KEY = KEY
+    client.force_login(get_user_model().objects.get())
+    browser = {"Accept": "text/html", "Cookie": f"sessionid={client.cookies['sessionid'].value}"}
     with served(DATABASE_URL=url_by(line), IPUHUB_WEB_THREADS="2") as port:
         assert status(port, "/api/v1/jobs", **headers) == 200
+        assert "PostgreSQL" not in page(port, "/jobs/", **browser)
         assert status(port, "/readyz") == 200
         line.passes.clear()
         assert [status(port, "/healthz"), status(port, "/readyz")] == [200, 503]
         assert status(port, "/api/v1/jobs", **headers) == 503
+        said = page(port, "/jobs/", 503, **browser)
+        assert "A required service (PostgreSQL) is unavailable." in said
         assert status(port, "/login/") == 200
         line.passes.set()
         assert status(port, "/api/v1/jobs", **headers) == 200
