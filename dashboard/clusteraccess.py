@@ -58,7 +58,7 @@ class KubernetesAuthority:
 
     def user_of(self, token: str) -> User | None:
         """Return whose token this is, if it is valid for the audience. Raises ClusterAway."""
-        with _asking() as client:
+        with _review_client() as client:
             reviewer = _reviewer(client, settings.API_AUDIENCE)
             return _run(reviewer.authenticate, token)
 
@@ -72,7 +72,7 @@ class KubernetesAuthority:
             at, found = self._known.get(user, (float("-inf"), None))
         if now - at < settings.ACCESS_CACHE_SECONDS:
             return found
-        with _asking() as client:
+        with _review_client() as client:
             found = _run(_listable, _reviewer(client, settings.API_AUDIENCE), user, _recorded())
         with self._lock:
             if len(self._known) >= _MOST_USERS:
@@ -93,7 +93,7 @@ def _reviewer(client: KubeClient, audience: str) -> Reviewer:
 
 
 @contextlib.contextmanager
-def _asking() -> Iterator[KubeClient]:
+def _review_client() -> Iterator[KubeClient]:
     """Yield the client while this is one of the few reviews. Raises ClusterAway."""
     if not _REVIEWS.acquire(blocking=False):
         raise ClusterAway

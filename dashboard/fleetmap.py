@@ -47,7 +47,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class SilentController:
     """A controller that does not answer, in its proxy's words; `read_at`: the minute of its last
     answer, which the map still shows (None: it has given none)."""
 
@@ -87,7 +87,7 @@ class FleetMap:
     fits: tuple[SizeFit, ...] = ()
     fragments: tuple[Fragments, ...] = ()
     idle: tuple[Holding, ...] = ()
-    silent: tuple[Silence, ...] = ()
+    silent: tuple[SilentController, ...] = ()
     machines: int = 0
     total: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
         fits=size_fits(fleet, holdings),
         fragments=fragments_of(fleet),
         idle=tuple(h for h in holdings.values() if h.state == "idle" and h.job),
-        silent=tuple(_silence(c, reader.now) for c in controllers if c["message"]),
+        silent=tuple(_silent_controller(c, reader.now) for c in controllers if c["message"]),
         machines=sum(len(controller["machines"]) for controller in controllers),
         total=total,
         counts=painter.counts,
@@ -231,10 +231,10 @@ def read_holdings(
     }
 
 
-def _silence(controller: Mapping[str, Any], now: datetime) -> Silence:
+def _silent_controller(controller: Mapping[str, Any], now: datetime) -> SilentController:
     age = controller.get("ageSeconds")
     at = (now - timedelta(seconds=age)).replace(second=0, microsecond=0) if age else None
-    return Silence(controller["message"], at)
+    return SilentController(controller["message"], at)
 
 
 def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> Holding:

@@ -11,9 +11,9 @@ from django.views.decorators.http import require_safe
 
 from dashboard.actions.manifests import as_yaml, manifest_of
 from dashboard.job.diagnosis import diagnose, last_failure
+from dashboard.job.events import list_events
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
-from dashboard.job.story import tell_story
 from dashboard.job.tables import job_tables, usage_table
 from dashboard.job.tabs import answer_tab, read_view, require_job
 from dashboard.job.timeline import draw_timeline, timeline_rows
@@ -90,7 +90,7 @@ def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
     view = read_view(request, uid)
     requests = AuditEntry.objects.filter(uid=view.job.uid).order_by("-at")[:_SHOWN_EVENTS]
-    events = tell_story(view.job, view.held, requests)
+    events = list_events(view.job, view.held, requests)
     shown = [(event, colour_of(event.state)) for event in events[:_SHOWN_EVENTS]]
     context = {"events": shown, "hidden_events": len(events) - len(shown)}
     asked = [(event.at, event.what) for event in events if event.kind == "action"]

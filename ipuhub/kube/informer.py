@@ -221,8 +221,8 @@ class Informer:
         if not self._problem:
             log.warning("cannot follow", resource=self._scope.resource.plural, problem=str(error))
         self._problem = str(error)
-        chance = jitter()
-        pause = self._pace.backoff.delay_seconds(max(failures - 1, 0), chance)
+        spread = jitter()
+        pause = self._pace.backoff.delay_seconds(max(failures - 1, 0), spread)
         await asyncio.sleep(max(pause, error.retry_after or 0.0))
 
     async def _relist(self) -> None:

@@ -139,8 +139,8 @@ class Watch:
         if failures and not self.problem:
             self.problem = str(error or "the server closes the watch at once")
             log.warning("watch interrupted", resource=self._plural, problem=self.problem)
-        chance = jitter()
-        pause = self._pace.backoff.delay_seconds(max(failures - 1, 0), chance)
+        spread = jitter()
+        pause = self._pace.backoff.delay_seconds(max(failures - 1, 0), spread)
         await asyncio.sleep(max(pause, (error and error.retry_after) or 0.0))
 
     @property

@@ -32,10 +32,10 @@ from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
 from jobs.ipujob.spec import parse_spec
 from jobs.ipujob.validation import problems
-from jobs.operator import pods as podview
 from jobs.operator.keptstatus import recovered, whole
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
+from jobs.operator.pods import from_manifest, on_node, trouble_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.validation import Problem
     from jobs.operator.observed import Fault
     from jobs.operator.partitions import PartitionFacts
+    from jobs.operator.pods import PodView
 
 BY_UID = "uid"
 BY_JOB = "job"
@@ -93,7 +94,7 @@ class Caches:
         """What became of a node that is not Ready; empty where it is, or where nodes are unknown:
         the right to list them is not needed."""
         found = self.nodes.get("", name)
-        return podview.trouble_of_node(found) if found is not None else ""
+        return trouble_of_node(found) if found is not None else ""
 
 
 def by_uid(manifest: Manifest) -> list[str]:
@@ -239,9 +240,9 @@ class Observer:
             patience=self.rules.patience,
         )
 
-    def _view(self, pod: Manifest) -> podview.PodView:
-        view = podview.from_manifest(pod)
-        return podview.on_node(view, self._caches.node_trouble(view.node))
+    def _view(self, pod: Manifest) -> PodView:
+        view = from_manifest(pod)
+        return on_node(view, self._caches.node_trouble(view.node))
 
     def _key(self, uid: str, job: Manifest | None, claims: Sequence[Manifest]) -> JobKey | None:
         if job is not None:

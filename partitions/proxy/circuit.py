@@ -221,14 +221,14 @@ class Circuits:
         return self._with({Calls.ALL: all_calls, calls: self[calls].answered(term)})
 
     def failed(
-        self, calls: Calls, term: int, now: float, chance: float, options: CircuitOptions
+        self, calls: Calls, term: int, now: float, spread: float, options: CircuitOptions
     ) -> Self:
-        """A call got none; `chance` is a random number in [0, 1).
+        """Record that a call got no answer; `spread` is a random number in [0, 1).
 
-        Once nothing is answered at all, that explains the orders, too: they begin anew.
+        Once no call is answered at all, that explains the orders, too: their count starts again.
         """
         old = self[calls]
-        pause = options.pause_of(calls).delay_seconds(old.pauses, chance)
+        pause = options.pause_of(calls).delay_seconds(old.pauses, spread)
         new = old.failed(term, options.failures, now + pause)
         changed = {calls: new}
         opens = old.state is CircuitState.CLOSED and new.state is CircuitState.OPEN

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _MICRO: Final = 10**6
-_Event = tuple[int, "int | State | _Silence"]
+_Event = tuple[int, "int | State | _Gap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ NAMES: Final = tuple(field.name for field in fields(Utilization))
 
 
 @dataclass(frozen=True, slots=True)
-class _Silence:
-    """A silence that begins (1) or ends (-1)."""
+class _Gap:
+    """A gap that begins (1) or ends (-1)."""
 
     step: int
 
@@ -131,11 +131,11 @@ class _Now:
     answers: bool = True
     gaps: int = 0
 
-    def take(self, event: int | State | _Silence) -> None:
+    def take(self, event: int | State | _Gap) -> None:
         """Change by what happens."""
         if isinstance(event, State):
             self._hear(event, self.held)
-        elif isinstance(event, _Silence):
+        elif isinstance(event, _Gap):
             self.gaps += event.step
         else:
             self.held += event
@@ -233,7 +233,7 @@ def _events(timeline: ControllerTimeline, begin: int) -> Iterator[_Event]:
     told = [(state.at, state) for state in timeline.states if state.at >= begin]
     streams: list[list[_Event]] = [
         list(held),
-        [(at, _Silence(step)) for at, step in silent],
+        [(at, _Gap(step)) for at, step in silent],
         list(told),
     ]
     yield from merge(*streams, key=lambda event: event[0])

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.job.diagnosis import diagnose
+from dashboard.job.events import list_events
 from dashboard.job.stepper import draw_stepper
-from dashboard.job.story import tell_story
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES, Reason
 from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
@@ -221,7 +221,7 @@ def test_the_story_says_nothing_twice_and_joins_pods_of_one_second() -> None:
         ],
         [partition(4, 31)],
     )
-    story = tell_story(made, lives)
+    story = list_events(made, lives)
     assert [event.message for event in story].count(said) == 1
     assert [event.what for event in story if event.kind == "pod"][-1] == (
         "train-worker-0, train-worker-1 and 3 more: started"

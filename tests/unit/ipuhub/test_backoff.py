@@ -19,9 +19,9 @@ def test_waits_double_up_to_the_maximum(attempt: int, want_seconds: float) -> No
 
 @given(st.integers(0, 10_000), st.floats(0.0, 1.0, exclude_max=True))
 def test_a_jittered_wait_is_never_shorter_than_the_first_nor_longer_than_the_last(
-    attempt: int, chance: float
+    attempt: int, spread: float
 ) -> None:
-    assert 0.8 <= Backoff(0.8, 30.0).delay_seconds(attempt, chance) <= 30.0
+    assert 0.8 <= Backoff(0.8, 30.0).delay_seconds(attempt, spread) <= 30.0
 
 
 @pytest.mark.parametrize("attempt", [0, 3, 100])

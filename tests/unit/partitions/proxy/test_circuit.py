@@ -43,10 +43,10 @@ class Clock:
         return self.circuits[calls].term
 
     def fail(
-        self, term: int | None = None, chance: float = 0.0, *, calls: Calls = Calls.ALL
+        self, term: int | None = None, spread: float = 0.0, *, calls: Calls = Calls.ALL
     ) -> None:
         at = self.send(calls) if term is None else term
-        self.circuits = self.circuits.failed(calls, at, self.now, chance, OPTIONS)
+        self.circuits = self.circuits.failed(calls, at, self.now, spread, OPTIONS)
 
     def answer(self, term: int | None = None, *, calls: Calls = Calls.ALL) -> None:
         term_of_all = self.circuit.term
@@ -114,7 +114,7 @@ def test_the_pauses_grow_up_to_a_bound_and_begin_anew_after_an_answer() -> None:
         clock.until_due().fail()
         pauses.append(clock.circuit.retry_at - clock.now)
     assert pauses == pytest.approx([0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0])
-    clock.until_due().fail(chance=0.999)
+    clock.until_due().fail(spread=0.999)
     assert 3.9 < clock.circuit.retry_at - clock.now < 4.0  # spread over a factor of two
     clock.until_due().answer()
     assert clock.opened().circuit.retry_at - clock.now == pytest.approx(0.25)
@@ -238,7 +238,7 @@ def test_whatever_happens_one_call_tries_at_a_time_and_some_call_may_within_the_
         elif running:
             term, _ = running.pop(number % len(running))
             if what == "failed":
-                clock.fail(term, chance=seconds / 6.1)
+                clock.fail(term, spread=seconds / 6.1)
             else:
                 {"answered": clock.answer, "given_up": clock.give_up}[what](term)
         trials = [term for term, is_trial in running if is_trial and term == clock.circuit.term]

@@ -34,8 +34,8 @@ class Event:
     is_first: bool = False
 
 
-def tell_story(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> list[Event]:
-    """All of it, newest first; no sentence stands in two lines of one second."""
+def list_events(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> list[Event]:
+    """Return the events of a job, newest first; no sentence stands in two lines of one second."""
     events = [
         *_of_job(job),
         *_of_attempts(job),
