@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from django.db import connection
@@ -17,6 +18,12 @@ from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
 from jobs.selectors import SORTS, listed_jobs
 from jobs.views import JobFilters
+from tests.fakes.emptytables import empty_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_django import DjangoDbBlocker
 
 NEWEST = Order(("created_at", "id"))
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -40,9 +47,24 @@ _DIFFERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def _stored(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """8,000 jobs, committed once for all tests."""
+    with django_db_blocker.unblock():
+        _store()
+        yield
+        empty_tables(connection)
+
+
 @pytest.fixture
-def _history(db: None) -> None:
-    """8,000 jobs: the first by its model, the others made of it by PostgreSQL, in no time."""
+def _history(_stored: None, db: None) -> None:
+    """The stored jobs, found by an index: so small a table may well be read whole."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+
+
+def _store() -> None:
+    """Make the first job by its model, and the others of it by PostgreSQL, in no time."""
     JobRecord.objects.create(
         uid="uid-0",
         namespace="team-0",
@@ -62,7 +84,6 @@ def _history(db: None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_MANY.format(columns=", ".join(columns), values=", ".join(columns.values())))
         cursor.execute("ANALYZE jobs_jobrecord")
-        cursor.execute("SET LOCAL enable_seqscan = off")  # so small a table may well be read whole
 
 
 @pytest.fixture

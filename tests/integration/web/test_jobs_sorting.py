@@ -12,18 +12,21 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
 
 from jobs.models import JobRecord
 from jobs.selectors import SORTS
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
+from tests.fakes.emptytables import empty_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from django.contrib.auth.models import User
     from django.http import HttpResponse
     from django.test import Client
+    from pytest_django import DjangoDbBlocker
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 ROWS = 132
@@ -49,9 +52,19 @@ def staff(admin: User) -> Client:
     return browser(admin)
 
 
-@pytest.fixture
-def _history(db: None) -> None:
-    """Jobs of which many share each value; 60 have not ended, 12 of the others were deleted."""
+@pytest.fixture(scope="module")
+def _history(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Jobs of which many share each value; 60 have not ended, 12 of the others were deleted.
+
+    They are committed once for all tests, which only read them.
+    """
+    with django_db_blocker.unblock():
+        _make_history()
+        yield
+        empty_tables(connection)
+
+
+def _make_history() -> None:
     for number in range(ROWS):
         created = NOON + dt.timedelta(minutes=number // 3)
         ended = NOON + dt.timedelta(hours=3, seconds=number // 4)
