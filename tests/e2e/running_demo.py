@@ -20,6 +20,8 @@ from tests.fakes.waiting import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 START_SECONDS = 300  # all of a dozen processes, on a slow machine under load
+# Tests wait for sweeps, and a dozen processes run meanwhile.
+SETTINGS = {"IPUHUB_SWEEP_SECONDS": "10"}
 
 
 @dataclass
@@ -95,7 +97,7 @@ class RunningDemo:
         """Run a management command as a person does in a second terminal."""
         done = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
-            env={key: value for key, value in os.environ.items() if not key.startswith("DJANGO")},
+            env=_environment(),
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -126,6 +128,11 @@ class RunningDemo:
         return None
 
 
+def _environment() -> dict[str, str]:
+    """Ours, without the settings module of the tests."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("DJANGO")}
+
+
 def start_demo(directory: Path, *arguments: str, logs: bool = True) -> RunningDemo:
     """Start the demo and wait for its summary; with `logs` it prints those of its processes."""
     arguments += ("--logs",) if logs else ()
@@ -135,7 +142,7 @@ def start_demo(directory: Path, *arguments: str, logs: bool = True) -> RunningDe
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env={key: value for key, value in os.environ.items() if not key.startswith("DJANGO")},
+        env={**_environment(), **SETTINGS},
     )
     demo = RunningDemo(directory, process)
     up = threading.Event()

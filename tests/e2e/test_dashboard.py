@@ -28,7 +28,7 @@ def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     signed_in(page, demo)
-    page.get_by_text("0 running").wait_for()
+    page.locator("#live[data-say^='0 running']").wait_for(state="attached")
     apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
     row = page.locator("#live[data-say^='1 running'] .fleet-legend").get_by_role(
         "link", name="ipujob-sample", exact=True

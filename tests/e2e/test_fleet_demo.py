@@ -130,13 +130,13 @@ def test_a_layout_changed_by_vipu_admin_is_what_the_proxy_counts(demo: RunningDe
     (free,) = {"rack2", "rack3"} - {
         word for word in second_admin(demo, "list", "partitions").split() if word.startswith("rack")
     }
-    second_admin(demo, "remove", "allocation", free)
-    second_admin(demo, "remove", "cluster", free)
     agents = {
         machine["agent"]
         for machine in fleet(demo)["controllers"][1]["machines"]
         if machine["cluster"] == free
     }
+    second_admin(demo, "remove", "allocation", free)
+    second_admin(demo, "remove", "cluster", free)
     first, *_ = chosen = sorted(agents, key=lambda agent: int(agent.removeprefix("ag")))[:4]
     second_admin(demo, "create", "cluster", "small", "--agents", ",".join(chosen))
     second_admin(demo, "create", "allocation", "team-a", "--cluster", "small", "--agents", first)
