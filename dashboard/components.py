@@ -46,7 +46,7 @@ class Component:
 
     @property
     def member_count(self) -> int | None:
-        """How many members there are; None if the component stands for itself."""
+        """Return the number of members; None if the component stands for itself."""
         return len(self.members) or None
 
 

@@ -77,9 +77,9 @@ def _facts(job: Manifest, now: datetime) -> JobFacts:
 
 
 def _ends_by(job: Manifest, now: datetime) -> datetime | None:
-    """When a job frees its IPUs at the latest, as it reaches its activeDeadlineSeconds; None if
-    nothing says when: it has no limit or is past it, has not started or has finished, or keeps its
-    partition until somebody deletes it."""
+    """Return when a job frees its IPUs at the latest, by its activeDeadlineSeconds. None if that is
+    unknown: the job has no limit or is past it, has not started or has finished, or keeps its
+    partition until it is deleted."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     limit, started = (
         whole_number(spec.get("activeDeadlineSeconds")),

@@ -56,7 +56,7 @@ class Fragments:
 
     @property
     def percent(self) -> int:
-        """How much smaller than possible the largest block is, in per cent; 0: not at all."""
+        """Return by how many per cent the largest block is smaller than possible."""
         return round(_WHOLE * (1 - self.largest / self.possible)) if self.possible else 0
 
 

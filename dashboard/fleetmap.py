@@ -114,7 +114,7 @@ class FleetMap:
 
     @property
     def never(self) -> int:
-        """How many of those who wait ask for more than there is."""
+        """Return the number of waiting jobs that ask for more IPUs than exist."""
         return sum(waiting.kind == "never" for waiting in self.queue)
 
     @property
@@ -216,7 +216,7 @@ def list_ipus(
 def read_queue(
     fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> tuple[Waiting, ...]:
-    """Who waits, without the map."""
+    """Return the waiting jobs, without the map."""
     return queue_lines(fleet, jobs, read_holdings(fleet.get("controllers") or [], jobs, reader))
 
 
@@ -268,8 +268,8 @@ def colour_number(name: str) -> int:
 
 
 def paints_of(names: Iterable[str]) -> Mapping[str, Paint]:
-    """How each name is drawn. Its colour belongs to it, whatever else is on the page; names that
-    share one differ by a decal, the first in alphabetical order has none."""
+    """Return how each name is drawn. Its colour belongs to it, whatever else is on the page; names
+    that share one differ by a decal, the first in alphabetical order has none."""
     found: dict[str, Paint] = {}
     taken = Counter[int]()
     for name in sorted({*names} - {""}):

@@ -163,7 +163,7 @@ def _place(run: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
-    """What neighbours that are drawn as one have in common."""
+    """Return the key that neighbours drawn as one block share."""
     return ipu["partition"], bool(ipu.get("outside")), ipu.get("cordon"), ipu.get("fault")
 
 

@@ -148,7 +148,7 @@ def _why(
 
 
 def _unknown(each: Mapping[str, Any], closed: str, silent: Collection[str]) -> str:
-    """Why nobody can say what one who waits gets, and when; empty: its block is known."""
+    """Return why a waiting job's block is unknown; empty: it is known."""
     if each["block"] is None:
         if closed:
             return f"no block of {each['size']} can come free; out of service: {closed}"
@@ -161,13 +161,13 @@ def _unknown(each: Mapping[str, Any], closed: str, silent: Collection[str]) -> s
 def in_the_way(
     each: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
 ) -> list[Holding | None]:
-    """What holds IPUs of the block that one who waits, or a size, needs."""
+    """Return the holders of IPUs in the block that a waiting job, or a size, needs."""
     controller = each["block"]["controller"]
     return [holdings.get((controller, partition)) for partition in each["blockers"]]
 
 
 def free_by(found: Sequence[Holding | None]) -> datetime | None:
-    """When all of them have reached their time limits; None: that is not known."""
+    """Return when all of them have reached their time limits; None: unknown."""
     ends = [each.job.ends_by if each is not None and each.job else None for each in found]
     known = [end for end in ends if end is not None]
     return max(known) if known and len(known) == len(ends) else None

@@ -34,7 +34,7 @@ class Entry:
     key: str = ""
 
     def is_active(self, page: str) -> bool:
-        """Whether the page of this URL name belongs to the item."""
+        """Return whether the page of this URL name belongs to the item."""
         return any(
             page == name or (name[-1] == ":" and page.startswith(name)) for name in self.covers
         )

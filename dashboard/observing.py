@@ -97,8 +97,8 @@ def read_missing(found: Iterable[Component], now: dt.datetime) -> list[Component
 
 
 def _is_gone(name: str, states: Mapping[str, str]) -> bool:
-    """Whether a component that was not found is off the list of the proxy, or of its controller:
-    that they answer, and do not name it, says so."""
+    """Return whether a component that was not found is off the list of the proxy, or of its
+    controller: that they answer, and do not name it, says so."""
     controller = components.controller_of(name)
     return states.get(components.PROXY) == components.UP and (
         states.get(controller) != components.DOWN

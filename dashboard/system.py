@@ -117,7 +117,7 @@ def _faults() -> Shown:
 
 
 def _lifetimes() -> Shown:
-    """How much of the record needs a second look; each counted as far as a page needs it."""
+    """Return the numbers of records that need review, each counted as far as a page needs it."""
 
     def count(**where: Any) -> int:
         return PodLifetime.objects.filter(**where)[:_COUNTED_TO].count()

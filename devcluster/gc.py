@@ -179,7 +179,7 @@ def _is_going(body: Body) -> bool:
 
 
 def _is_waiting(body: Body) -> bool:
-    """Whether an object that is being deleted waits for the collector."""
+    """Return whether an object that is being deleted waits for the collector."""
     finalizers = body["metadata"].get("finalizers") or ()
     return _is_going(body) and (ORPHAN in finalizers or FOREGROUND in finalizers)
 

@@ -45,7 +45,7 @@ class NodeLink:
         self._trust: dict[str, ssl.SSLContext] = {}
 
     def address_of(self, pod: dict[str, Any]) -> NodeAddress | None:
-        """Where the pod's node answers; None: it runs no processes."""
+        """Return the address of the pod's node; None: it runs no processes."""
         node = self._store.get("nodes", "", pod["spec"].get("nodeName") or "")
         if node is None:
             return None

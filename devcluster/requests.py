@@ -49,7 +49,8 @@ class ApiRequest:
 
     @property
     def table(self) -> str:
-        """How rows carry their objects (Metadata, Object, None); "" when no Table is wanted."""
+        """Return how rows carry their objects (Metadata, Object, None); "" when no Table is
+        wanted."""
         accept = self.http.headers.get("Accept", "")
         wanted = "as=Table" in accept and "g=meta.k8s.io" in accept
         return self.query.get("includeObject", "Metadata") if wanted else ""

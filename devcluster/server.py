@@ -92,7 +92,7 @@ class DevCluster:
 
     @property
     def url(self) -> str:
-        """Where it answers, `https://127.0.0.1:PORT`."""
+        """Return the server's address, `https://127.0.0.1:PORT`."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"https://{host}:{self._port}"
 

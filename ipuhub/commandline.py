@@ -65,7 +65,7 @@ def _run(command: str, app: str | None) -> None:
 
 
 def _is_database_away(error: Exception) -> bool:
-    """Whether there is no connection, rather than a query that failed."""
+    """Return whether there is no connection, rather than a query that failed."""
     state = getattr(error.__cause__, "sqlstate", None)
     away = state is None or state.startswith(("08", "57P", "28", "3D"))
     return type(error).__module__ == "django.db.utils" and (

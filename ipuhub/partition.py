@@ -97,17 +97,17 @@ class Partition:
 
     @property
     def is_removal_refused(self) -> bool:
-        """Whether the V-IPU controller does not remove it, by `message`."""
+        """Return whether the V-IPU controller does not remove it, by `message`."""
         return self.phase == Phase.RELEASING and self.reason == Reason.RELEASE_REFUSED
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is gone, or a stranger's has its id: nothing of it is left to keep."""
+        """Return whether it is gone, or a stranger's has its id: nothing of it is left to keep."""
         return self.phase == Phase.ERROR and self.reason == Reason.PARTITION_LOST
 
     @property
     def lacks_key(self) -> bool:
-        """Whether its pods need a key and none is stored for them yet."""
+        """Return whether its pods need a key and none is stored for them yet."""
         return self.pod_key == KEY_WANTED
 
     def was_asked(self, now: datetime) -> bool:

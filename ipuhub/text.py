@@ -52,7 +52,7 @@ def spell_duration(seconds: float) -> str:
 
 
 def age(timestamp: object, now: dt.datetime) -> str:
-    """How long ago an RFC 3339 time was; `<unknown>` without one, `<invalid>` for nonsense."""
+    """Return the age of an RFC 3339 time; `<unknown>` without one, `<invalid>` for nonsense."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -190,7 +190,7 @@ _LONGEST_PREFIX, _LONGEST_NAME = 253, 63
 
 
 def is_label_key(text: str) -> bool:
-    """Whether `text` is a key: `name`, or `prefix/name`."""
+    """Return whether `text` is a key: `name`, or `prefix/name`."""
     prefix, _, name = text.rpartition("/")
     fits = len(prefix) <= _LONGEST_PREFIX and len(name) <= _LONGEST_NAME
     return fits and _KEY.fullmatch(text) is not None
@@ -205,5 +205,5 @@ class AuthorTrust:
     unasked: frozenset[str] = frozenset()
 
     def covers(self, user: str, namespace: str) -> bool:
-        """Whether `user` of a job in `namespace` is verified."""
+        """Return whether `user` of a job in `namespace` is verified."""
         return self.is_on and bool(user) and namespace not in self.unasked

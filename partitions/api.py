@@ -199,7 +199,8 @@ class Query(APIView):
         responses=FitSerializer,
     )
     def post(self, request: Request) -> Response:
-        """How many partitions of a size fit now; 503 while the V-IPU Proxy is unavailable."""
+        """Return how many partitions of a size fit now; 503 while the V-IPU Proxy is
+        unavailable."""
         asked = QuerySerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         try:

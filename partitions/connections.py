@@ -104,7 +104,7 @@ class FleetReader:
         return self._stats.at(now)
 
     def query(self, size: int) -> Fit:
-        """How many partitions of `size` fit now; raises PartitionsError with a sentence."""
+        """Return how many partitions of `size` fit now; raises PartitionsError with a sentence."""
         try:
             connected = self._connect()
         except ConfigError as error:

@@ -304,7 +304,7 @@ class UsagePage:
         return pricing.money(measures.cost) if pricing and measures else None
 
     def _outputs(self) -> list[Output]:
-        """What the chart and the order can be of: of the cost where there is any."""
+        """Return the outputs for chart and order; cost is among them where there is any."""
         pricing = self.question.pricing
         has_cost = bool(pricing and pricing.currency) or self.output is COST
         return [*OUTPUTS.values(), *([COST] if has_cost else [])]
@@ -351,7 +351,7 @@ class UsagePage:
         }
 
     def _change(self, line: Line, output: Output) -> Mapping[str, Any] | None:
-        """How much more or less than in the period before."""
+        """Return the change from the period before."""
         if line.before is None:
             return None
         now, old = (each.rank(output.amount) for each in (line.measures, line.before))

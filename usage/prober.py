@@ -111,7 +111,8 @@ class JobsAndPartitions:
     def _owners_of(
         self, cursor: psycopg.Cursor[Any], jobs: Sequence[tuple[str, str]]
     ) -> dict[str, tuple[str, str, bool]]:
-        """Whose the partitions of jobs are; a job without a record counts for its namespace."""
+        """Return the owners of jobs' partitions; a job without a record counts for its
+        namespace."""
         owners = {uid: (self.groups.group_of(namespace), "", False) for uid, namespace in jobs}
         return owners | owners_of(cursor, owners)
 
@@ -159,7 +160,7 @@ def pod_selection(chosen: ChosenNamespaces | None) -> PodSelection:
 
 
 def author_trust() -> AuthorTrust:
-    """Whose word `ipuhub.io/created-by` is, by the settings."""
+    """Return who sets `ipuhub.io/created-by`, by the settings."""
     return AuthorTrust(
         is_on=settings.TRUST_CREATED_BY, unasked=frozenset({"kube-system", settings.NAMESPACE})
     )
@@ -231,7 +232,7 @@ class Prober:
 
 
 def database() -> dict[str, Any]:
-    """How the recordings reach Postgres."""
+    """Return the arguments by which the recordings connect to PostgreSQL."""
     return connection_arguments(settings.DATABASES["default"])
 
 

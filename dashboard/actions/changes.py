@@ -122,7 +122,7 @@ class Change:
 
     @property
     def is_new(self) -> bool:
-        """Whether the write creates an object."""
+        """Return whether the write creates an object."""
         return self.method == "POST"
 
 

@@ -47,7 +47,8 @@ class Line:
 
     @property
     def mark(self) -> str:
-        """What a later reading knows the line by: a digest of its text, and its time."""
+        """Return the mark by which a later reading finds the line: a digest of its text, and its
+        time."""
         return f"{hashlib.sha256(self.text.encode()).hexdigest()[:16]}~{self.at}"
 
 
@@ -119,12 +120,12 @@ def after(lines: list[Line], mark: str) -> tuple[list[Line], bool]:
 
 
 def is_mark(text: str) -> bool:
-    """Whether `text` may be a line's mark."""
+    """Return whether `text` may be a line's mark."""
     return _FIELDS.fullmatch(text) is not None and instant_of(text) is not None
 
 
 def instant_of(mark: str) -> datetime | None:
-    """When the line with this mark was written."""
+    """Return when the line with this mark was written."""
     return _instant(mark.partition("~")[2])
 
 

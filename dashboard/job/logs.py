@@ -113,7 +113,7 @@ def ref_of(pod: PodLifetime) -> PodRef:
 
 
 def kept_of(job: JobRecord, pod: PodLifetime) -> JobAttempt | None:
-    """What the operator kept of the attempt that the pod belonged to."""
+    """Return the operator's record of the attempt that the pod belonged to."""
     return kept_among(JobAttempt.objects.filter(job=job), pod)
 
 

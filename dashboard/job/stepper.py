@@ -75,7 +75,7 @@ def _instants(job: Job, lives: Lives, *, ended: bool) -> Iterator[tuple[str, dat
 
 
 def _pods_ready(pods: Sequence[Pod]) -> datetime | None:
-    """When the last pod of the first attempt started; None while one has not."""
+    """Return when the last pod of the first attempt started; None while a pod has not."""
     first = min((pod.attempt or 0 for pod in pods), default=0)
     own = [pod.started_at for pod in pods if (pod.attempt or 0) == first]
     started = [at for at in own if at is not None]

@@ -43,7 +43,7 @@ class Table:
 
     @property
     def cells(self) -> list[list[Cell]]:
-        """What the page shows."""
+        """Return the cells of the page's rows."""
         return [make_cells(self.shown_columns, row) for row in self.rows]
 
 
@@ -119,7 +119,7 @@ USED = (
 
 
 def usage_table(held: Held, now: datetime) -> Table:
-    """What each pod was allocated, from scheduling to its end."""
+    """Return the table of each pod's allocation, from scheduling to its end."""
     lasted = [
         (pod, max(0.0, ((pod.finished_at or now) - pod.scheduled_at).total_seconds()))
         for pod in held.pods

@@ -71,7 +71,7 @@ class JobView:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a pod runs or a partition is held."""
+        """Return whether a pod runs or a partition is held."""
         return any(pod.scheduled_at and not pod.finished_at for pod in self.held.pods) or any(
             not partition.released_at for partition in self.held.partitions
         )
@@ -147,7 +147,7 @@ def _head(view: JobView, tab: str) -> dict[str, Any]:
 
 
 def _commands(job: JobRecord) -> list[tuple[str, str]]:
-    """What one may do about the job with kubectl; nothing once it is gone."""
+    """Return commands of kubectl for the job; none once it is deleted."""
     if job.deleted_at is not None:
         return []
     describe = f"kubectl -n {job.namespace} describe ipujob {job.name}"

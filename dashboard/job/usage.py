@@ -60,7 +60,7 @@ class JobUsage:
 
     @property
     def money(self) -> Money | None:
-        """What they cost; None without a price, or with several currencies."""
+        """Return their cost; None without a price, or with several currencies."""
         return self.costs[0] if len(self.costs) == 1 else None
 
 

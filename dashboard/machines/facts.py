@@ -74,17 +74,17 @@ class MachineFacts:
 
     @property
     def held(self) -> int:
-        """How many of its IPUs are held."""
+        """Return the number of its IPUs that are held."""
         return sum(bool(ipu.size) for ipu in self.ipus)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why IPUs of it get no new partition, each once."""
+        """Return the reasons why its IPUs get no new partition, each once."""
         return tuple(dict.fromkeys(ipu.reason for ipu in self.ipus if ipu.reason))
 
     @property
     def is_closed(self) -> bool:
-        """Whether none of its IPUs gets a new partition."""
+        """Return whether none of its IPUs gets a new partition."""
         return all(ipu.reason for ipu in self.ipus)
 
     def ipu(self, position: int) -> IpuFacts | None:
@@ -125,7 +125,8 @@ def find_machine(
 
 
 def is_open(fleet: Mapping[str, Any], address: str) -> bool:
-    """Whether nothing is known yet of a controller's machines: it has not answered, or nobody."""
+    """Return whether nothing is known yet of a controller's machines: it has not answered, or
+    nobody."""
     controllers = fleet.get("controllers")
     if controllers is None:
         return True

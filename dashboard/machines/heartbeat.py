@@ -30,7 +30,7 @@ class Shown:
 
     @property
     def is_empty(self) -> bool:
-        """Whether none is reported."""
+        """Return whether none is reported."""
         return {self.temperature, self.power, self.clock} == {NOT_REPORTED}
 
 

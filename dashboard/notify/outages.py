@@ -41,7 +41,7 @@ class Episode:
 
     @property
     def subject(self) -> str:
-        """Who is down."""
+        """Return the name of the component that is down."""
         return name_members(self.name, self.members) if self.members else self.name
 
     @property

@@ -58,7 +58,7 @@ class RecordReach:
 
 
 def read_reach(since: dt.datetime, now: dt.datetime) -> RecordReach:
-    """How far the history goes, what it could not take, and its gaps `since` then."""
+    """Return the reach of the history, the objects it could not take, and its gaps `since` then."""
     trends, row = read_trends(_FRESHNESS, {"counted_to": _COUNTED_TO, "since": since}, now)
     faults, names, positions, gaps, first_gap = row
     known = [position for position in positions if position is not None]

@@ -179,7 +179,7 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
 
 
 def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
-    """What runs, waits and is held now."""
+    """Return the jobs that run or wait and the partitions held now."""
     phases = held_phases(reading.state.partitions.value, scope.covers)
     unread = reading.state.partitions.read_at is None
     return {
@@ -195,7 +195,7 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
 
 
 def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
-    """What was recorded: the last 24 hours, the month, and how far the record goes."""
+    """Return recorded values: the last 24 hours, the month, and the reach of the record."""
     reach, until = reading.reach, reading.reach.complete_until
     steps = reading.ended.outcome.steps
     return {

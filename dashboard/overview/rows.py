@@ -98,11 +98,11 @@ class Holding(Protocol):
 
     @property
     def namespace(self) -> str:
-        """Where its job lives."""
+        """Return the namespace of its job."""
 
     @property
     def phase(self) -> str:
-        """Where it stands."""
+        """Return its phase."""
 
 
 def live_jobs(

@@ -73,7 +73,7 @@ def means(day: DaySums, covers: Callable[[str], bool]) -> list[float]:
 
 
 def differences(first: Iterable[float], second: Iterable[float]) -> list[float]:
-    """What of the first is beyond the second, step by step; nothing is below zero."""
+    """Return the excess of the first over the second, step by step, never below zero."""
     return [max(0.0, one - two) for one, two in zip(first, second, strict=True)]
 
 
@@ -82,7 +82,7 @@ def _totals(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _is_corner(values: Sequence[float], number: int) -> bool:
-    """Whether the line turns here: long flat stretches need no points."""
+    """Return whether the line turns here: long flat stretches need no points."""
     if number in {0, len(values) - 1}:
         return True
     return not values[number - 1] == values[number] == values[number + 1]

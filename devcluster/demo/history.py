@@ -70,7 +70,7 @@ def job_states(past: PastJob) -> list[Manifest]:
 
 
 def is_deleted(past: PastJob) -> bool:
-    """Whether somebody deleted it while it ran."""
+    """Return whether somebody deleted it while it ran."""
     return past.job.outcome is Outcome.DELETED
 
 
@@ -226,7 +226,7 @@ def _job(past: PastJob, status: Manifest) -> Manifest:
 
 
 def _verdicts(past: PastJob, path: str) -> list[tuple[datetime, Verdict]]:
-    """What the operator's passes decided, and when."""
+    """Return the decisions of the operator's passes with their times."""
     waiting = plain_verdict(JobState.PENDING, path)
     if past.started - past.created > timedelta(seconds=10):
         message = f"waiting for {past.job.ipus} free IPUs"

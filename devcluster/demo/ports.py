@@ -44,7 +44,7 @@ class PortClaims:
         self._held: list[socket.socket] = []
 
     def take(self, number: int) -> bool:
-        """Whether nobody else has claimed `number`: then it is ours."""
+        """Return whether nobody else has claimed `number`: then it is ours."""
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # No file: a name of the kernel's, as wide as the port numbers are (Linux).

@@ -247,7 +247,7 @@ class Processes:
         )
 
     def monitor(self, database_url: str) -> Process:
-        """What ends the lifetimes of pods that the prober did not see go."""
+        """Return the process that ends lifetimes of pods whose end the prober missed."""
         port = self.ports["monitor health"]
         environment = self._environment("ipuhub-monitor") | {
             "DATABASE_URL": database_url,

@@ -63,7 +63,7 @@ class Demo:
 
     @property
     def processes(self) -> Processes:
-        """What can be started on the folder and ports."""
+        """Return the processes that can be started on the folder and ports."""
         return Processes(
             self.directory,
             self.ports,
@@ -237,7 +237,7 @@ class Demo:
         return f"{_shown(Path(sys.executable).parent / program)} {where}"
 
     def _more_controllers(self) -> str:
-        """How users and administrators reach a fleet's controllers but the first."""
+        """Return how users and administrators reach a fleet's further controllers."""
         others = self.processes.controllers[1:]
         lines = [
             f"{self._command(program, each)} {asked}"

@@ -278,7 +278,8 @@ def _moments(random: Random, day: datetime, count: int) -> list[datetime]:
 def free_ipus(
     jobs: Iterable[PastJob], begin: datetime, end: datetime
 ) -> Iterator[tuple[datetime, int]]:
-    """How many IPUs were free at each full hour at which that had changed, `begin` among them."""
+    """Yield the number of free IPUs at each full hour at which that had changed, `begin` among
+    them."""
     changes = sorted(
         [(past.started - timedelta(seconds=3), -past.job.ipus) for past in jobs]
         + [(past.ended + timedelta(seconds=2), past.job.ipus) for past in jobs]

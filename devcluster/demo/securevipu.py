@@ -41,7 +41,8 @@ class SecureVipu:
 
     @property
     def access(self) -> Path:
-        """What the proxy shows each controller, as IPUHUB_VIPU_ACCESS_PATH has it."""
+        """Return the file of the proxy's credentials for each controller, as
+        IPUHUB_VIPU_ACCESS_PATH has it."""
         return self.directory / "vipu-access"
 
     def configuration(self, program: str, controller: DemoController) -> Path:

@@ -26,7 +26,7 @@ class DemoController:
 
     @property
     def purpose(self) -> str:
-        """What its port of users is for, as the file of ports names it."""
+        """Return the purpose of its port for users, as the file of ports names it."""
         return "V-IPU" + (f" {self.number + 1}" if self.number else "")
 
     @property

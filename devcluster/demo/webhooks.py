@@ -57,7 +57,7 @@ def renew_certificate(pki: Path, folder: Path) -> Authority:
 
 
 def _is_good(folder: Path, authority: Authority, now: datetime) -> bool:
-    """Whether there is a pair that our CA signed and that does not expire soon."""
+    """Return whether there is a pair that our CA signed and that does not expire soon."""
     try:
         found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
         found.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.ca_pem))

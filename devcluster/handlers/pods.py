@@ -106,7 +106,8 @@ async def _carry(source: Any, sink: Any) -> None:
 
 
 async def _explained(api: Api, address: NodeAddress, path: str) -> StatusError:
-    """Why the node refuses, in its own words: a failed handshake does not carry them.
+    """Return the node's reason for refusing, in its own words: a failed handshake does not carry
+    them.
 
     It begins nothing for a request that is no WebSocket. Where it sees nothing wrong but that,
     the client's protocol is to blame.

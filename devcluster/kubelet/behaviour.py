@@ -89,11 +89,11 @@ class Behaviour:
             return 1
 
     def is_pull_failing(self, container: str) -> bool:
-        """Whether the image of `container` cannot be pulled."""
+        """Return whether the image of `container` cannot be pulled."""
         return self.text("image-pull-error", container) == "true"
 
     def run_seconds(self, container: dict[str, Any]) -> float | None:
-        """How long a main container runs; None: until it is ended."""
+        """Return the seconds that a main container runs; None: until it is ended."""
         command = _command(container)
         if _ENDLESS_SLEEP in command or _WATCHING_SLEEP.search(command):
             return None
@@ -106,7 +106,7 @@ class Behaviour:
         return self._default_run_seconds()
 
     def is_told_to_end(self, container: dict[str, Any]) -> bool:
-        """Whether the container is the operator's sleep and has been told to end."""
+        """Return whether the container is the operator's sleep and has been told to end."""
         watches = _WATCHING_SLEEP.search(_command(container))
         return watches is not None and bool(self._annotations.get(_END))
 
@@ -117,13 +117,14 @@ class Behaviour:
         return None if self._always else self.durations.pod
 
     def ready_seconds(self, container: dict[str, Any]) -> float:
-        """How long a running container takes to become ready."""
+        """Return the seconds that a running container takes to become ready."""
         probe = container.get("readinessProbe") or {}
         delay = float(probe.get("initialDelaySeconds") or 0)
         return self.seconds("ready-seconds", delay, container["name"])
 
     def on_sigterm(self, container: dict[str, Any]) -> Stop:
-        """How a container takes SIGTERM. A bare sleep as process 1 does not notice it."""
+        """Return how a container reacts to SIGTERM. A bare sleep as process 1 does not notice
+        it."""
         command, name = _command(container), container["name"]
         has_trap = bool(_TRAP.search(command))
         code = self.text("stop-exit-code", name)
@@ -136,7 +137,8 @@ class Behaviour:
     def termination_message(
         self, container: dict[str, Any], code: int, log: Callable[[], StandInLog]
     ) -> str:
-        """What the container leaves behind; after a failure the log's end, if it asks for that."""
+        """Return the container's termination message; after a failure the log's end, if it asks for
+        that."""
         message = self.text("termination-message", container["name"])
         if message is not None:
             return message
@@ -160,17 +162,18 @@ def attempt_of(pod: dict[str, Any]) -> str:
 
 
 def is_worker(pod: dict[str, Any]) -> bool:
-    """Whether the pod is a worker of an IPUJob."""
+    """Return whether the pod is a worker of an IPUJob."""
     return bool(attempt_of(pod)) and pod["metadata"]["labels"].get(LABEL_ROLE) == _WORKER
 
 
 def waits_for_workers(pod: dict[str, Any]) -> bool:
-    """Whether the pod has the init container that lasts until all workers are Ready."""
+    """Return whether the pod has the init container that lasts until all workers are Ready."""
     return any(c["name"] == LAUNCHER_INIT for c in pod["spec"].get("initContainers") or ())
 
 
 def are_workers_ready(launcher: dict[str, Any], pods: Iterable[dict[str, Any]]) -> bool:
-    """Whether the workers among the `pods` of the launcher's attempt are all there and Ready.
+    """Return whether the workers among the `pods` of the launcher's attempt are all there and
+    Ready.
 
     The init container's IPUHUB_WORKERS says how many there must be; without it, at least one.
     """
@@ -179,7 +182,7 @@ def are_workers_ready(launcher: dict[str, Any], pods: Iterable[dict[str, Any]]) 
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
-    """Whether the pod's Ready condition is true and nobody is deleting it."""
+    """Return whether the pod's Ready condition is true and nobody is deleting it."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()

@@ -67,7 +67,7 @@ def drive_main(life: Life, container: dict[str, Any], status: dict[str, Any]) ->
 
 
 def started_at(life: Life, status: dict[str, Any]) -> datetime:
-    """When the running container started."""
+    """Return when the running container started."""
     return life.instant(_run(status), status["state"]["running"]["startedAt"])
 
 
@@ -138,7 +138,7 @@ def _is_pulled(life: Life, status: dict[str, Any]) -> bool:
 
 
 def _is_backoff_over(life: Life, status: dict[str, Any]) -> bool:
-    """Whether an ended container may start again; the first restart is at once."""
+    """Return whether an ended container may start again; the first restart is at once."""
     ended = containers.last_end(status)
     if ended is None or status["restartCount"] == 0:
         return True

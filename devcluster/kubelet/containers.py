@@ -36,7 +36,7 @@ def new_status(container: dict[str, Any], reason: str) -> dict[str, Any]:
 
 
 def is_running(status: dict[str, Any]) -> bool:
-    """Whether the container runs."""
+    """Return whether the container runs."""
     return "running" in status["state"]
 
 
@@ -47,13 +47,13 @@ def exit_code(status: dict[str, Any]) -> int | None:
 
 
 def last_end(status: dict[str, Any]) -> dict[str, Any] | None:
-    """How the container ended the last time, now or before its restart; None: never."""
+    """Return how the container ended the last time, now or before its restart; None: never."""
     states: tuple[dict[str, Any], ...] = (status["state"], status["lastState"])
     return next((state["terminated"] for state in states if state.get("terminated")), None)
 
 
 def waiting_reason(status: dict[str, Any]) -> str:
-    """Why the container waits; empty: it does not."""
+    """Return why the container waits; empty: it does not."""
     reason: str = status["state"].get("waiting", {}).get("reason", "")
     return reason
 

@@ -131,7 +131,7 @@ class PodDriver:
     async def _is_prepared(
         self, key: ObjectKey, pod: Manifest, run: _Run, node: StandInNode
     ) -> bool:
-        """Whether the pod's volumes are there, where its containers are processes."""
+        """Return whether the pod's volumes are there, where its containers are processes."""
         is_over = run.state.status["phase"] in TERMINAL or pod["metadata"].get("deletionTimestamp")
         if self._runtime is None or is_over:
             return True

@@ -123,7 +123,8 @@ class Life:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether a node has taken the pod on; what another one left without statuses is not."""
+        """Return whether a node has taken the pod on; what another one left without statuses is
+        not."""
         return bool(self.status.get("startTime") and self.status.get("containerStatuses"))
 
     def pairs(self, kind: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -142,7 +143,7 @@ class Life:
         self.wake_at = moment if self.wake_at is None else min(moment, self.wake_at)
 
     def is_due(self, since: datetime, seconds: float) -> bool:
-        """Whether `seconds` have passed since then; if not, look again when they have."""
+        """Return whether `seconds` have passed since then; if not, look again when they have."""
         due = since + timedelta(seconds=seconds)
         if self.now >= due:
             return True

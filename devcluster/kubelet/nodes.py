@@ -127,7 +127,7 @@ def build_conditions(found: Mapping[str, Any], now: datetime) -> list[dict[str, 
 
 
 def has_reported(found: Mapping[str, Any], now: datetime) -> bool:
-    """Whether the object shows the conditions that the node would report now."""
+    """Return whether the object shows the conditions that the node would report now."""
     old = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
     return all(
         old.get(one["type"], {}).get("status") == one["status"]

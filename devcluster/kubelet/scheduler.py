@@ -179,7 +179,7 @@ def _build_refusal(uid: str, message: str, found: Manifest, now: str) -> dict[st
 
 
 def _fit(manifest: Manifest) -> Any:
-    """What of a node or claim can make a pod fit."""
+    """Return the parts of a node or claim that can make a pod fit."""
     status = manifest.get("status") or {}
     labels = manifest["metadata"].get("labels")
     return manifest["spec"], labels, status.get("allocatable"), status.get("phase")

@@ -22,7 +22,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def matches_node(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    """Whether nodeSelector and required node affinity of the pod select the node."""
+    """Return whether nodeSelector and required node affinity of the pod select the node."""
     spec = pod["spec"]
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     selector: Mapping[str, str] = spec.get("nodeSelector") or {}
@@ -47,7 +47,7 @@ def _term(term: Mapping[str, Any], labels: Mapping[str, str], fields: Mapping[st
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether one toleration matches one taint."""
+    """Return whether one toleration matches one taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -144,7 +144,7 @@ class Ledger:
         self._used.setdefault(node, Counter()).update(request)
 
     def has(self, uid: str) -> bool:
-        """Whether the pod with this UID is counted somewhere."""
+        """Return whether the pod with this UID is counted somewhere."""
         return uid in self._pods
 
     def forget(self, uid: str) -> None:
@@ -173,7 +173,7 @@ class Placement:
 
 
 def needs_node(pod: Mapping[str, Any], scheduler_name: str) -> bool:
-    """Whether the scheduler of that name is to find a node for the pod."""
+    """Return whether the scheduler of that name is to find a node for the pod."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
@@ -220,7 +220,7 @@ def unschedulable_message(nodes: int, problems: Mapping[str, int]) -> str:
 
 
 def judge_claims(pod: Mapping[str, Any], claims: Mapping[str, Mapping[str, Any]]) -> str:
-    """What is wrong with the volume claims that the pod mounts; `claims` by name. Or nothing."""
+    """Return the problem of the volume claims that the pod mounts, or nothing; `claims` by name."""
     for name in claim_names(pod):
         claim = claims.get(name)
         if claim is None:
@@ -243,7 +243,7 @@ def _problems(
     request: Counter[str],
     used: Counter[str],
 ) -> list[str]:
-    """Why the pod cannot go to the node: the first rule that fails, all short resources."""
+    """Return why the pod cannot go to the node: the first rule that fails, all short resources."""
     if (node.get("spec") or {}).get("unschedulable") and not any(
         tolerates(one, _CORDONED) for one in pod["spec"].get("tolerations") or ()
     ):

@@ -43,7 +43,7 @@ def end_deleted(life: Life) -> None:
 
 
 def is_past_deadline(life: Life) -> bool:
-    """Whether activeDeadlineSeconds, counted from the pod's start, are over."""
+    """Return whether activeDeadlineSeconds, counted from the pod's start, are over."""
     deadline = life.spec.get("activeDeadlineSeconds")
     if deadline is None:
         return False

@@ -28,7 +28,7 @@ _COMPLETED: Final = {"pv.kubernetes.io/bind-completed": "yes"}
 
 
 def needs_volume(claim: Mapping[str, Any]) -> bool:
-    """Whether the claim is to be bound now."""
+    """Return whether the claim is to be bound now."""
     metadata = claim["metadata"]
     held = (metadata.get("annotations") or {}).get(HOLD) == "true"
     bound = (claim.get("status") or {}).get("phase") == "Bound"
@@ -127,13 +127,13 @@ def _wanted(claim: Mapping[str, Any]) -> int:
 
 
 def is_provisioned(volume: Mapping[str, Any]) -> bool:
-    """Whether the volume was made for its claim and goes with it."""
+    """Return whether the volume was made for its claim and goes with it."""
     owner = volume["spec"].get("claimRef") or {}
     return bool(volume["metadata"]["name"] == f"pvc-{owner.get('uid')}")
 
 
 def is_abandoned(volume: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the volume was bound to a claim that no longer exists."""
+    """Return whether the volume was bound to a claim that no longer exists."""
     owner = volume["spec"].get("claimRef") or {}
     uid = owner.get("uid")
     return bool(uid) and all(claim["metadata"]["uid"] != uid for claim in claims)

@@ -75,7 +75,7 @@ class LogClock:
 
 
 def times_of(log: Path) -> Path:
-    """Where the times of a log are."""
+    """Return the path of a log's times."""
     return log.with_suffix(".times")
 
 

@@ -36,7 +36,7 @@ _TAIL: Final = 2048
 
 @cache
 def can_isolate() -> bool:
-    """Whether this machine lets us make namespaces of users, mounts and host names."""
+    """Return whether this machine lets us make namespaces of users, mounts and host names."""
     tools = all(shutil.which(name) for name in ("unshare", "nsenter", "setpriv", "hostname"))
     command = [*sandbox.OWN_NAMESPACES, "true"]
     if not tools:
@@ -92,7 +92,7 @@ class ProcessRuntime:
         self._pods[uid] = files
 
     def ends_of(self, status: Mapping[str, Any], now: datetime) -> dict[str, End]:
-        """How the containers of a pod ended, by containerID; a run that nobody knows is lost."""
+        """Return how a pod's containers ended, by containerID; an unknown run counts as lost."""
         ends: dict[str, End] = {}
         for key in ("initContainerStatuses", "containerStatuses"):
             for one in status.get(key) or ():
@@ -172,7 +172,7 @@ class ProcessRuntime:
         return self._containers.get(identity)
 
     def log_of(self, uid: str, name: str, restarts: int) -> Path:
-        """Where the log of a run is."""
+        """Return the path of a run's log."""
         return self._folder / "pods" / uid / "logs" / name / f"{restarts}.log"
 
     async def execute(

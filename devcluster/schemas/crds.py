@@ -31,7 +31,7 @@ class CustomKind:
     scale: dict[str, str] | None = None
 
     def faults(self, body: dict[str, Any], subresource: str = "") -> list[FieldError]:
-        """What is wrong with an object by its schema; of the status just the part."""
+        """Return the errors of an object by its schema, or of its status alone."""
         if subresource == "status":
             return self.schema.validate_part(body, "status")
         return self.schema.validate(body)

@@ -74,7 +74,7 @@ class Kind:
 
     @property
     def is_stored(self) -> bool:
-        """Whether objects of this kind are kept; reviews are only answered."""
+        """Return whether objects of this kind are kept; reviews are only answered."""
         return "get" in self.verbs
 
     def subresource(self, name: str) -> Subresource | None:
@@ -83,7 +83,7 @@ class Kind:
 
     @property
     def has_status(self) -> bool:
-        """Whether status is a subresource, so that the main path must not change it."""
+        """Return whether status is a subresource, so that the main path must not change it."""
         return self.subresource("status") is not None
 
 

@@ -122,14 +122,15 @@ class Schema:
 
 
 def _keeps_unknown(schema: Mapping[str, Any]) -> bool:
-    """Whether unknown members stay: by the extension, or below a schema that says no type."""
+    """Return whether unknown members stay: by the extension, or below a schema that says no
+    type."""
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return True
     return not schema.get("type") and "properties" not in schema
 
 
 def _has_default(schema: Any) -> bool:
-    """Whether this schema or one inside it has a default."""
+    """Return whether this schema or one inside it has a default."""
     if not isinstance(schema, dict):
         return False
     inner = (*(schema.get("properties") or {}).values(), schema.get("items"))

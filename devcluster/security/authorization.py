@@ -84,7 +84,7 @@ class Authorizer:
             self._require(user, attributes)
 
     def grants(self, kind: Kind) -> bool:
-        """Whether objects of this kind give rights away."""
+        """Return whether objects of this kind give rights away."""
         return self.is_on and kind.group == RBAC_GROUP
 
     def check_grant(self, user: User, kind: Kind, new: Body, old: Body | None = None) -> None:

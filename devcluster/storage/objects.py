@@ -367,7 +367,7 @@ def _spec_changed(kind: Kind, old: Body, new: Body) -> bool:
 
 
 def _is_finished(kind: Kind, body: Body) -> bool:
-    """Whether nothing holds an object that is being deleted any more."""
+    """Return whether nothing holds an object that is being deleted any more."""
     metadata = body["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False

@@ -176,7 +176,7 @@ def _amount_faults(path: str, name: str, amount: Any) -> Iterator[FieldError]:
 
 
 def _may_exceed(name: str) -> bool:
-    """Whether a limit may be above the request: not of what cannot be shared out."""
+    """Return whether a limit may be above the request: not of what cannot be shared out."""
     return "/" not in name and not name.startswith("hugepages-")
 
 

@@ -37,7 +37,8 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether `labels` meet the term; an absent label meets `notin`, as on a real server."""
+        """Return whether `labels` meet the term; an absent label meets `notin`, as on a real
+        server."""
         present = self.key in labels
         value = labels.get(self.key, "")
         if self.operator == "in":
@@ -63,7 +64,7 @@ class LabelSelector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether the labels of an object (None: it has none) meet every term."""
+        """Return whether the labels of an object (None: it has none) meet every term."""
         return all(term.matches(labels or {}) for term in self.requirements)
 
 
@@ -74,7 +75,7 @@ class FieldSelector:
     terms: tuple[tuple[str, bool, str], ...] = ()
 
     def matches(self, obj: Mapping[str, Any]) -> bool:
-        """Whether the object's fields meet every term; a missing field reads as empty."""
+        """Return whether the object's fields meet every term; a missing field reads as empty."""
         return all((field_value(obj, field) == want) == equal for field, equal, want in self.terms)
 
     def exact(self, field: str) -> str | None:

@@ -158,7 +158,7 @@ class Store:
         return [then[key] for key in sorted(then) if not namespace or key[0] == namespace]
 
     def changes_since(self, bucket: str, revision: int) -> list[Change]:
-        """What changed after `revision`, oldest first; StatusError 410 when forgotten."""
+        """Return the changes after `revision`, oldest first; StatusError 410 when forgotten."""
         found = self._bucket(bucket)
         self._check_known(found, revision)
         newer: list[Change] = []

@@ -175,17 +175,17 @@ class Hook:
 
     @property
     def is_ignorable(self) -> bool:
-        """Whether a request goes on when this webhook cannot be called."""
+        """Return whether a request goes on when this webhook cannot be called."""
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
     @property
     def conditions(self) -> list[Body]:
-        """What a request must meet for this webhook to be called."""
+        """Return the conditions under which this webhook is called."""
         return self.spec.get("matchConditions") or []
 
     @property
     def seconds(self) -> int:
-        """How long a call may take."""
+        """Return the seconds that a call may take."""
         return int(self.spec.get("timeoutSeconds") or 10)
 
 
@@ -231,12 +231,12 @@ def read_hooks(configurations: Iterable[Body], *, mutates: bool) -> tuple[Hook, 
 
 
 def is_exempt(kind: Kind) -> bool:
-    """Whether no webhook ever sees objects of this kind: else one could lock itself in."""
+    """Return whether no webhook ever sees objects of this kind: else one could lock itself in."""
     return kind.resource_name in {MUTATING, VALIDATING}
 
 
 def matches_rules(hook: Hook, action: Action) -> bool:
-    """Whether any rule of the webhook names the operation and the resource."""
+    """Return whether any rule of the webhook names the operation and the resource."""
     return any(_matches_rule(rule, action) for rule in hook.spec.get("rules") or ())
 
 
@@ -245,7 +245,7 @@ def matches_selectors(
     objects: Iterable[Body | None],
     namespace_labels: Mapping[str, str] | None,
 ) -> bool:
-    """Whether the selectors take the request in: any of its objects, and its namespace.
+    """Return whether the selectors take the request in: any of its objects, and its namespace.
 
     `namespace_labels` is None for what lies in no namespace, which every selector takes in.
     """

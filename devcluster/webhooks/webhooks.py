@@ -60,7 +60,7 @@ class Webhooks:
         store.listeners.append(self._on_change)
 
     def concern(self, action: Action) -> bool:
-        """Whether the rules of any webhook name this request (its selectors may yet not)."""
+        """Return whether the rules of any webhook name this request (its selectors may yet not)."""
         if is_exempt(action.kind):
             return False
         return any(matches_rules(hook, action) for hooks in self._hooks.values() for hook in hooks)
@@ -151,7 +151,8 @@ class Webhooks:
             raise internal(f'failed calling webhook "{hook.name}": {error}') from error
 
     def _wants(self, hook: Hook, action: Action, new: Body | None, old: Body | None) -> bool:
-        """Whether the webhook is to be asked. StatusError where its conditions cannot tell."""
+        """Return whether the webhook is to be asked. StatusError where its conditions cannot
+        tell."""
         if is_exempt(action.kind) or not matches_rules(hook, action):
             return False
         if not matches_selectors(hook, (new, old), self._namespace_labels(action, new, old)):

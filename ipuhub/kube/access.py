@@ -79,7 +79,7 @@ class Reviewer:
         return await self._authorize(user, {"resourceAttributes": given})
 
     async def authorize_path(self, user: User, *, verb: str, path: str) -> bool:
-        """Whether `user` may do `verb` (get, ...) on a URL path such as /metrics."""
+        """Return whether `user` may do `verb` (get, ...) on a URL path such as /metrics."""
         return await self._authorize(user, {"nonResourceAttributes": {"verb": verb, "path": path}})
 
     async def _authorize(self, user: User, attributes: dict[str, dict[str, str]]) -> bool:

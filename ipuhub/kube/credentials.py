@@ -31,7 +31,7 @@ class CredentialSource(Protocol):
     """Gives the credentials of now. `read` may block: it reads files or runs a program."""
 
     def is_fresh(self) -> bool:
-        """Whether what `read` returned last is still to be used; cheap."""
+        """Return whether what `read` returned last is still to be used; cheap."""
 
     def invalidate(self) -> None:
         """The server refused the credentials: the next `read` must get new ones."""
@@ -69,7 +69,7 @@ class FileCredentials:
         self._seen: Mapping[str, object] | None = None
 
     def is_fresh(self) -> bool:
-        """Whether no file has changed."""
+        """Return whether no file has changed."""
         return self._seen is not None and self._seen == self._marks()
 
     def invalidate(self) -> None:
@@ -124,7 +124,7 @@ class ExecCredentials:
         self._valid_until: datetime | None = None
 
     def is_fresh(self) -> bool:
-        """Whether the last credentials are not near their end."""
+        """Return whether the last credentials are not near their end."""
         return self._valid_until is not None and self._now() < self._valid_until
 
     def invalidate(self) -> None:

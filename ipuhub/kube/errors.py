@@ -42,7 +42,7 @@ class ApiError(Exception):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether a write that got this answer may have been carried out."""
+        """Return whether a write that got this answer may have been carried out."""
         return False
 
 
@@ -104,7 +104,7 @@ class ServerError(ApiError):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether a write that got this answer may have been carried out."""
+        """Return whether a write that got this answer may have been carried out."""
         return _WEBHOOK_FAILED not in self.message
 
 
@@ -118,7 +118,7 @@ class Unreachable(ApiError):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether a write that got no answer may have been carried out: always."""
+        """Return whether a write that got no answer may have been carried out: always."""
         return True
 
 

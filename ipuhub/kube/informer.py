@@ -140,7 +140,7 @@ class Informer:
 
     @property
     def synced(self) -> bool:
-        """Whether a first list has been taken; stays true while the server is away."""
+        """Return whether a first list has been taken; stays true while the server is away."""
         return self._synced.is_set()
 
     @property
@@ -265,7 +265,8 @@ class Informer:
                 self._apply(event)
 
     async def _check(self) -> None:
-        """What came by the watch before may have been shown in the old way to its last moment."""
+        """Raise Gone if the server now shows objects in another form than the watch brought
+        before."""
         if self._shows_anew is not None and await self._shows_anew():
             self._is_outdated = True
             raise Gone(410, "Expired", "the server shows the objects otherwise than before")
@@ -294,7 +295,7 @@ class Informer:
         self._emit(old, new)
 
     def _known(self, manifest: Manifest) -> Manifest:
-        """What to keep of a listed object: the copy there is, where nothing has changed since."""
+        """Return the object to keep for a listed one: the stored copy where it has not changed."""
         listed = self._trim(manifest)
         old = self._store.get(key_of(listed))
         return old if old is not None and _version_of(old) == _version_of(listed) else listed

@@ -71,7 +71,7 @@ class WorkQueue(Generic[K]):
         return len(self._failures)
 
     def oldest_seconds(self) -> float:
-        """How long the key that has waited longest has been due."""
+        """Return the seconds for which the oldest waiting key has been due."""
         self._promote()
         now = self._clock()
         return now - min(self._since.values(), default=now)

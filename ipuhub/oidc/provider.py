@@ -83,7 +83,7 @@ class Provider:
         return address
 
     def names_itself(self) -> bool:
-        """Whether each of its answers to a browser has to name the issuer (RFC 9207)."""
+        """Return whether each of its answers to a browser has to name the issuer (RFC 9207)."""
         return self.metadata().get("authorization_response_iss_parameter_supported") is True
 
     def find_key(self, key_id: str | None) -> jwt.PyJWK | None:

@@ -37,7 +37,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return made
 
     def is_usable(self) -> bool:
-        """Whether the connection shows a sign of life in time."""
+        """Return whether the connection shows a sign of life in time."""
         if self.connection is None:
             return False
         with self.connection.at_most(HEALTH_CHECK_SECONDS):

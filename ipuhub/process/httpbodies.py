@@ -44,7 +44,7 @@ class Bodies:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory unfinished bodies take."""
+        """Return the bytes of memory that unfinished bodies take."""
         return sum(len(part) for part in self._unfinished.values())
 
     async def read(self, request: web.Request) -> bytes:

@@ -53,7 +53,7 @@ class Leadership:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this replica may work now."""
+        """Return whether this replica may work now."""
         return self._election is None or self._election.is_leading
 
     @property
@@ -63,7 +63,7 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as this replica knows."""
+        """Return the leader, as far as this replica knows."""
         return self._election.holder if self._election else ""
 
     @property
@@ -73,7 +73,7 @@ class Leadership:
 
     @property
     def problem(self) -> str:
-        """Why it is not known who leads; empty: it is, also where somebody else does."""
+        """Return why the leader is unknown; empty: it is known, even if it is another replica."""
         if self._election is None:
             return ""
         undecided = not (self._election.is_leading or self._election.holder)
@@ -81,7 +81,8 @@ class Leadership:
 
     @property
     def standby(self) -> str:
-        """Why this replica does not work; empty: it does. For who serves only while it leads."""
+        """Return why this replica does not work; empty: it does. For processes that serve only as
+        leader."""
         if self._election is None or self.is_leading:
             return ""
         why = f"{self.holder} leads" if self.holder else self.problem

@@ -74,7 +74,7 @@ class PositionClock:
 
     @property
     def happened_after(self) -> datetime:
-        """What was heard last happened after this, be it that it was heard late."""
+        """Return the time after which the last change received happened, even if it came late."""
         return self._happened_after
 
     async def opening(self) -> str:

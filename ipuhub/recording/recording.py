@@ -98,7 +98,7 @@ class Recording(Generic[Row]):
 
     @property
     def problem(self) -> str:
-        """What keeps it from recording; empty: nothing."""
+        """Return the problem that prevents recording; empty: none."""
         if self._is_fenced:
             return self.rival or "another prober took this watch over: this one records it no more"
         watch = self._watch.problem if self._watch else ""

@@ -58,7 +58,7 @@ class Checkpoint:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing has ever been recorded."""
+        """Return whether nothing has ever been recorded."""
         return not self.resource_version
 
 
@@ -80,5 +80,6 @@ def reason_to_list(checkpoint: Checkpoint, cluster_uid: str, revision: str, sele
 
 
 def is_reached(position: str, revision: str) -> bool:
-    """Whether a server at `revision` has come to `position`; no to what cannot be compared."""
+    """Return whether a server at `revision` has come to `position`; no to what cannot be
+    compared."""
     return position.isdecimal() and revision.isdecimal() and int(revision) >= int(position)

@@ -96,7 +96,8 @@ class Rival(Fenced):
 
 
 def holder_of(name: str, lease: str) -> str:
-    """Who records, as a checkpoint says it: the process and, if it asks for one, its Lease."""
+    """Return the recording process as a checkpoint names it: the process and, if it asks for one,
+    its Lease."""
     return f"{name}{_LEASE}{lease})" if lease else name
 
 
@@ -225,7 +226,8 @@ class Store(Generic[Row]):
         return vanished, refused
 
     def _is_comparable(self, batch: Batch[Row], cluster_uid: str) -> bool:
-        """Whether a full list that lacks nothing and adds nothing says that nothing was missed."""
+        """Return whether a full list that lacks nothing and adds nothing says that nothing was
+        missed."""
         known = self.checkpoint
         return (
             (known.cluster_uid, known.selection) == (cluster_uid, self._recorder.selection)
@@ -289,7 +291,8 @@ class Store(Generic[Row]):
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether it is what was written that Postgres refused, so that writing it again is no use."""
+    """Return whether it is what was written that Postgres refused, so that writing it again is no
+    use."""
     if not isinstance(error, psycopg.Error):
         return isinstance(error, UnicodeError | OverflowError)
     state = error.sqlstate or ""
@@ -297,7 +300,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def explain(error: psycopg.Error) -> str:
-    """What keeps Postgres from the work, in one line, with what to do about it where we know."""
+    """Return why PostgreSQL fails, in one line, with the remedy where it is known."""
     if isinstance(error, _OLDER_TABLES):  # without the statement, which may be a page long
         said = error.diag.message_primary
         return f"the tables are older than this program, run `manage.py migrate`: {said}"

@@ -65,15 +65,15 @@ class Scope:
 
     @property
     def sees_reports(self) -> bool:
-        """Whether it is an accountant's scope of all namespaces."""
+        """Return whether it is an accountant's scope of all namespaces."""
         return self.sees_all and self.with_cost
 
     def covers(self, namespace: str) -> bool:
-        """Whether objects of `namespace` may be shown."""
+        """Return whether objects of `namespace` may be shown."""
         return self.namespaces is None or namespace in self.namespaces
 
     def holds(self, other: Scope) -> bool:
-        """Whether this covers all that `other` covers."""
+        """Return whether this covers all that `other` covers."""
         if self.namespaces is None or other.namespaces is None:
             return self.namespaces is None
         return other.namespaces <= self.namespaces
@@ -106,7 +106,7 @@ class Access:
 
     @property
     def is_accountant(self) -> bool:
-        """Whether the user sees reports and rates, which cover all namespaces."""
+        """Return whether the user sees reports and rates, which cover all namespaces."""
         return self.accounts.sees_all
 
     @property
@@ -225,12 +225,12 @@ def scope_of(user: Caller) -> Scope:
 
 
 def is_accountant(user: Caller) -> bool:
-    """Whether `user` may see all usage and reports, close months and set rates."""
+    """Return whether `user` may see all usage and reports, close months and set rates."""
     return is_admin(user) or access_of(user).is_accountant
 
 
 def may_see_statements(user: Caller) -> bool:
-    """Whether `user` may see the cost of some namespace, and so statements."""
+    """Return whether `user` may see the cost of some namespace, and so statements."""
     scope = access_of(user).accounts
     return scope.sees_all or bool(scope.namespaces)
 

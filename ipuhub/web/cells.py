@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
+        """Return whether there is nothing to show."""
         return self.value is None or self.value == ""
 
     @property

@@ -65,7 +65,7 @@ class ServiceAccount:
 
     @property
     def pk(self) -> str:
-        """What tells accounts apart where users are told apart by their row."""
+        """Return the key that identifies the account where Django expects a row's."""
         return self.user.username
 
     def get_username(self) -> str:

@@ -202,7 +202,7 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
 
     @property
     def sentences(self) -> list[str]:
-        """What is wrong with the parameters."""
+        """Return the problems of the parameters as sentences."""
         found = [f"{name}: {text}" for name, texts in self.form.errors.items() for text in texts]
         since, until = (self.form.cleaned_data.get(name) for name in ("since", "until"))
         if since and until and since >= until:

@@ -136,7 +136,7 @@ class ListPage:
 
     @property
     def has_many_filters(self) -> bool:
-        """Whether the filters need more than one line."""
+        """Return whether the filters need more than one line."""
         return len(self.filters.base_filters) > 8
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:

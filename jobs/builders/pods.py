@@ -230,7 +230,8 @@ def add_environment(container: Manifest, additions: Mapping[str, str]) -> None:
 
 
 def ipu_environment(context: BuildContext, place: PodPlace) -> dict[str, str]:
-    """How Poplar finds the partition, and PopDist's totals in the alpha shape."""
+    """Return the variables by which Poplar finds the partition, and PopDist's totals in the alpha
+    shape."""
     host, _, port = place.partition.controller.rpartition(":")
     environment = {
         "IPUOF_VIPU_API_HOST": host,

@@ -86,7 +86,7 @@ def label_value(text: str) -> str:
 
 
 def needs_short_hosts(job: str, workers: int) -> bool:
-    """Whether the hostfile needs other names because the pods' are too long for mpirun."""
+    """Return whether the hostfile needs other names because the pods' are too long for mpirun."""
     return len(worker_name(job, max(workers - 1, 0))) > LONGEST_HOST
 
 

@@ -65,7 +65,7 @@ class Control:
         object.__setattr__(self, "judged", judged)
 
     def allows(self, value: object, version: int) -> bool:
-        """Whether the field may have this value by the standards of a minor version."""
+        """Return whether the field may have this value by the standards of a minor version."""
         if self.needs_member:
             return isinstance(value, list) and self.needs_member in value
         if isinstance(value, dict | list):

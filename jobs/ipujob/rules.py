@@ -38,7 +38,7 @@ class Rules:
     namespaces: frozenset[str] = frozenset()
 
     def concern(self, namespace: str) -> bool:
-        """Whether jobs of this namespace are ours."""
+        """Return whether jobs of this namespace are ours."""
         return not self.namespaces or namespace in self.namespaces
 
 

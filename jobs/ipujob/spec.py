@@ -103,27 +103,27 @@ class JobSpec:
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the job is held back."""
+        """Return whether the job is held back."""
         return bool(self.plain.get("suspend"))
 
     @property
     def deadline_seconds(self) -> int | None:
-        """How long the job may run."""
+        """Return the seconds that the job may run."""
         seconds: int | None = self.plain.get("activeDeadlineSeconds")
         return seconds
 
     @property
     def has_launcher(self) -> bool:
-        """Whether a launcher pod drives the workers, which then sleep."""
+        """Return whether a launcher pod drives the workers, which then sleep."""
         return self.launcher_command is not None or self.ttl_seconds is not None
 
     @property
     def is_interactive(self) -> bool:
-        """Whether the launcher only waits for people."""
+        """Return whether the launcher only waits for people."""
         return self.ttl_seconds is not None
 
     def sleeps(self, role: str) -> bool:
-        """Whether pods of this role only wait until they are not needed any more."""
+        """Return whether pods of this role only wait until they are not needed any more."""
         return self.has_launcher if role == ROLE_WORKER else self.is_interactive
 
     @property

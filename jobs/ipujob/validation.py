@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def is_nested_deeper(value: object, levels: int) -> bool:
-    """Whether there are objects or lists in `value` below more than `levels` others."""
+    """Return whether there are objects or lists in `value` below more than `levels` others."""
     layer = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
         if not layer:

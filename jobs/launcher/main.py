@@ -189,7 +189,7 @@ def _is_ready(pod: Manifest) -> bool:
 
 
 def _trouble(pod: Manifest) -> str:
-    """Why a pod is not Ready, in the words of kubelet or scheduler, else its phase."""
+    """Return why a pod is not Ready, in the words of kubelet or scheduler, else its phase."""
     status = pod.get("status") or {}
     for field in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(field) or ():
@@ -218,7 +218,7 @@ def _instances(status: Mapping[str, Any]) -> list[Manifest]:
 
 
 def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) -> str:
-    """Why the command must not start any more; empty: it may.
+    """Return why the command must no longer start; empty: it may.
 
     A pod that an operator made which no longer leads would otherwise run the command twice.
     """

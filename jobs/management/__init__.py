@@ -11,7 +11,7 @@ from jobs.ipujob.spec import SessionLimits
 
 
 def session_limits() -> SessionLimits:
-    """How long interactive jobs last."""
+    """Return the limits of interactive sessions."""
     return SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS)
 
 
@@ -26,7 +26,7 @@ def privileges() -> Privileges:
 
 
 def patience() -> Patience:
-    """When the operator gives something up."""
+    """Return how long the operator keeps trying."""
     return Patience(
         most_losses=settings.MOST_LOSSES,
         hold_seconds=settings.RESTART_HOLD_SECONDS,

@@ -141,7 +141,7 @@ class Step:
 
     @property
     def makes_pods(self) -> bool:
-        """Whether it brings anything to run."""
+        """Return whether it brings anything to run."""
         return any(isinstance(a, CreateChild) and a.kind is Kind.POD for a in self.actions)
 
 

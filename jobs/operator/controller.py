@@ -286,8 +286,8 @@ class Controller:
         return "failed" if outcome.failed else "done"
 
     async def _is_held(self, observed: Observed) -> bool:
-        """Whether to leave the job as it is, since nothing that is decided of it would be kept;
-        its deletion needs no status. Said once in an Event."""
+        """Return whether to leave the job as it is, since nothing that is decided of it would be
+        kept; its deletion needs no status. Said once in an Event."""
         why, uid = self.effects.keeper.problem, observed.key.uid
         if not why or observed.job is None or is_being_deleted(observed.job):
             self._held.discard(uid)
@@ -300,7 +300,7 @@ class Controller:
         return True
 
     async def _still_exists(self, observed: Observed) -> bool:
-        """Whether a job that the cache does not have is there after all: before its pods and
+        """Return whether a job that the cache does not have is there after all: before its pods and
         partitions are taken away, the API server itself is asked."""
         key = observed.key
         try:

@@ -42,7 +42,7 @@ def seconds_left(observed: Observed, spec: JobSpec, now: datetime) -> float | No
 
 
 def deadline_end(spec: JobSpec) -> End:
-    """How the deadline ends an instance."""
+    """Return how the deadline ends an instance."""
     seconds = spec.deadline_seconds
     return End(
         False,

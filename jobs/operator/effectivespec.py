@@ -45,7 +45,8 @@ class EffectiveSpec:
     waiting: str = ""
 
     def is_outdated(self, instance: Instance) -> bool:
-        """Whether an instance that has not started was made of something else than `target`."""
+        """Return whether an instance that has not started was made of something else than
+        `target`."""
         if instance.is_settled or instance.has_started:
             return False
         partition = instance.partition

@@ -92,7 +92,8 @@ class Expectations:
             self._waiting[key] = [e for e in self._waiting[key] if e.uid != uid]
 
     def seconds_left(self, key: str) -> float:
-        """How long to wait for the caches at most; 0: they show all our writes (or will not)."""
+        """Return the most seconds to wait for the caches; 0: they show all our writes, or never
+        will."""
         now = self._monotonic()
         left = [
             e

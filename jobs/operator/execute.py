@@ -60,7 +60,7 @@ _PODS = RESOURCE_OF[Kind.POD]
 
 
 async def has_pod(client: KubeClient, key: JobKey, name: str, attempt: int) -> bool:
-    """Whether the job has this pod, and for this attempt."""
+    """Return whether the job has this pod, and for this attempt."""
     try:
         pod = await client.get(_PODS, name, key.namespace)
     except NotFound:
@@ -69,7 +69,7 @@ async def has_pod(client: KubeClient, key: JobKey, name: str, attempt: int) -> b
 
 
 async def has_live_pods(client: KubeClient, key: JobKey, instance: int) -> bool:
-    """Whether a pod may still use the instance's IPUs."""
+    """Return whether a pod may still use the instance's IPUs."""
     selector = f"{LABEL_JOB_UID}={key.uid}"
     found = await client.list(_PODS, key.namespace, label_selector=selector)
     return any(
@@ -318,8 +318,8 @@ class Executor:
         this.outcome.replan = True
 
     async def _may_begin(self, this: _Pass, known: Partition, action: EnsurePartition) -> bool:
-        """Whether an attempt may take over what the instance has or had, by the API server's own
-        word: it might be reset under a living pod, or made for a job that has ended since."""
+        """Return whether an attempt may take over what the instance has or had, by the API server's
+        own word: it might be reset under a living pod, or made for a job that has ended since."""
         if known.phase == Phase.RELEASED:
             return not await self._is_late(this)
         if known.attempt >= action.attempt:
@@ -327,8 +327,8 @@ class Executor:
         return not await has_live_pods(self._effects.client, this.observed.key, action.instance)
 
     async def _is_late(self, this: _Pass) -> bool:
-        """Whether the job has changed since: one that has given its partition back may be over,
-        and a late copy of it must not begin it again. Asked once in a pass."""
+        """Return whether the job has changed since: one that has given its partition back may be
+        over, and a late copy of it must not begin it again. Asked once in a pass."""
         if this.is_current:
             return False
         key = this.observed.key

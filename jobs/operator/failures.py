@@ -49,7 +49,8 @@ _REMEDIES = {
 
 
 def reason_of(status: int, words: str, details: Mapping[str, object]) -> Reason:
-    """Why the API server refused; by its words, since most admission plugins answer a bare 403."""
+    """Return why the API server refused, by its words, since most admission plugins answer a bare
+    403."""
     said = words.lower()
     if "NamespaceTerminating" in str(details.get("causes")):
         return Reason.NAMESPACE_TERMINATING

@@ -39,7 +39,7 @@ def whole(status: Manifest) -> Manifest:
 
 
 def is_carried(status: Mapping[str, Any]) -> bool:
-    """Whether a carrier is in it."""
+    """Return whether a carrier is in it."""
     return _carrier(status) is not None
 
 
@@ -81,14 +81,14 @@ def plain_conditions(status: Mapping[str, Any]) -> list[Manifest]:
 
 
 def has_kept(answer: Manifest, stored: Manifest, written: Manifest) -> bool:
-    """Whether the server's `answer` shows every decision in `written`."""
+    """Return whether the server's `answer` shows every decision in `written`."""
     kept, after = whole(answer), merged(stored, written)
     names = written.keys() & {*DECIDED, *OWN_FIELDS}
     return all(kept.get(name) == after.get(name) for name in names)
 
 
 def keeps_own(answer: Manifest, written: Manifest) -> bool:
-    """Whether the fields themselves are in the answer, without a carrier's help."""
+    """Return whether the fields themselves are in the answer, without a carrier's help."""
     names = [name for name in OWN_FIELDS if name in written]
     return bool(names) and all(answer.get(name) == written[name] for name in names)
 

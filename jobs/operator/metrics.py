@@ -164,7 +164,7 @@ def count_decision(job: Manifest, patch: PatchStatus, now: datetime) -> None:
 
 
 def action_name(action: Action) -> str:
-    """How an action is called in metrics: CreatePod, PatchStatus, ..."""
+    """Return an action's name in metrics: CreatePod, PatchStatus, ..."""
     if isinstance(action, CreateChild):
         return f"Create{action.kind}"
     if isinstance(action, DeleteChild):
@@ -188,7 +188,7 @@ def restart_reasons(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 
 
 def is_first_start(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a written status makes a job Running that never was."""
+    """Return whether a written status makes a job Running that never was."""
     instances = after.get("instances") or before.get("instances") or ()
     return (
         after.get("launcherStatus") == JobState.RUNNING

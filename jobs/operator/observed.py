@@ -235,7 +235,8 @@ def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> I
 
 
 def _is_resting(record: InstanceRecord, partition: Partition | None, now: datetime) -> bool:
-    """Whether a pause is not over. One for the sake of the partition is over once that works."""
+    """Return whether a pause is not over. One for the sake of the partition is over once that
+    works."""
     if record.restart_at is None or now >= record.restart_at:
         return False
     is_for_partition = (record.last_exit or {}).get("reason") in OF_PARTITION

@@ -76,7 +76,8 @@ class Caches:
         return found[0] if found else None
 
     def group_of(self, namespace: str) -> str:
-        """Who the usage of a namespace is accounted to, by its label; empty: nobody is named."""
+        """Return the group that a namespace's usage is accounted to, by its label; empty: none is
+        named."""
         found = self.namespaces.get("", namespace)
         return labels_of(found).get(LABEL_GROUP, "") if found else ""
 
@@ -86,13 +87,13 @@ class Caches:
         return labels_of(found).get(LABEL_POD_PROFILE) if found else None
 
     def is_ending(self, namespace: str) -> bool:
-        """Whether a namespace is being deleted."""
+        """Return whether a namespace is being deleted."""
         found = self.namespaces.get("", namespace)
         return found is not None and is_being_deleted(found)
 
     def node_trouble(self, name: str) -> str:
-        """What became of a node that is not Ready; empty where it is, or where nodes are unknown:
-        the right to list them is not needed."""
+        """Return the problem of a node that is not Ready. Empty for a ready node, and where nodes
+        are unknown, since the right to list them is optional."""
         found = self.nodes.get("", name)
         return trouble_of_node(found) if found is not None else ""
 
@@ -191,7 +192,8 @@ class Observer:
 
     @property
     def ignored_pods(self) -> int:
-        """How many pods say that they are a job's and are not, as of the last look at each job."""
+        """Return the number of pods that claim a job they do not belong to, as of each job's last
+        pass."""
         return sum(self._ignored.values())
 
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:

@@ -188,8 +188,9 @@ class Operator:
             self.controller.enqueue_all()
 
     async def _is_crd_another(self) -> bool:
-        """Whether the copy of the jobs was made under another CRD. An API server ends watches
-        then; until it does, they lack the new fields, and go on after what they have shown."""
+        """Return whether the copy of the jobs was made under another CRD. An API server ends
+        watches then; until it does, they lack the new fields, and go on after what they have
+        shown."""
         await self._look_at_crd()
         before, self._listed_under = self._listed_under, self.effects.keeper.schema
         return before not in {"", self._listed_under}
@@ -220,7 +221,7 @@ class Operator:
 
 
 def _unknown_nodes(problem: str) -> str:
-    """What jobs go without where the nodes cannot be read: no reason to be not ready."""
+    """Return what jobs miss where nodes cannot be read; the operator is ready without it."""
     if not problem:
         return ""
     return f"Nodes cannot be watched, so jobs learn of a NotReady node from their pods: {problem}"

@@ -49,7 +49,7 @@ def controller_of(manifest: Manifest) -> str:
 
 
 def is_object_of(manifest: Manifest, key: JobKey) -> bool:
-    """Whether an object that was found under a name of the job's is the job's."""
+    """Return whether an object that was found under a name of the job's is the job's."""
     return (
         namespace_of(manifest) == key.namespace
         and labels_of(manifest).get(LABEL_JOB_UID) == key.uid

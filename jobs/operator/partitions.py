@@ -200,8 +200,8 @@ class PartitionFacts:
             self._owners.pop(uid, None)
 
     def _is_overdue(self, now: datetime) -> bool:
-        """Whether a try is a while ago. Who has been woken and did not get to ask is not waited
-        for by the others, and does not make them ask more often either."""
+        """Return whether a try is a while ago. Who has been woken and did not get to ask is not
+        waited for by the others, and does not make them ask more often either."""
         if self._woken_at is not None and now - self._woken_at < ASK_AGAIN:
             return False
         return any(not entry.partition.was_asked(now) for _, entry in self._waiting())

@@ -93,7 +93,7 @@ def keys_step(instances: tuple[Instance, ...]) -> Step:
 
 
 def _place(instance: Instance) -> PodPlace | None:
-    """Where new pods of an instance go; None: it must not get any now."""
+    """Return the place of an instance's new pods; None: it must not get any now."""
     partition = instance.partition
     if partition is None or partition.lacks_key or not _may_get_pods(instance):
         return None
@@ -101,7 +101,7 @@ def _place(instance: Instance) -> PodPlace | None:
 
 
 def _may_get_pods(instance: Instance) -> bool:
-    """Whether new pods of an instance may come now.
+    """Return whether new pods of an instance may come now.
 
     A running attempt gets no second launcher and no replaced worker: a pod it lost ends it. Pods
     of another attempt have to be gone first, since they have the same names.
@@ -293,8 +293,8 @@ def _plan_bring_up(
 
 
 def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:
-    """What is told beside the transitions, each once: of a session's end, and, with the first
-    status of a generation of the spec, what of its template is not used."""
+    """Yield events beside the transitions, each once: a session's end and, with the first status of
+    a generation of the spec, the parts of its template that are not used."""
     yield from _session_news(observed, warning)
     generation = metadata(observed.job or {}).get("generation", 0)
     said = overrides(spec) if observed.status().get("observedGeneration") != generation else ""
@@ -310,7 +310,7 @@ def _session_news(observed: Observed, warning: str) -> Iterator[Event]:
 def _waits(
     observed: Observed, spec: JobSpec, instances: tuple[Instance, ...], now: datetime
 ) -> list[float | None]:
-    """When something is due that no watch will tell."""
+    """Return the waits for what no watch reports."""
     rests = [
         (instance.record.restart_at - now).total_seconds()
         for instance in instances

@@ -82,7 +82,8 @@ class Ending:
 
 
 def ending_of(name: str, spec: Manifest, status: Manifest) -> Ending:
-    """How the failed pod `name` ended: by its first failed container, init containers first."""
+    """Return how the failed pod `name` ended: by its first failed container, init containers
+    first."""
     if status.get("reason") == "DeadlineExceeded":
         seconds = spec.get("activeDeadlineSeconds")
         said = f"Pod {name} ran longer than its template's activeDeadlineSeconds"
@@ -95,7 +96,7 @@ def ending_of(name: str, spec: Manifest, status: Manifest) -> Ending:
 
 
 def is_out_of_memory(spec: Manifest, status: Manifest) -> bool:
-    """Whether any container of the pod was killed for the memory it used."""
+    """Return whether any container of the pod was killed for the memory it used."""
     ended = terminated_of(spec, status)
     return any(terminated.get("reason") == OOM_KILLED for _, terminated in ended)
 
@@ -303,8 +304,8 @@ def on_node(view: PodView, trouble: str) -> PodView:
 
 
 def _is_unheard(conditions: dict[Any, Manifest]) -> bool:
-    """Whether the node controller has written that the pod is not Ready, since its node is silent:
-    it gives no reason and leaves the containers Ready, as the kubelet never does."""
+    """Return whether the node controller has written that the pod is not Ready, since its node is
+    silent: it gives no reason and leaves the containers Ready, as the kubelet never does."""
     ready, containers = conditions.get("Ready") or {}, conditions.get("ContainersReady") or {}
     is_false = ready.get("status") == "False" and not ready.get("reason")
     return is_false and containers.get("status") != "False"

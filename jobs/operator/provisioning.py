@@ -43,7 +43,7 @@ MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
 
 
 def is_due(instance: Instance, now: datetime) -> bool:
-    """Whether to ask for the instance's partition now.
+    """Return whether to ask for the instance's partition now.
 
     One that waits for IPUs is asked for when the poll wakes all who wait, oldest first: with a
     timer for each of them, chance would decide who asks first. What is held for an earlier
@@ -61,7 +61,7 @@ def is_due(instance: Instance, now: datetime) -> bool:
 
 
 def _is_wanted(instance: Instance) -> bool:
-    """Whether the instance still needs a partition.
+    """Return whether the instance still needs a partition.
 
     Never while a pod might use what it has: asking again could reset it. Nor during a pause: an
     attempt would begin, and could end, before its time, and what it got would lie idle.
@@ -97,7 +97,7 @@ def _waits(instance: Instance) -> bool:
 
 
 def _may_wait(instance: Instance) -> bool:
-    """Whether it holds nothing yet, and so may find no room."""
+    """Return whether it holds nothing yet, and so may find no room."""
     partition = instance.partition
     return partition is None or partition.phase in {Phase.WAITING, Phase.RELEASED}
 
@@ -160,10 +160,10 @@ def known_instances(observed: Observed, wanted: int) -> tuple[int, ...]:
 def releases(
     observed: Observed, instances: Iterable[int], now: datetime
 ) -> tuple[ReleasePartition, ...]:
-    """What is still to be released of `instances`. Only the proxy's word counts: a partition that
-    is merely missing in its list is asked for once more, which finds nothing or finishes it. A
-    release under way is the proxy's business for a while, and a proxy out of reach is not called:
-    the poll tells when it is back."""
+    """Return the releases that `instances` still need. Only the proxy's answer counts: a partition
+    that is merely missing in its list is released once more, which finds nothing or finishes it. A
+    release under way is left to the proxy for a while. An unreachable proxy is not called: the poll
+    shows when it is back."""
     if observed.proxy_problem:
         return ()
     return tuple(

@@ -45,7 +45,7 @@ class Restart:
 
 
 def is_loss(end: End) -> bool:
-    """Whether the attempt was taken from the job: that is not the job's fault."""
+    """Return whether the attempt was taken from the job: that is not the job's fault."""
     return end.reason in LOST and not end.succeeded
 
 
@@ -58,7 +58,7 @@ def tally_of(instance: Instance, now: datetime) -> Tally:
 
 
 def is_series_over(policy: RestartPolicy, end: End, tally: Tally, most_losses: int) -> bool:
-    """Whether the job would be restarted, had it not been lost too often in a row."""
+    """Return whether the job would be restarted, had it not been lost too often in a row."""
     limited = policy.type != "Never" and most_losses > 0
     return limited and is_loss(end) and tally.losses >= most_losses
 

@@ -169,12 +169,12 @@ def _written_among(steps: tuple[Step, ...], patch: PatchStatus) -> tuple[Step, .
 
 
 def is_urgent(stored: Manifest, status: Manifest) -> bool:
-    """Whether the difference is more than counts and sentences, which can wait."""
+    """Return whether the difference is more than counts and sentences, which can wait."""
     return _essence(stored) != _essence(status)
 
 
 def _pause_before(patch: PatchStatus, status: Manifest) -> timedelta:
-    """How old the stored status has to be before this patch of no urgency."""
+    """Return the age that the stored status must have before this patch, which is not urgent."""
     if _is_recount(patch, status):
         return RECOUNT
     is_on_its_way = status.get("launcherStatus") in {JobState.PENDING, JobState.RESTARTING}
@@ -182,14 +182,14 @@ def _pause_before(patch: PatchStatus, status: Manifest) -> timedelta:
 
 
 def _is_recount(patch: PatchStatus, status: Manifest) -> bool:
-    """Whether a job waits for room as before, and only how much there is has changed."""
+    """Return whether a job waits for room as before, and only how much there is has changed."""
     reason = (current_condition(status) or {}).get("reason")
     return reason in ABOUT_ROOM and patch.status.keys() <= WORDS
 
 
 def coalescing_seconds(stored: Manifest, now: datetime, pause: timedelta = COALESCE) -> float:
-    """How long a difference that is not urgent has to wait, with `pause` between two writes;
-    0: not at all."""
+    """Return the seconds that a difference that is not urgent waits, with `pause` between two
+    writes; 0: not at all."""
     last = parse_time(stored.get("lastReconcileTime"))
     if last is None:
         return 0.0

@@ -128,7 +128,7 @@ class StatusKeeper:
 
     @property
     def problem(self) -> str:
-        """Why no job is touched; empty: statuses are kept."""
+        """Return why the operator touches no job; empty: statuses are kept."""
         return self._verdict.sentence if self._verdict.keeping is Keeping.NOTHING else ""
 
     @property

@@ -201,7 +201,7 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
 
 
 def _has_told(instance: Instance, partition: Partition) -> bool:
-    """Whether the partition's fault has ended an attempt before: the job says so already."""
+    """Return whether the partition's fault has ended an attempt before: the job says so already."""
     return partition.phase == Phase.ERROR and partition.attempt < instance.attempt
 
 

@@ -77,8 +77,8 @@ def with_certificate(keys: Keys, names: Sequence[str], now: datetime) -> Keys:
 
 
 def is_served_well(keys: Keys, names: Sequence[str], now: datetime) -> bool:
-    """Whether the certificate is of the authority that signs now, for just these names, and good
-    for a while."""
+    """Return whether the certificate is of the authority that signs now, for just these names, and
+    good for a while."""
     known, served = _certificates(keys.trusted), _certificates(keys.certificate)
     if not known or not served or not _matches(served[0], keys.key):
         return False
@@ -92,7 +92,8 @@ def is_served_well(keys: Keys, names: Sequence[str], now: datetime) -> bool:
 
 
 def is_valid(keys: Keys, now: datetime) -> bool:
-    """Whether the certificate can be served: its authority is trusted, and it has not ended."""
+    """Return whether the certificate can be served: its authority is trusted, and it has not
+    ended."""
     served = _certificates(keys.certificate)
     if not served or not _matches(served[0], keys.key) or served[0].not_valid_after_utc <= now:
         return False

@@ -243,7 +243,8 @@ class Certificate:
         return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
 
     def ends_at(self) -> datetime:
-        """When the certificate in use ends, by its file. Raises OSError and ValueError."""
+        """Return when the certificate in use expires, by its file. Raises OSError and
+        ValueError."""
         from cryptography.x509 import load_pem_x509_certificate  # seldom, and slow to load
 
         return load_pem_x509_certificate(self._files[0].read_bytes()).not_valid_after_utc

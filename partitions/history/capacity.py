@@ -34,7 +34,7 @@ class Capacity:
 def capacity_changes(
     answer: Mapping[str, Any], known: Mapping[str, Capacity]
 ) -> tuple[Capacity, ...]:
-    """What differs between the proxy's `/v1/controllers` and the last rows by controller.
+    """Return the differences between the proxy's `/v1/controllers` and the last rows by controller.
 
     A controller that is gone from the answer has no IPUs any more: it is off the list and holds
     nothing of ours. One that never answered is nothing to tell. Raises ProxyUnavailable for an

@@ -69,7 +69,7 @@ class PartitionHistory:
         self.capacity = CapacityPoll(proxy, self._store_capacity, clock, place.capacity_seconds)
 
     def works(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """What runs beside the recording, until cancelled."""
+        """Return the work that runs beside the recording, until cancelled."""
         return self.acknowledger.run(), self.places.run(), self.capacity.run()
 
     async def _recorded_of(self, keys: Sequence[str]) -> list[str]:

@@ -327,7 +327,8 @@ class Access:
         return user
 
     async def may(self, user: User, verb: str, namespace: str = "") -> bool:
-        """Whether `user` may do `verb` to partitions of jobs in a namespace, or everywhere."""
+        """Return whether `user` may do `verb` to partitions of jobs in a namespace, or
+        everywhere."""
         return await self._reviews.authorize(
             user,
             verb=verb,

@@ -69,7 +69,7 @@ class CircuitBreaker:
 
     @property
     def facts(self) -> CircuitFacts:
-        """What people are told."""
+        """Return the state of the circuit that users see."""
         if not self._facts:
             return _CLOSED
         orders = tuple(self._judged(calls) for calls in self._facts if calls is not Calls.ALL)
@@ -77,12 +77,12 @@ class CircuitBreaker:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the last question got no answer."""
+        """Return whether the last question got no answer."""
         return self._circuits[Calls.ALL].failures > 0
 
     @property
     def problem(self) -> str:
-        """Why no calls at all are sent; "" if they are."""
+        """Return why no calls at all are sent; "" if they are."""
         if Calls.ALL not in self._facts:
             return ""
         return f"{self._cause(Calls.ALL)}; {self._facts[Calls.ALL].sentence}"

@@ -61,7 +61,7 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
 
 
 def query(views: Sequence[ControllerView], size: int, count: int = 1) -> Fit:
-    """How many partitions of `size` (at least 1) fit now by the placement rule, all at once.
+    """Return how many partitions of `size` (at least 1) fit now by the placement rule, all at once.
 
     The message is empty unless somebody has something to mend, the size can never be had, or fewer
     than a `count` above 1 fit.
@@ -196,7 +196,8 @@ def _block(block: Block) -> dict[str, Any]:
 
 
 def _is_held(entry: TrackerEntry, listed: Collection[str] | None) -> bool:
-    """Whether the entry's partition exists; where its controller is silent, the tracker counts."""
+    """Return whether the entry's partition exists; where its controller is silent, the tracker
+    counts."""
     if entry.phase is Phase.RELEASED:
         return False
     if listed is None:

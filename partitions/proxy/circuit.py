@@ -44,7 +44,7 @@ class Calls(StrEnum):
 
     @property
     def pause_in_words(self) -> str:
-        """What is not sent while the circuit is open."""
+        """Return in words which calls are not sent while the circuit is open."""
         return f"no {_NOUNS[self]} for a while"
 
 

@@ -41,7 +41,7 @@ class ControllerList:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the list is in a ConfigMap. A loop that ends would end the whole proxy."""
+        """Return whether the list is in a ConfigMap. A loop that ends would end the whole proxy."""
         return bool(self._configmap)
 
     def read(self) -> str:

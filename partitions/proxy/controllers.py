@@ -90,7 +90,7 @@ class ControllerView:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it answered."""
+        """Return whether it answered."""
         return self.topology is not None
 
     @cached_property
@@ -122,7 +122,7 @@ class ControllerView:
 
     @cached_property
     def free(self) -> int:
-        """How many of them a new partition may have."""
+        """Return the number of IPUs that a new partition may have."""
         return sum(block.size for block in self.free_blocks)
 
     @cached_property
@@ -157,7 +157,7 @@ class ControllerView:
 
     @property
     def creates(self) -> bool:
-        """Whether creations are sent to it, as it answers them."""
+        """Return whether creations are sent to it, as it answers them."""
         return self.circuit.of(Calls.CREATE).state is CircuitState.CLOSED
 
     @property
@@ -166,14 +166,14 @@ class ControllerView:
         return self.problem or self.circuit.held_orders
 
     def fitting(self, size: int) -> int:
-        """How many partitions of `size` fit now, all at once, as far as we know."""
+        """Return how many partitions of `size` fit now, all at once, as far as is known."""
         if self._has_refused(size) or not self.creates:
             return 0
         return count_fitting(self.free_blocks, size)
 
     def may_take(self, size: int) -> bool:
-        """Whether to ask for a partition of `size`: it fits, or only the controller knows, or the
-        size would fit and a creation may try whether it answers them again."""
+        """Return whether to ask for a partition of `size`: it fits, or only the controller knows,
+        or the size would fit and a creation may try whether it answers them again."""
         if not self.creates:
             is_due = self.circuit.of(Calls.CREATE).is_due
             return is_due and replace(self, circuit=_CLOSED).may_take(size)
@@ -196,7 +196,7 @@ class ControllerView:
         return min((block.size for block in self.free_blocks if block.size >= size), default=0)
 
     def _has_refused(self, size: int) -> bool:
-        """Whether the controller knew better; where it says how its IPUs stand, so do we."""
+        """Return whether the controller knew better; where it says how its IPUs stand, so do we."""
         is_guess = self.topology is not None and self.topology.is_guess
         return is_guess and 0 < self.refused_from <= size
 

@@ -74,7 +74,8 @@ class Drift:
 
     @property
     def untracked_by_controller(self) -> Mapping[str, int]:
-        """How many partitions of each controller are a person's or another cluster's."""
+        """Return the number of each controller's partitions that a person or another cluster
+        made."""
         counts: dict[str, int] = {}
         for address, _ in self.untracked:
             counts[address] = counts.get(address, 0) + 1

@@ -97,7 +97,7 @@ class Fleet:
 
     @property
     def problem(self) -> str:
-        """Why no partition can be made on any controller; nothing: it can."""
+        """Return why no partition can be made on any controller; empty: it can."""
         if not self._specs:
             return self._list_problem or "no V-IPU controller is configured"
         problems = [self._member(spec.address).problem for spec in self._specs]
@@ -116,8 +116,8 @@ class Fleet:
         return self._member(address).api
 
     def wants_key(self, address: str) -> bool:
-        """Whether the pods on a controller need a key; so they do while its files cannot be used,
-        which say so."""
+        """Return whether the pods on a controller need a key; so they do while its files cannot be
+        used, which say so."""
         try:
             return self.api(address).pod_tls() is not None
         except VipuError:

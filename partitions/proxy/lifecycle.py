@@ -50,7 +50,7 @@ class Request:
 
     @property
     def holder(self) -> tuple[str, int]:
-        """Who asks: operations of one holder follow each other."""
+        """Return the holder of the request: operations of the same holder follow each other."""
         return self.uid, self.instance
 
 
@@ -68,7 +68,7 @@ _NEXT: Mapping[Phase, frozenset[Phase]] = {
 
 
 def decide(entry: TrackerEntry | None, request: Request) -> Verdict:
-    """What to do about a request, given the newest entry of its holder.
+    """Return what to do about a request, given the newest entry of its holder.
 
     Raises StaleAttempt for a lower attempt than the known one, Contradiction for another job's
     name or, within one attempt, another size.
@@ -172,8 +172,8 @@ def fault(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
 
 
 def may_heal(entry: TrackerEntry) -> bool:
-    """Whether a partition that works is all the entry lacks: one that its controller refused to
-    reset works as well, and is not clean."""
+    """Return whether a partition that works is all the entry lacks: one that its controller refused
+    to reset works as well, and is not clean."""
     return entry.phase is Phase.ERROR and entry.reason == Reason.PARTITION_ERROR
 
 
@@ -238,7 +238,7 @@ def hang_unanswered(entry: TrackerEntry, message: str) -> TrackerEntry:
 def is_expired(
     entry: TrackerEntry, now: datetime, keep_seconds: float, *, needs_recorder: bool
 ) -> bool:
-    """Whether a tombstone may go: old enough and, with a recorder, acknowledged by it."""
+    """Return whether a tombstone may go: old enough and, with a recorder, acknowledged by it."""
     if entry.phase is not Phase.RELEASED:
         return False
     if needs_recorder and not entry.recorded:
@@ -377,7 +377,7 @@ def partition_of(entry: TrackerEntry) -> Partition:
 
 
 def release_error(entry: TrackerEntry) -> str:
-    """Why the controller does not remove the partition, in its words; "" where it does."""
+    """Return why the controller does not remove the partition, in its words; "" where it does."""
     is_refused = entry.phase is Phase.RELEASING and entry.reason == Reason.RELEASE_REFUSED
     return entry.message if is_refused else ""
 

@@ -26,7 +26,7 @@ class Refusal:
     until: float
 
     def holds(self, held: Collection[str], now: float) -> bool:
-        """Whether nothing has gone since that could have made room."""
+        """Return whether nothing has gone since that could have made room."""
         return now < self.until and self.held <= set(held)
 
 
@@ -67,7 +67,7 @@ class Member:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be asked of it, as far as we know; "" if something can."""
+        """Return why the controller takes no calls, as far as is known; "" if it takes any."""
         return self.breaker.problem or self.silence
 
     async def close(self) -> None:

@@ -50,7 +50,7 @@ class Known:
 
 
 def is_ours(key: str, text: str) -> bool:
-    """Whether a value is an entry of our own tracker."""
+    """Return whether a value is an entry of our own tracker."""
     try:
         decode_entry(key, text)
     except UnreadableEntry:

@@ -198,7 +198,8 @@ class ProxyProcess(ClusterProcess):
         return Advertiser(self.nodes, self.fleet, self.client, options, say)
 
     def _leadership_problem(self) -> str:
-        """Who is found by the label alone may be ready while another leads."""
+        """Return why this replica is not Ready; one that is found by the label may be Ready without
+        leading."""
         standby = "" if self.label else self.leadership.standby
         return self.leadership.problem or standby
 

@@ -58,7 +58,7 @@ class Room:
 
     @cached_property
     def _blocks(self) -> tuple[Block, ...]:
-        """What is left beside others', as blocks; computed once for all sizes."""
+        """Return the blocks left beside those of others; computed once for all sizes."""
         return free_blocks(self.topology, self.others)
 
     def in_the_way(self, size: int) -> int | None:
@@ -89,7 +89,8 @@ class Kept:
     room: Room
 
     def is_open_to(self, size: int) -> bool:
-        """Whether a partition of `size` may be made there all the same: it delays nothing."""
+        """Return whether a partition of `size` may be made there all the same: it delays
+        nothing."""
         after = self.room.with_another(size)
         if after is None:
             return False
@@ -98,8 +99,8 @@ class Kept:
 
 
 def room_of(view: ControllerView, entries: Iterable[TrackerEntry]) -> Room | None:
-    """What a controller's answer and the tracker's `entries` say of it; None: it did not answer,
-    the last creations neither, or no node reaches it."""
+    """Return a controller's room by its answer and the tracker's `entries`. None: neither it nor
+    its last creations were answered, or no node reaches it."""
     topology = view.reach
     if topology is None or not view.has_node or not view.creates:
         return None
@@ -262,7 +263,7 @@ class Readiness:
         self._seconds: dict[tuple[str, bool], float] = {}
 
     def first_look_seconds(self, controller: str, *, is_reset: bool) -> float:
-        """When to look for the first time, counted from the controller's acceptance.
+        """Return the seconds from the controller's acceptance to the first look.
 
         0: at once, since nothing is known yet.
         """

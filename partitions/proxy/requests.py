@@ -176,7 +176,8 @@ class Question:
 
 
 async def read_question(request: web.Request) -> Question:
-    """What a `/query` asks; size and count are whole numbers from 1; raises Problem 400.
+    """Return the question of a `/query`; size and count are whole numbers from 1; raises Problem
+    400.
 
     Keys that we do not know are ignored, as the original does.
     """
@@ -199,7 +200,7 @@ async def read_question(request: web.Request) -> Question:
 
 
 def read_flag(request: web.Request, name: str) -> bool:
-    """Whether the address says true of a parameter; raises Problem 400."""
+    """Return whether the address says true of a parameter; raises Problem 400."""
     text = request.query.get(name, "false")
     if text not in ("true", "false"):
         raise Problem(400, f"{name} must be true or false")

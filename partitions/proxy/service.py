@@ -258,7 +258,7 @@ class PartitionService:
         return entry
 
     def _verdict(self, request: Request) -> Verdict:
-        """What the request comes to by what is written; KEEP: nothing to write."""
+        """Return the verdict on the request by the tracker's entries; KEEP: nothing to write."""
         return lifecycle.decide(self._store.tracker.newest(request.holder), request)
 
     async def _planned(self, request: Request, verdict: Verdict) -> _Planned | Partition:

@@ -173,7 +173,7 @@ class Sweep:
                 )
 
     def _is_taken(self, late: TrackerEntry) -> bool:
-        """Whether somebody holds that id by now."""
+        """Return whether somebody holds that id by now."""
         return any(
             (entry.controller, entry.id) == (late.controller, late.id)
             for entry in self._store.tracker.entries.values()

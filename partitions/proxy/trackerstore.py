@@ -89,7 +89,7 @@ class TrackerStore:
 
     @property
     def is_read(self) -> bool:
-        """Whether there is a `tracker`; not before the first list, nor on a standby."""
+        """Return whether there is a `tracker`; not before the first list, nor on a standby."""
         return self._tracker is not None
 
     @property
@@ -101,7 +101,7 @@ class TrackerStore:
 
     @property
     def problem(self) -> str:
-        """Why the tracker cannot be read or written now; nothing: it can."""
+        """Return why the tracker cannot be read or written now; empty: it can."""
         return self._problem
 
     async def write(self, change: Callable[[Draft], _T]) -> _T:

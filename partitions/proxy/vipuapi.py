@@ -56,7 +56,7 @@ class VipuApi(Protocol):
         ...
 
     def pod_tls(self) -> TlsFiles | None:
-        """What pods with a key show and trust; None: no key is made for them."""
+        """Return what pods with a key present and trust; None: pods get no key."""
         ...
 
     async def create_partition_key(self, partition_id: str) -> Credentials | None:
@@ -113,7 +113,7 @@ async def make_key(api: VipuApi, partition_id: str) -> PodKey | None:
 
 
 async def is_under_removal(api: VipuApi, partition_id: str) -> bool:
-    """Whether a controller is removing a partition that it lists; raises VipuError.
+    """Return whether a controller is removing a partition that it lists; raises VipuError.
 
     A list has no operations: only the status of the partition tells.
     """

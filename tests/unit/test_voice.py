@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -62,3 +63,26 @@ def test_each_row_of_a_reference_begins_and_ends_as_a_sentence(page: str) -> Non
     for sentence in sentences:
         assert re.match(r"[A-Z0-9`\[(+]|[a-z]+[:_/(]", sentence), sentence
         assert sentence.endswith((".", ")")), sentence
+
+
+ROOMS = ("dashboard", "devcluster", "ipuhub", "jobs", "partitions", "usage")
+UNSPOKEN = ("Whether", "What", "Who", "Whose", "When", "Where", "Why", "Which", "How")
+
+
+def said_of_functions(room: str) -> dict[str, str]:
+    """Return the docstrings of a room's functions, by file and line."""
+    return {
+        f"{path.relative_to(ROOT)}:{node.lineno}": said
+        for path in (ROOT / room).rglob("*.py")
+        if "vipu" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (said := ast.get_docstring(node))
+    }
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_function_says_what_it_does_with_a_verb_or_a_noun(room: str) -> None:
+    found = said_of_functions(room)
+    assert len(found) > 100
+    assert {at: said for at, said in found.items() if said.split()[0] in UNSPOKEN} == {}

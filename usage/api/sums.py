@@ -295,7 +295,7 @@ class LifetimeList(FileList[PodLifetime]):
 
     @cached_property
     def scope(self) -> Scope:
-        """What the caller may see."""
+        """Return the scope of what the caller may see."""
         return usage_scope_of(self.request.user)
 
     def get_queryset(self) -> QuerySet[PodLifetime]:

@@ -174,17 +174,17 @@ class ReportRun(models.Model):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Return whether nothing more comes of it."""
         return self.state in {self.State.DONE, self.State.REFUSED, self.State.FAILED}
 
     @property
     def has_file(self) -> bool:
-        """Whether the file of a range is there; see also `expires_at`."""
+        """Return whether the file of a range is there; see also `expires_at`."""
         return bool(self.kind) and self.state == self.State.DONE and not self.is_expired
 
     @property
     def is_expired(self) -> bool:
-        """Whether the time of its file is over."""
+        """Return whether the time of its file is over."""
         return self.expires_at is not None and self.expires_at <= timezone.now()
 
 

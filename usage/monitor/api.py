@@ -66,7 +66,7 @@ class PodCensus:
         return uid
 
     async def ask(self, question: Question) -> Answer:
-        """Which of the pods are there: each by its UID, all answers complete."""
+        """Return the pods that exist: each by its UID, all answers complete."""
         asked_at = self.clock()
         if question.is_list:
             present, revision = await self._listed(question)
@@ -124,7 +124,8 @@ class PodCensus:
 
 
 def _is_about(error: ApiError, suspect: Suspect) -> bool:
-    """Whether a 404 is the API server's word about this pod, not some page on the way to it."""
+    """Return whether a 404 is the API server's word about this pod, not some page on the way to
+    it."""
     details = error.details
     return (
         error.reason == "NotFound"

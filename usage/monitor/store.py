@@ -45,7 +45,7 @@ class Question:
 
     @property
     def is_list(self) -> bool:
-        """Whether a list is less work than single questions."""
+        """Return whether a list is less work than single questions."""
         return len(self.suspects) > FEW
 
 
@@ -170,7 +170,7 @@ class MonitorStore:
             return [Suspect(*row) for row in cursor.execute(_SUSPECTS, values).fetchall()]
 
     def watch(self) -> WatchState:
-        """How far the prober is."""
+        """Return how far the prober has read."""
         with self._transaction() as cursor:
             return _watch(cursor.execute(_WATCH).fetchone())
 

@@ -161,7 +161,7 @@ def _end(
 
 
 def _known_at(status: PodStatus, since: datetime | None) -> Iterator[datetime]:
-    """When a pod that was removed while it ran is known to have been there."""
+    """Yield the times at which a pod that was removed while it ran is known to have existed."""
     times = [since, *_started_at(status), *_finished_at(status), _changed_at(status)]
     yield from (instant for instant in times if instant)
 
@@ -179,7 +179,8 @@ def _finished_at(status: PodStatus) -> Iterator[datetime | None]:
 
 
 def _is_complete(status: PodStatus) -> bool:
-    """Whether no container ran on, would have been restarted, or ended at an unknown time."""
+    """Return whether no container ran on, would have been restarted, or ended at an unknown
+    time."""
     if status.phase not in _ENDED and any(
         _waits(container) for container in status.container_statuses or ()
     ):
@@ -197,13 +198,13 @@ def _is_complete(status: PodStatus) -> bool:
 
 
 def _waits(container: ContainerStatus) -> bool:
-    """Whether a container is yet to be started, or started again."""
+    """Return whether a container is yet to be started, or started again."""
     state = container.state
     return state is None or (state.running is None and state.terminated is None)
 
 
 def _changed_at(status: PodStatus) -> datetime | None:
-    """When the pod's conditions last changed."""
+    """Return when the pod's conditions last changed."""
     times = [condition.last_transition_time for condition in status.conditions or ()]
     return max((instant for instant in times if instant), default=None)
 

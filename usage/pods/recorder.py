@@ -138,7 +138,7 @@ class PodSelection:
     has_ipu_requests: bool = True
 
     def covers(self, namespace: str) -> bool:
-        """Whether new pods of `namespace` are recorded."""
+        """Return whether new pods of `namespace` are recorded."""
         if self.chosen is not None:
             return self.chosen.covers(namespace)
         return not self.namespaces or namespace in self.namespaces

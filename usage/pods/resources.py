@@ -196,7 +196,7 @@ def held_by(
 
 
 def is_gpu(name: str, gpu_resources: Sequence[str]) -> bool:
-    """Whether a resource counts GPUs, by exact names and prefixes that end in `*`."""
+    """Return whether a resource counts GPUs, by exact names and prefixes that end in `*`."""
     for pattern in gpu_resources:
         if pattern.endswith("*"):
             if name.startswith(pattern[:-1]) and not name.endswith(_NO_GPUS):

@@ -52,7 +52,7 @@ class Preview:
 
     @property
     def adds(self) -> Decimal | None:
-        """What the rate adds to the month, or takes from it."""
+        """Return the amount that the rate adds to the month, or takes from it."""
         if self.having is None:
             return None
         return self.having.amount - (self.without.amount if self.without else Decimal(0))

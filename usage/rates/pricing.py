@@ -49,7 +49,7 @@ class Price:
     valid_until: date | None = None
 
     def holds_on(self, day: date) -> bool:
-        """Whether it is the price of that day."""
+        """Return whether it is the price of that day."""
         return self.valid_from <= day and (self.valid_until is None or day < self.valid_until)
 
 

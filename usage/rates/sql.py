@@ -152,7 +152,7 @@ class CostSql:
         ]
 
     def _is_priced(self, segment: Segment, amount: str) -> bool:
-        """Whether a price of the segment has to do with an amount."""
+        """Return whether a price of the segment has to do with an amount."""
         if amount == "seconds":
             return bool(segment.named("instance"))
         if amount in self.sizes:
@@ -219,7 +219,7 @@ class CostSql:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the texts above refer to."""
+        """Return the parameters of the SQL above."""
         found: dict[str, Any] = dict(accelerator_parameters(self.accelerators))
         for n, each in enumerate(self.segments):
             found |= _bounds(n, each.begin, each.end)

@@ -59,7 +59,7 @@ class Range:
 
     @property
     def until(self) -> datetime:
-        """Where what is known ends."""
+        """Return the end of the complete data."""
         return max(self.first, min(self.end, self.generated_at))
 
     @property

@@ -126,7 +126,7 @@ def _changed(rate: Rate, since: datetime) -> bool:
 
 
 def _touches(rate: Rate, first: date, last: date) -> bool:
-    """Whether days of the range have another price since the rate was set, or was ended."""
+    """Return whether days of the range have another price since the rate was set, or was ended."""
     ends = rate.valid_until
     if rate.ended_at is not None:
         return rate.valid_from <= last and (ends is None or ends <= last)

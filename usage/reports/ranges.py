@@ -51,7 +51,7 @@ class RangeFile:
 
     @property
     def lines_beside(self) -> int:
-        """How many lines of a file with data are none of it: the header, and that of totals."""
+        """Return the number of lines beside the data: the header and the totals."""
         return 2 if self.total and PROFILES[self.profile].has_total else 1
 
     @property

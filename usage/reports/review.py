@@ -61,7 +61,7 @@ class Review:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the watch of pods had seen the whole month."""
+        """Return whether the watch of pods had seen the whole month."""
         until = self.report.complete_until
         return until is not None and until >= self.report.end
 

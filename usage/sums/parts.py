@@ -47,7 +47,7 @@ class Coverage:
 
     @property
     def of_accelerators(self) -> Coverage:
-        """What of this stands by the names of accelerators, too, but for frozen days."""
+        """Return the part that is also summed by the names of accelerators, frozen days apart."""
         return self if self.accelerated_from is not None else Coverage()
 
     def is_frozen(self, day: date) -> bool:
@@ -114,7 +114,7 @@ class Parts:
 
     @property
     def rolled(self) -> tuple[tuple[str, str, tuple[Rolled, ...]], ...]:
-        """What is taken from sums, by grain, with the type of its column in the tables."""
+        """Return the parts taken from sums, by grain, with the type of its column in the tables."""
         return (
             ("span", "date", self.spans),
             ("day", "date", self.days),
@@ -123,7 +123,7 @@ class Parts:
 
     @property
     def is_dear(self) -> bool:
-        """Whether lifetimes of more than a day or two are added up."""
+        """Return whether lifetimes of more than a day or two are added up."""
         length = sum((each.bounds[-1] - each.bounds[0] for each in self.stretches), timedelta())
         return length > DEAR
 
@@ -138,7 +138,7 @@ class Steps:
 
     @property
     def bounds(self) -> list[datetime]:
-        """When the buckets begin."""
+        """Return the times at which the buckets begin."""
         return sorted({*self.begins, *(each for each in self.cuts if each > self.begins[0])})
 
     @property
@@ -235,7 +235,7 @@ def _summed_hours(begins: Sequence[datetime], until: datetime, cover: Coverage) 
 
 
 def _is_whole(begins: Sequence[datetime], until: datetime, begin: datetime, end: datetime) -> bool:
-    """Whether [begin, end) lies in the window and in one of its steps."""
+    """Return whether [begin, end) lies in the window and in one of its steps."""
     inside = begin >= begins[0] and end <= until
     return inside and bisect_right(begins, begin) == bisect_right(begins, end - _SECOND)
 

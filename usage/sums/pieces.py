@@ -161,7 +161,7 @@ class Prices:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the texts refer to."""
+        """Return the parameters of the SQL."""
         begins = [each.begin for each in self.pricing.usable]
         found: dict[str, Any] = {
             "step_numbers": self.steps.numbers,
@@ -234,7 +234,7 @@ class ClosedSteps:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the texts refer to."""
+        """Return the parameters of the SQL."""
         return {
             "closed_steps": list(self.months.values()),
             "closed_months": list(self.months),

@@ -61,7 +61,7 @@ class Question:
 
     @property
     def rolled(self) -> bool:
-        """Whether the day sums know all dimensions in question."""
+        """Return whether the day sums know all dimensions in question."""
         return all(each.rolled for each in self._asked)
 
     @property
@@ -350,7 +350,7 @@ class _Cut:
 
     @property
     def is_dear(self) -> bool:
-        """Whether many lifetimes are added up."""
+        """Return whether many lifetimes are added up."""
         return self.parts.is_dear or (self.named is not None and self.named.is_dear)
 
 

@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def is_dear(self) -> bool:
-        """Whether rows of more than a day or two are read."""
+        """Return whether rows of more than a day or two are read."""
         return sum((edges[-1] - edges[0] for edges, _ in self.stretches), timedelta()) > DEAR
 
 

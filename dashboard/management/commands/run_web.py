@@ -164,14 +164,14 @@ async def _end(server: WebServer) -> None:
 
 
 def bounds(database: dict[str, Any]) -> dict[str, Any]:
-    """How long the web process's connections wait, by the settings."""
+    """Return the timeouts of the web process's connections, by the settings."""
     usage = settings.USAGE_QUERY_SECONDS or settings.WEB_DOWNLOAD_SECONDS
     longest = max(settings.WEB_QUERY_SECONDS, usage)
     return bounded(database, settings.WEB_QUERY_SECONDS, longest + 5)
 
 
 def limits() -> Limits:
-    """How much of the server one request may take, by the settings."""
+    """Return the limits of a request, by the settings."""
     return Limits(
         threads=settings.WEB_THREADS,
         connections=settings.WEB_CONNECTIONS,

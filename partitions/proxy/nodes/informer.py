@@ -38,7 +38,8 @@ class NodeLabels:
         )
 
     def has(self, label: str) -> bool:
-        """Whether some node carries it; taken for granted until the nodes have been listed."""
+        """Return whether some node carries it; taken for granted until the nodes have been
+        listed."""
         return not self.informer.synced or bool(self.informer.by_index(_LABEL_INDEX, label))
 
     def find(self, name: str) -> Node | None:
@@ -52,7 +53,7 @@ class NodeLabels:
 
     @property
     def problem(self) -> str:
-        """Why the nodes are not known; nothing: they are."""
+        """Return why the nodes are unknown; empty: they are known."""
         return "" if self.informer.synced else self.informer.problem or "not listed yet"
 
 

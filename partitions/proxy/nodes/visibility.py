@@ -39,22 +39,22 @@ class ShownNode:
 
     @property
     def is_master(self) -> bool:
-        """Whether it belongs to the control plane."""
+        """Return whether it belongs to the control plane."""
         return any(label in self.labels for label in _MASTER_LABELS)
 
     @property
     def has_plugin(self) -> bool:
-        """Whether somebody else, such as a device plugin, shows IPUs there."""
+        """Return whether somebody else, such as a device plugin, shows IPUs there."""
         return MARK_CAPACITY not in self.marks and self.capacity not in {"", "0"}
 
     @property
     def has_ours(self) -> bool:
-        """Whether a number of ours is there, or the zero that a kubelet which starts writes for
-        what it has read before, even if the number was taken away meanwhile."""
+        """Return whether a number of ours is there, or the zero that a kubelet which starts writes
+        for what it has read before, even if the number was taken away meanwhile."""
         return MARK_CAPACITY in self.marks or {self.capacity, self.allocatable} <= {"0", ""}
 
     def shows(self, label: str) -> bool:
-        """Whether the IPUs of that controller are its capacity."""
+        """Return whether the IPUs of that controller are its capacity."""
         return label in self.marks.get(MARK_CAPACITY, "").split(",")
 
 

@@ -106,7 +106,7 @@ async def _is_ready_at_once(step: Step) -> bool:
 
 
 async def _not_taken(step: Step, error: VipuError) -> Next:
-    """What follows from the controller's refusal to create or to reset."""
+    """Return the step that follows the controller's refusal to create or reset."""
     memory = step.memory
     if isinstance(error, AlreadyExists):
         return await _meet_existing(step)

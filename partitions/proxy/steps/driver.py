@@ -124,7 +124,7 @@ class Driver:
                 del self._drives[holder]
 
     def _ends(self, holder: Holder, drive: _Drive, due: Next) -> bool:
-        """Whether the rest is left to the next leader."""
+        """Return whether the rest is left to the next leader."""
         return self._is_finishing and (due is Next.BACKOFF or self._phase(holder) is not drive.last)
 
     def _phase(self, holder: Holder) -> Phase | None:
