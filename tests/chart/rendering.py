@@ -38,6 +38,15 @@ def template_of(
     return _helm_template(release, namespace, "-f", "-", stdin=json.dumps(values))
 
 
+def notes(*values: str) -> str:
+    """What helm prints after the installation with these values."""
+    helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+    sets = [word for value in values for word in ("--set", value)]
+    command = [helm, "install", "gc", str(CHART), "-n", "ipus", "--dry-run=client", *sets]
+    said = subprocess.check_output(command, text=True, timeout=60)
+    return said.partition("\nNOTES:\n")[2]
+
+
 def _helm_template(
     release: str, namespace: str, *options: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:

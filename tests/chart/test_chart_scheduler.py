@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.rendering import VIPU, container, environment, named, render, template
+from tests.chart.rendering import VIPU, container, environment, named, notes, render, template
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/admin/scheduler.md"
@@ -79,6 +79,19 @@ def test_for_the_clusters_own_scheduler_there_is_a_file_as_the_page_has_it() -> 
     assert extender.pop("urlPrefix") == "http://PROXY_ADDRESS:80/scheduler"
     assert of_page.pop("urlPrefix").endswith("/scheduler")
     assert (config, extender) == (page, of_page)
+
+
+def test_the_notes_restart_the_clusters_scheduler_by_its_manifest() -> None:
+    """Of a static pod the API server has a mirror only: deleting that restarts no container."""
+    said = notes(VIPU, "extendedScheduler.enabled=true", "extendedScheduler.deploy=false")
+    lines = " ".join(line.strip().removesuffix("\\") for line in said.splitlines())
+    away, _, back = lines.partition(" && sleep ")
+    manifest, aside = "/etc/kubernetes/manifests/kube-scheduler.yaml", "/etc/kubernetes/"
+    assert away.endswith(f"mv {manifest} {aside}")
+    assert f"mv {aside}kube-scheduler.yaml {aside}manifests/" in back
+    assert "delete pod" not in said
+    assert "delete pod" not in PAGE.read_text("utf-8")
+    assert "manifests/" not in notes(VIPU, "extendedScheduler.enabled=true")
 
 
 def test_two_schedulers_of_one_name_are_refused() -> None:

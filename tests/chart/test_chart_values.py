@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.chart.rendering import (
     render,
     template,
 )
+from tests.chart.test_chart_rights import EVERYTHING
 
 OIDC = (
     VIPU,
@@ -48,6 +50,8 @@ def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
     proxy = deployments["gc-ipu-operator-vipu-proxy"]
     assert container(operator)["image"] == "example/controller:0.1.0"
     assert container(proxy)["image"] == "example/proxy:0.1.0"
+    # Nothing is left that only a machine which built the images has.
+    assert "localhost/" not in json.dumps(documents)
     assert environment(proxy)["IPUHUB_VIPU_CLUSTER_NAME"] == "c1"
     controllers = named(documents, "ConfigMap")["gc-ipu-operator-vipu-controllers"]["data"]
     assert controllers == {"controllers.yaml": "pod001:8091:kubernetes.io/os=linux"}
@@ -222,6 +226,19 @@ def test_every_container_fits_the_restricted_standard() -> None:
     assert seen == 12
 
 
+def test_every_container_has_requests_and_a_limit() -> None:
+    """A ResourceQuota refuses pods without; a hook refused is an uninstallation that fails."""
+    for each in render(*EVERYTHING):
+        if each["kind"] not in {"Deployment", "StatefulSet", "Job", "Pod"}:
+            continue
+        (one,) = (each["spec"].get("template") or each)["spec"]["containers"]
+        found = one.get("resources", {})
+        hook = each["kind"] in {"Job", "Pod"}
+        limited = {"cpu", "memory"} if hook else {"memory"}
+        assert {*found.get("requests", ())} == {"cpu", "memory"}, each["metadata"]["name"]
+        assert {*found.get("limits", ())} == limited, each["metadata"]["name"]
+
+
 def test_webhooks_ask_about_the_namespaces_of_the_scope_and_exempt_the_operator() -> None:
     documents = render(VIPU, "admissionWebhooks.scope=team-a\\, team-b")
     configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
@@ -234,6 +251,62 @@ def test_webhooks_ask_about_the_namespaces_of_the_scope_and_exempt_the_operator(
             "!= 'system:serviceaccount:ipus:gc-ipu-operator-controller'"
         )
         assert "deletionTimestamp" in conditions["not-being-deleted"]
+
+
+@pytest.mark.parametrize(
+    ("image", "controllers", "launchers"),
+    [
+        ({}, "localhost/ipuhub:0.1.0", "localhost/ipuhub-launcher:0.1.0"),
+        ({"controller.image.tag": "v2"}, "localhost/ipuhub:v2", "localhost/ipuhub-launcher:0.1.0"),
+        ({"image.repository": "r/a"}, "r/a:0.1.0", "r/a-launcher:0.1.0"),
+        (
+            {"image.repository": "r/a", "controller.image.repository": "r/b"},
+            "r/b:0.1.0",
+            "r/a-launcher:0.1.0",
+        ),
+        (
+            {"controller.image.repository": "r/b", "controller.image.tag": "v2"},
+            "r/b:v2",
+            "r/b-launcher:v2",
+        ),
+    ],
+)
+def test_the_image_of_the_operator_is_everybodys_where_it_is_the_only_one(
+    image: dict[str, str], controllers: str, launchers: str
+) -> None:
+    values = [f"{name}={value}" for name, value in image.items()]
+    deployments = named(render(VIPU, *values), "Deployment")
+    operator = deployments["gc-ipu-operator-controller-manager"]
+    assert container(operator)["image"] == controllers
+    assert environment(operator)["IPUHUB_LAUNCHER_IMAGE"] == launchers
+    webhook = container(deployments["gc-ipu-operator-webhook"])["image"]
+    assert webhook == launchers.replace("-launcher", "")
+
+
+@pytest.mark.parametrize(
+    ("values", "release_in", "asked"),
+    [
+        ((), "ipus", "default"),
+        ((), "default", "kube-public"),
+        (("controller.namespaces={team-a,team-b}",), "ipus", "team-a"),
+        (("admissionWebhooks.scope=team-c\\, team-d",), "ipus", "team-c"),
+        (
+            ("admissionWebhooks.scope=team-c", "controller.namespaces={team-a}"),
+            "ipus",
+            "team-c",
+        ),
+    ],
+)
+def test_helms_own_test_sends_its_wrong_job_where_the_webhooks_are_asked(
+    values: tuple[str, ...], release_in: str, asked: str
+) -> None:
+    documents = render(VIPU, *values, namespace=release_in)
+    (pod,) = named(documents, "Pod").values()
+    assert pod["spec"]["containers"][0]["args"][-1] == asked
+    configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
+    for webhook in configuration["webhooks"]:
+        chosen = webhook["namespaceSelector"]["matchExpressions"][-1]
+        assert (asked in chosen["values"]) is (chosen["operator"] == "In")
 
 
 def test_two_releases_share_a_cluster_by_namespaces() -> None:

@@ -73,13 +73,25 @@ labels:
 {{/* dict root image(values of a component) */}}
 {{- define "ipuhub.image" -}}
 {{- $image := .image | default dict -}}
-{{- $repository := $image.repository | default .root.Values.image.repository -}}
-{{- $tag := $image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion -}}
-{{- printf "%s:%s" $repository $tag -}}
+{{- $repository := $image.repository | default (include "ipuhub.repository" .root) -}}
+{{- $tag := ternary (include "ipuhub.tag" .root) (.root.Values.image.tag | default .root.Chart.AppVersion) (empty $image.repository) -}}
+{{- printf "%s:%s" $repository ($image.tag | default $tag) -}}
+{{- end -}}
+
+{{/*
+All components run one image: where only the operator's is named, as in Graphcore's command, its
+registry has the others', too.
+*/}}
+{{- define "ipuhub.repository" -}}
+{{- .Values.image.repository | default .Values.controller.image.repository | default "localhost/ipuhub" -}}
+{{- end -}}
+{{- define "ipuhub.tag" -}}
+{{- $operators := ternary "" .Values.controller.image.tag (or (ne .Values.image.repository "") (empty .Values.controller.image.repository)) -}}
+{{- .Values.image.tag | default $operators | default .Chart.AppVersion -}}
 {{- end -}}
 
 {{- define "ipuhub.launcherImage" -}}
-{{- .Values.global.launcherImage | default (printf "%s-launcher:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion)) -}}
+{{- .Values.global.launcherImage | default (printf "%s-launcher:%s" (include "ipuhub.repository" .) (include "ipuhub.tag" .)) -}}
 {{- end -}}
 
 {{- define "ipuhub.pullSecretNames" -}}
@@ -88,6 +100,17 @@ labels:
 {{- $names = append $names (ternary . (get (ternary dict . (kindIs "string" .)) "name") (kindIs "string" .)) -}}
 {{- end -}}
 {{- toJson $names -}}
+{{- end -}}
+
+{{/* JSON list of the namespaces whose jobs the webhooks check; empty: all but kube-system and the release's. */}}
+{{- define "ipuhub.webhookNamespaces" -}}
+{{- .Values.admissionWebhooks.scope | default (join "," .Values.controller.namespaces) | nospace | splitList "," | compact | toJson -}}
+{{- end -}}
+
+{{/* Of a Job that Helm runs: a ResourceQuota may refuse pods without. */}}
+{{- define "ipuhub.hookResources" -}}
+requests: {cpu: 50m, memory: 128Mi}
+limits: {cpu: "1", memory: 256Mi}
 {{- end -}}
 
 {{- define "ipuhub.operatorAccount" -}}
