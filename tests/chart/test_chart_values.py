@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -22,7 +21,6 @@ from tests.chart.rendering import (
     render,
     template,
 )
-from tests.chart.test_chart_rights import EVERYTHING
 
 OIDC = (
     VIPU,
@@ -30,38 +28,6 @@ OIDC = (
     "web.oidc.issuer=https://login.example/lab",
     "web.oidc.clientId=ipuhub",
 )
-
-
-def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
-    documents = render(
-        "vipuServerAddr=pod001",
-        "vipuServerPort=8091",
-        "vipuCLusterName=c1",
-        "controller.image.repository=example/controller",
-        "vipuProxy.image.repository=example/proxy",
-    )
-    deployments = named(documents, "Deployment")
-    assert set(deployments) == {
-        "gc-ipu-operator-controller-manager",
-        "gc-ipu-operator-vipu-proxy",
-        "gc-ipu-operator-webhook",
-    }
-    operator = deployments["gc-ipu-operator-controller-manager"]
-    proxy = deployments["gc-ipu-operator-vipu-proxy"]
-    assert container(operator)["image"] == "example/controller:0.1.0"
-    assert container(proxy)["image"] == "example/proxy:0.1.0"
-    # Nothing is left that only a machine which built the images has.
-    assert "localhost/" not in json.dumps(documents)
-    assert environment(proxy)["IPUHUB_VIPU_CLUSTER_NAME"] == "c1"
-    controllers = named(documents, "ConfigMap")["gc-ipu-operator-vipu-controllers"]["data"]
-    assert controllers == {"controllers.yaml": "pod001:8091:kubernetes.io/os=linux"}
-    service = named(documents, "Service")["gc-ipu-operator-vipu-proxy"]["spec"]
-    assert (service["type"], service["ports"][0]["port"]) == ("ClusterIP", 80)
-    assert named(documents, "ClusterRole")["gc-metrics-reader"]["metadata"]["labels"][
-        "component"
-    ] == ("metrics-reader")
-    # The proxy makes it, so that no uninstall takes the partitions' trace away.
-    assert "ipu-partitions-tracker" not in named(documents, "ConfigMap")
 
 
 def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
@@ -131,25 +97,6 @@ def test_helm_lint_has_nothing_to_say() -> None:
 
 def test_without_a_controller_nothing_is_installed() -> None:
     assert "no V-IPU controller: set vipuControllers" in template().stderr
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "value"),
-    [
-        ("vipuProxy.proxyPort", "proxyPort", "9000"),
-        ("vipuCLusterName", "vipuClusterName", "c1"),
-        ("fullnameOverride", "fullNameOverride", "other"),
-        ("controllers.serviceAccount.name", "controller.serviceAccount.name", "mine"),
-        ("vipuProxy.service.port", "service.port", "81"),
-        ("global.vipuControllers", "vipuControllers", "h:1:a=b"),
-        ("vipuProxy.nodeSelector.disk", "nodeSelector.disk", "ssd"),
-        ("global.laucherImagePullPolicy", "global.launcherImagePullPolicy", "Never"),
-    ],
-)
-def test_both_spellings_of_a_parameter_render_the_same(old: str, new: str, value: str) -> None:
-    of_old, of_new = render(VIPU, f"{old}={value}"), render(VIPU, f"{new}={value}")
-    assert of_old == of_new
-    assert of_new != render(VIPU)
 
 
 def _rules(documents: list[dict[str, Any]], accounts: dict[str, str]) -> set[str]:
@@ -226,19 +173,6 @@ def test_every_container_fits_the_restricted_standard() -> None:
     assert seen == 12
 
 
-def test_every_container_has_requests_and_a_limit() -> None:
-    """A ResourceQuota refuses pods without; a hook refused is an uninstallation that fails."""
-    for each in render(*EVERYTHING):
-        if each["kind"] not in {"Deployment", "StatefulSet", "Job", "Pod"}:
-            continue
-        (one,) = (each["spec"].get("template") or each)["spec"]["containers"]
-        found = one.get("resources", {})
-        hook = each["kind"] in {"Job", "Pod"}
-        limited = {"cpu", "memory"} if hook else {"memory"}
-        assert {*found.get("requests", ())} == {"cpu", "memory"}, each["metadata"]["name"]
-        assert {*found.get("limits", ())} == limited, each["metadata"]["name"]
-
-
 def test_webhooks_ask_about_the_namespaces_of_the_scope_and_exempt_the_operator() -> None:
     documents = render(VIPU, "admissionWebhooks.scope=team-a\\, team-b")
     configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
@@ -251,62 +185,6 @@ def test_webhooks_ask_about_the_namespaces_of_the_scope_and_exempt_the_operator(
             "!= 'system:serviceaccount:ipus:gc-ipu-operator-controller'"
         )
         assert "deletionTimestamp" in conditions["not-being-deleted"]
-
-
-@pytest.mark.parametrize(
-    ("image", "controllers", "launchers"),
-    [
-        ({}, "localhost/ipuhub:0.1.0", "localhost/ipuhub-launcher:0.1.0"),
-        ({"controller.image.tag": "v2"}, "localhost/ipuhub:v2", "localhost/ipuhub-launcher:0.1.0"),
-        ({"image.repository": "r/a"}, "r/a:0.1.0", "r/a-launcher:0.1.0"),
-        (
-            {"image.repository": "r/a", "controller.image.repository": "r/b"},
-            "r/b:0.1.0",
-            "r/a-launcher:0.1.0",
-        ),
-        (
-            {"controller.image.repository": "r/b", "controller.image.tag": "v2"},
-            "r/b:v2",
-            "r/b-launcher:v2",
-        ),
-    ],
-)
-def test_the_image_of_the_operator_is_everybodys_where_it_is_the_only_one(
-    image: dict[str, str], controllers: str, launchers: str
-) -> None:
-    values = [f"{name}={value}" for name, value in image.items()]
-    deployments = named(render(VIPU, *values), "Deployment")
-    operator = deployments["gc-ipu-operator-controller-manager"]
-    assert container(operator)["image"] == controllers
-    assert environment(operator)["IPUHUB_LAUNCHER_IMAGE"] == launchers
-    webhook = container(deployments["gc-ipu-operator-webhook"])["image"]
-    assert webhook == launchers.replace("-launcher", "")
-
-
-@pytest.mark.parametrize(
-    ("values", "release_in", "asked"),
-    [
-        ((), "ipus", "default"),
-        ((), "default", "kube-public"),
-        (("controller.namespaces={team-a,team-b}",), "ipus", "team-a"),
-        (("admissionWebhooks.scope=team-c\\, team-d",), "ipus", "team-c"),
-        (
-            ("admissionWebhooks.scope=team-c", "controller.namespaces={team-a}"),
-            "ipus",
-            "team-c",
-        ),
-    ],
-)
-def test_helms_own_test_sends_its_wrong_job_where_the_webhooks_are_asked(
-    values: tuple[str, ...], release_in: str, asked: str
-) -> None:
-    documents = render(VIPU, *values, namespace=release_in)
-    (pod,) = named(documents, "Pod").values()
-    assert pod["spec"]["containers"][0]["args"][-1] == asked
-    configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
-    for webhook in configuration["webhooks"]:
-        chosen = webhook["namespaceSelector"]["matchExpressions"][-1]
-        assert (asked in chosen["values"]) is (chosen["operator"] == "In")
 
 
 def test_two_releases_share_a_cluster_by_namespaces() -> None:

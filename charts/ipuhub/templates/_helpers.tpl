@@ -91,7 +91,16 @@ registry has the others', too.
 {{- end -}}
 
 {{- define "ipuhub.launcherImage" -}}
-{{- .Values.global.launcherImage | default (printf "%s-launcher:%s" (include "ipuhub.repository" .) (include "ipuhub.tag" .)) -}}
+{{- $image := .Values.global.launcherImage -}}
+{{- $tag := .Values.global.launcherImageTag -}}
+{{- if and $tag (regexMatch "[:@][^/]*$" $image) -}}
+{{- fail (printf "global.launcherImageTag: global.launcherImage %s has a tag already" $image) -}}
+{{- end -}}
+{{- if $image -}}
+{{- ternary (printf "%s:%s" $image $tag) $image (ne $tag "") -}}
+{{- else -}}
+{{- printf "%s-launcher:%s" (include "ipuhub.repository" .) ($tag | default (include "ipuhub.tag" .)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "ipuhub.pullSecretNames" -}}

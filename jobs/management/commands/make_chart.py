@@ -220,7 +220,7 @@ def _rows(source: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 "type": kind,
                 "default": default,
                 "text": text,
-                "seed": bool(row.get("seed")) and name in _OF_SEED,
+                "seed": name in _OF_SEED and (row.get("seed") or {}).get(name, "seed" in row),
             }
 
 
