@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.rendering import VIPU, named, render
+from tests.chart.rendering import VIPU, container, environment, named, notes, render, template
 from tests.chart.test_chart_rights import EVERYTHING
 
 
@@ -19,6 +19,88 @@ def test_every_container_has_requests_and_a_limit() -> None:
         limited = {"cpu", "memory"} if hook else {"memory"}
         assert {*found.get("requests", ())} == {"cpu", "memory"}, each["metadata"]["name"]
         assert {*found.get("limits", ())} == limited, each["metadata"]["name"]
+
+
+def test_every_component_has_an_account_of_its_own() -> None:
+    """With the namespace's `default`, what is granted to that is every component's."""
+    documents = render(*EVERYTHING)
+    accounts, used = named(documents, "ServiceAccount"), []
+    for each in documents:
+        if each["kind"] in {"Deployment", "StatefulSet"}:
+            pod = each["spec"]["template"]["spec"]
+            used.append(pod.get("serviceAccountName"))
+            if pod["automountServiceAccountToken"]:
+                bound = [one for one in documents if one["kind"] == "ClusterRoleBinding"]
+                assert used[-1] in {one["subjects"][0]["name"] for one in bound}
+    assert set(used) <= set(accounts)
+    assert {name for name in used if used.count(name) > 1} == {"gc-ipu-operator-vipu-agent"}
+
+
+def test_a_secret_of_settings_that_is_missing_stops_a_process_that_says_so() -> None:
+    """Not a pod, which would have neither log nor /readyz."""
+    values = ("mail.host=smtp.example", "mail.from=a@b.example", "mail.existingSecret=smtp")
+    deployments = named(render(VIPU, "database.existingSecret=postgres", *values), "Deployment")
+    for deployment in deployments.values():
+        (one,) = deployment["spec"]["template"]["spec"]["containers"]
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        optional = {each["name"] for each in volumes if each.get("secret", {}).get("optional")}
+        read = {
+            each["value"].split("/")[3]
+            for each in one["env"]
+            if each.get("value", "").startswith("/run/ipuhub/") and each["name"].endswith("_FILE")
+        }
+        assert optional == read, deployment["metadata"]["name"]
+
+
+def test_the_notes_say_how_to_migrate_where_no_dashboard_does() -> None:
+    command = "kubectl exec -n ipus deploy/gc-ipu-operator-prober -- ipuhub migrate --noinput"
+    database = "database.enabled=true"
+    assert command in notes(VIPU, database, "web.enabled=false")
+    for others in ((database,), ("web.enabled=false",), (database, "usage.enabled=false")):
+        assert "ipuhub migrate" not in notes(VIPU, *others)
+
+
+def test_the_databases_authority_is_a_key_of_its_secret() -> None:
+    values = (VIPU, "database.existingSecret=postgres", "database.caKey=ca.pem")
+    seen = set()
+    for name, deployment in named(render(*values), "Deployment").items():
+        given = environment(deployment) if "database" in str(deployment) else {}
+        if "DATABASE_URL_FILE" in given:
+            seen.add(name.removeprefix("gc-ipu-operator-"))
+            folder = given["DATABASE_URL_FILE"].rpartition("/")[0]
+            assert given["IPUHUB_DATABASE_CA_PATH"] == f"{folder}/ca.pem"
+            (mount,) = (
+                each for each in container(deployment)["volumeMounts"] if each["name"] == "database"
+            )
+            assert mount["mountPath"] == folder
+    assert seen == {"web", "prober", "monitor", "worker", "beat"}
+    refused = template(VIPU, "database.enabled=true", "database.caKey=ca.pem").stderr
+    assert "database.caKey needs database.existingSecret" in refused
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_several_second_schedulers_are_spread_and_one_stays(replicas: int) -> None:
+    values = ("extendedScheduler.enabled=true", f"extendedScheduler.replicas={replicas}")
+    documents, name = render(VIPU, *values), "gc-ipu-operator-scheduler"
+    deployment = named(documents, "Deployment")[name]
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    assert container(deployment)["readinessProbe"]["httpGet"]["path"] == "/healthz"
+    spread = deployment["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
+    assert [each["labelSelector"]["matchLabels"] for each in spread] == [labels] * (replicas - 1)
+    budgets = named(documents, "PodDisruptionBudget")
+    assert (name in budgets) is (replicas > 1)
+    assert replicas == 1 or budgets[name]["spec"]["selector"]["matchLabels"] == labels
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_the_trial_databases_volume_is_64_gi_unless_it_has_none(persistent: bool) -> None:
+    values = ("database.enabled=true", f"database.persistent={str(persistent).lower()}")
+    spec = named(render(VIPU, *values), "StatefulSet")["gc-ipu-operator-database"]["spec"]
+    claims = [
+        (each["metadata"]["name"], each["spec"]["resources"]["requests"]["storage"])
+        for each in spec.get("volumeClaimTemplates", [])
+    ]
+    assert claims == ([("data", "64Gi")] if persistent else [])
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     },
     "database.url": {"database.enabled": False},
     "database.existingSecret": {"database.enabled": False},
+    "database.caKey": {"database.enabled": False, "database.existingSecret": "postgres"},
     "web.oidc.caKey": {"web.oidc.caConfigMap": "corporate"},
     "web.actions.enabled": {"web.actions.users": {"admin": "ops@lab.example"}},
 }

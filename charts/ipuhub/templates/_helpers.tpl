@@ -201,7 +201,11 @@ name labels(that tell it from other workloads of the component) tcpPort]
 {{- define "ipuhub.workload" -}}
 {{- $root := .root -}}
 {{- $values := .values -}}
-{{- $env := mergeOverwrite (include "ipuhub.commonEnv" $root | fromYaml) (.env | default dict) $root.Values.settings ($values.settings | default dict) -}}
+{{- $authority := dict }}
+{{- if and $root.Values.database.caKey (hasKey (.secrets | default dict) "DATABASE_URL") -}}
+{{- $authority = dict "IPUHUB_DATABASE_CA_PATH" (printf "/run/ipuhub/database/%s" $root.Values.database.caKey) -}}
+{{- end -}}
+{{- $env := mergeOverwrite (include "ipuhub.commonEnv" $root | fromYaml) $authority (.env | default dict) $root.Values.settings ($values.settings | default dict) -}}
 {{- $image := $values.image | default dict -}}
 {{- $replicas := ternary 1 (int .replicas) (kindIs "invalid" .replicas) -}}
 apiVersion: apps/v1
@@ -241,9 +245,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      {{- with .account }}
-      serviceAccountName: {{ . | quote }}
-      {{- end }}
+      serviceAccountName: {{ .account | default (printf "%s-%s" (include "ipuhub.fullname" $root) .component) | quote }}
       automountServiceAccountToken: {{ if .account }}true{{ else }}false{{ end }}
       enableServiceLinks: false
       {{- with include "ipuhub.pullSecretNames" $root | fromJsonArray }}
@@ -353,7 +355,8 @@ spec:
         {{- range $name, $secret := .secrets | default dict }}
         {{- if not $secret.shared }}
         - name: {{ $secret.name }}
-          secret: {secretName: {{ $secret.secret | quote }}, defaultMode: 288}
+          {{- /* A process says which file is missing; a pod that cannot be made says nothing. */}}
+          secret: {secretName: {{ $secret.secret | quote }}, defaultMode: 288, optional: true}
         {{- end }}
         {{- end }}
         {{- with .volumes }}
@@ -369,33 +372,42 @@ spec:
       affinity: {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- if gt $replicas 1 }}
-      topologySpreadConstraints:
-        - maxSkew: 1
-          topologyKey: kubernetes.io/hostname
-          whenUnsatisfiable: ScheduleAnyway
-          {{- if semverCompare ">=1.27-0" $root.Capabilities.KubeVersion.Version }}
-          {{- /* Else pods that an upgrade is about to end are counted, and both new ones may share a node. */}}
-          matchLabelKeys: [pod-template-hash]
-          {{- end }}
-          labelSelector:
-            matchLabels:
-              {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 14 }}
+      {{- include "ipuhub.spread" (dict "root" $root "component" .component) | nindent 6 }}
       {{- end }}
   {{- with .claims }}
   volumeClaimTemplates: {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- if and (gt $replicas 1) $root.Values.podDisruptionBudgets.enabled }}
 ---
+{{ include "ipuhub.disruptionBudget" (dict "root" $root "component" .component) }}
+{{- end }}
+{{- end -}}
+
+{{/* dict root component: of a workload with several pods. */}}
+{{- define "ipuhub.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    {{- if semverCompare ">=1.27-0" .root.Capabilities.KubeVersion.Version }}
+    {{- /* Else pods that an upgrade is about to end are counted, and both new ones may share a node. */}}
+    matchLabelKeys: [pod-template-hash]
+    {{- end }}
+    labelSelector:
+      matchLabels:
+        {{- include "ipuhub.selector" (dict "root" .root "component" .component) | nindent 8 }}
+{{- end -}}
+
+{{- define "ipuhub.disruptionBudget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  {{- include "ipuhub.metadata" (dict "root" $root "component" .component) | nindent 2 }}
+  {{- include "ipuhub.metadata" (dict "root" .root "component" .component) | nindent 2 }}
 spec:
   minAvailable: 1
   selector:
     matchLabels:
-      {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 6 }}
-{{- end }}
+      {{- include "ipuhub.selector" (dict "root" .root "component" .component) | nindent 6 }}
 {{- end -}}
 
 {{/* dict root component type ports(list of name,port,target) [annotations name] */}}
