@@ -204,7 +204,7 @@ class VipuClient:
         await self._call(self._user.RemovePartition, question)
 
     async def ipuof_config(self, partition_id: str, gcd: int | None = None) -> IpuofConfig:
-        """How to reach the devices of an ACTIVE partition, of one GCD or of all.
+        """Return how to reach the devices of an ACTIVE partition, of one GCD or of all.
 
         Raises NotFound, NotReady or InvalidRequest.
         """
@@ -221,7 +221,7 @@ class VipuClient:
         return await self._call(getattr(self._user, method), question)
 
     def pod_tls(self) -> TlsFiles | None:
-        """What pods with a key show and trust; None: no key is made for them.
+        """Return what pods with a key present and trust; None: pods get no key.
 
         Raises Unavailable while the files cannot be used.
         """

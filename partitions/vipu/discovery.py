@@ -49,7 +49,7 @@ class Announcement:
 
 
 def announcement(agent: str, port: int) -> bytes:
-    """What an agent sends."""
+    """Return the datagram that an agent sends."""
     return json.dumps({"format": FORMAT, "agent": agent, "port": port}).encode()
 
 

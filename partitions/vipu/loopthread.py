@@ -30,7 +30,8 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[None, None, _Answer]) -> _Answer:
-        """What comes of the work; raises CancelledError, of threads, where `stop` comes first."""
+        """Return the result of the work; raises the threads' CancelledError where `stop` comes
+        first."""
         with self._entering:
             if self._is_stopping:
                 work.close()

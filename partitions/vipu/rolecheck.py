@@ -68,7 +68,7 @@ class AioRoleCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # as 
 
 
 def _problem(context: Any, roles: Collection[Role]) -> str:
-    """Why a caller is refused; empty if it is not."""
+    """Return why a caller is refused; empty if the caller is not."""
     texts = context.auth_context().get("x509_pem_cert") or (b"",)
     role = role_of(texts[0])
     if role in roles:

@@ -181,7 +181,7 @@ def allow_open_files() -> None:
 
 
 def remedy(problem: str, usual: str) -> str:
-    """What to do about a problem of the operating system: for most of them, the usual."""
+    """Return the remedy for a problem of the operating system: for most problems, the usual one."""
     if problem == os.strerror(errno.EMFILE):
         return "let this process open more files: raise its hard limit (ulimit -n)"
     return usual
@@ -198,7 +198,7 @@ def host_of(address: str) -> str:
 
 
 def why_not(host: str, port: int) -> str:
-    """Why the operating system refuses the address; empty when it does not."""
+    """Return why the operating system refuses the address; empty when it does not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -28,7 +28,7 @@ class TlsFilesError(Exception):
 
 
 def _stamp(paths: tuple[Path | None, ...]) -> _Stamp:
-    """What changes when a file does; raises OSError."""
+    """Return a stamp that changes when the file does; raises OSError."""
     stats = [path.stat() for path in paths if path]
     return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
 

@@ -132,7 +132,7 @@ class Topology:
 
     @cached_property
     def is_told_whole(self) -> bool:
-        """Whether the controller has said of each IPU its place, cluster and allocation."""
+        """Return whether the controller has said of each IPU its place, cluster and allocation."""
         return not self.is_guess and all(ipu.cluster and ipu.allocation for ipu in self.ipus)
 
     @cached_property
@@ -310,7 +310,7 @@ def free_blocks(topology: Topology, used: Collection[IpuId]) -> tuple[Block, ...
 
 
 def largest_block(topology: Topology) -> int:
-    """How many IPUs the largest partition can have in an empty fleet.
+    """Return the number of IPUs of the largest partition in an empty fleet.
 
     Where nobody has said where the IPUs stand, all of them may be neighbours.
     """
@@ -321,8 +321,8 @@ def largest_block(topology: Topology) -> int:
 
 
 def count_fitting(blocks: Iterable[Block], size: int) -> int:
-    """How many partitions of `size` IPUs fit in free blocks now, all at once; 0 for a size that
-    none can have."""
+    """Return how many partitions of `size` IPUs fit in free blocks now, all at once; 0 for a size
+    that none can have."""
     return 0 if size_problem(size) else sum(block.size // size for block in blocks)
 
 
@@ -359,7 +359,7 @@ def block_with_fewest(
 
 
 def is_buddy_block(topology: Topology, ipus: Collection[IpuId]) -> bool:
-    """Whether exactly these IPUs exist, lie in one allocation and form one aligned block."""
+    """Return whether exactly these IPUs exist, lie in one allocation and form one aligned block."""
     ids = sorted(set(ipus), key=lambda ipu: ipu.order)
     if len(ids) != len(ipus) or size_problem(len(ids)):
         return False
@@ -393,5 +393,6 @@ def _merged(cluster: str, domain: int, free: Mapping[int, str]) -> Iterator[Bloc
 
 
 def _may_be_same(first: str, second: str) -> bool:
-    """Whether two allocations are the same; of an unknown one only the controller can say no."""
+    """Return whether two allocations are the same; of an unknown one only the controller can say
+    no."""
     return first == second or not first or not second

@@ -119,17 +119,18 @@ class VipuStatus:
 
     @property
     def is_usable(self) -> bool:
-        """Whether programs may open the partition: ACTIVE, and no reset under way."""
+        """Return whether programs may open the partition: ACTIVE, and no reset under way."""
         return self.ready_state is ReadyState.ACTIVE and self.operation_state not in _BUSY
 
     @property
     def is_removing(self) -> bool:
-        """Whether the controller is removing the partition."""
+        """Return whether the controller is removing the partition."""
         return self.operation_state is OperationState.REMOVING
 
     @property
     def is_faulty(self) -> bool:
-        """Whether the partition is of no use until it is reset; what is being removed never is."""
+        """Return whether the partition is of no use until it is reset; what is being removed never
+        is."""
         failed = self.operation_state is OperationState.FAILED
         return failed or (self.ready_state is ReadyState.ERROR and not self.is_removing)
 

@@ -71,7 +71,7 @@ class AgentClient:
             await channel.close(None)
 
     async def inventory(self) -> Inventory:
-        """What the machine is made of."""
+        """Return the inventory of the machine."""
         answer = await self._call((await self._stub()).GetInventory, pb.GetInventoryRequest())
         return wire.inventory_from_message(answer)
 

@@ -142,7 +142,7 @@ class Machine(Protocol):
 
     @property
     def inventory(self) -> Inventory:
-        """What the machine is made of."""
+        """Return the inventory of the machine."""
         ...
 
     def configure(self, configuration: Configuration, now: datetime) -> None:

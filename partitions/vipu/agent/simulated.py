@@ -105,7 +105,7 @@ class SimulatedMachine:
 
     @property
     def inventory(self) -> Inventory:
-        """What the machine is made of; the same for the same seed."""
+        """Return the inventory of the machine; the same for the same seed."""
         return simulated_inventory(self.seed, self.num_ipus, self.ipuof_ports)
 
     def configure(self, configuration: Configuration, now: datetime) -> None:
@@ -210,7 +210,7 @@ class SimulatedMachine:
         )
 
     def is_hung(self, now: datetime) -> bool:
-        """Whether the agent of this machine answers nothing."""
+        """Return whether the agent of this machine answers nothing."""
         return any(fault.kind is FaultKind.HANG for fault in self._present(now))
 
     def inject(self, fault: Fault, now: datetime) -> None:
@@ -327,7 +327,7 @@ class SimulatedMachine:
 
 
 def simulated_inventory(seed: str, ipus: int, ports: Mapping[int, int] | None = None) -> Inventory:
-    """What a simulated machine is made of; `ports` of IPUoF by device number."""
+    """Return the inventory of a simulated machine; `ports` of IPUoF by device number."""
     ports = ports or {}
     return Inventory(
         platform="ipum-p2",

@@ -53,7 +53,7 @@ _PLAIN = tuple(field.name for field in fields(Inventory) if field.name != "ipus"
 
 
 def inventory_to_message(inventory: Inventory) -> pb.GetInventoryReply:
-    """What a machine is made of."""
+    """Return the message of a machine's inventory."""
     plain = {name: getattr(inventory, name) for name in _PLAIN}
     return pb.GetInventoryReply(**plain, ipus=[pb.Ipu(**asdict(ipu)) for ipu in inventory.ipus])
 
@@ -104,7 +104,7 @@ def configuration_from_message(message: pb.Configuration) -> Configuration:
 
 
 def health_to_message(health: Health) -> pb.GetHealthReply:
-    """What a machine says in a heartbeat."""
+    """Return the message of a heartbeat."""
     return pb.GetHealthReply(
         boot_id=health.boot_id,
         partitions=[

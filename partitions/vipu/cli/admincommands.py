@@ -176,7 +176,7 @@ async def clear_fault(client: VipuClient, options: argparse.Namespace) -> None:
 
 
 async def list_events(client: VipuClient, options: argparse.Namespace) -> Table:
-    """What has happened since the controller started, the oldest first."""
+    """Return the events since the controller started, the oldest first."""
     del options
     answer = await client.ask("ListEvents", pb.ListEventsRequest())
     rows = [(as_time(each.at), each.what, _facts(each.facts)) for each in answer.events]

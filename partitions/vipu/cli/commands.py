@@ -66,8 +66,8 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
 async def _statuses(
     client: VipuClient, names: Iterable[str]
 ) -> AsyncIterator[tuple[str, pb.PartitionStatus]]:
-    """What the controller does with partitions, which no list says; one that is gone is left out.
-    Raise VipuError."""
+    """Yield the controller's operations with partitions, which no list has; a partition that is
+    gone is left out. Raise VipuError."""
     for name in names:
         asked = pb.GetPartitionStatusRequest(partition_id=name)
         try:

@@ -219,7 +219,8 @@ class Controller:
 
     @property
     def machines(self) -> Mapping[str, MachineRecord]:
-        """What is said of machines, by agent; nothing of those simply in service."""
+        """Return the records of machines, by agent; machines that are simply in service have
+        none."""
         return self.state.machines
 
     def cordon(self, agent: str, reason: str) -> None:
@@ -316,7 +317,8 @@ class Controller:
     def ipuof_config(
         self, partition_id: str, gcd: int | None, caller: Caller = EVERYTHING
     ) -> IpuofConfig:
-        """How to reach the devices of an ACTIVE partition; NotFound, NotReady, InvalidRequest."""
+        """Return how to reach the devices of an ACTIVE partition; NotFound, NotReady,
+        InvalidRequest."""
         record = self.get(partition_id, caller)
         state = record.ready_state(self.clock())
         if state is not ReadyState.ACTIVE:

@@ -77,7 +77,7 @@ class Diagnostic:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def count(self, outcome: Outcome) -> int:
-        """How many steps ended so."""
+        """Return the number of steps with this result."""
         return sum(one.outcome is outcome for one in list(self.results))
 
 
@@ -85,7 +85,7 @@ class Tester(Protocol):
     """Where steps run."""
 
     def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
-        """What is wrong, empty if nothing is; raises VipuError."""
+        """Return the problem, empty if there is none; raises VipuError."""
         ...
 
 
@@ -96,7 +96,8 @@ class SimulatedTester:
         self._controller = controller
 
     def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
-        """What is wrong; raises NotReady while a partition uses what would be disturbed."""
+        """Return the problem; raises NotReady while a partition uses what the test would
+        disturb."""
         state = self._controller.state
         ipus = [one for one in state.occupancy.topology.ipus if one.agent == agent]
         tested = [one for one in ipus if ipu in (None, one.index)]

@@ -71,7 +71,7 @@ class Layout:
         return frozenset(one.id for one in self.clusters.values() if one.links is LinkTopology.MESH)
 
     def why_closed(self, agent: str) -> str:
-        """Why the machine gets no partitions as far as this decides; empty when it may."""
+        """Return why this keeps partitions off the machine; empty when it does not."""
         if not self.is_edited or any(agent in one.agents for one in self.allocations.values()):
             return ""
         return f"{agent} is in no allocation"
@@ -92,7 +92,7 @@ class Layout:
 
 
 def layout_of(topology: Topology) -> Layout:
-    """What the options of the server come to."""
+    """Return the layout that the server's options describe."""
     domains: dict[str, dict[int, dict[str, None]]] = {}
     allocations: dict[str, dict[str, None]] = {}
     for ipu in topology.ipus:
@@ -109,7 +109,7 @@ def layout_of(topology: Topology) -> Layout:
 
 
 def ipus_of(topology: Topology) -> dict[str, int]:
-    """How many IPUs each agent of a fleet has."""
+    """Return the number of IPUs of each agent of a fleet."""
     found: dict[str, int] = {}
     for ipu in topology.ipus:
         found[ipu.agent] = found.get(ipu.agent, 0) + 1
@@ -147,7 +147,8 @@ def topology_of(layout: Layout, ipus: Mapping[str, int]) -> Topology:
 
 
 def _starts(agents: Iterable[str], ipus: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    """Where each machine begins: at a multiple of its size, so that it can be a partition."""
+    """Return where each machine begins: at a multiple of its size, so that it can be a
+    partition."""
     end = 0
     for agent in agents:
         first = -(-end // ipus[agent]) * ipus[agent]

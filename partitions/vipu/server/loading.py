@@ -19,7 +19,8 @@ log = structlog.get_logger(__name__)
 
 
 def load_state(topology: Topology, file: StateFile) -> State:
-    """What the file says of this fleet; raises StateFileError where it speaks of another one."""
+    """Return the stored state of this fleet; raises StateFileError where the file describes another
+    fleet."""
     draft, found = Draft(State({}, {}, Occupancy.of(topology), layout_of(topology))), file.load()
     for agent in found.agents.values():
         if any(ipu.agent == agent.id for ipu in topology.ipus):

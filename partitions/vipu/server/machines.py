@@ -99,7 +99,7 @@ def ipuof_config(
     gcd: int | None,
     hardware: Hardware = _SIMULATED,
 ) -> IpuofConfig:
-    """How the devices of a partition are reached: of one GCD, or of all when `gcd` is None.
+    """Return how the devices of a partition are reached: of one GCD, or of all when `gcd` is None.
 
     Raises InvalidRequest for a GCD that the partition does not have.
     """
@@ -122,7 +122,7 @@ def ipuof_config(
 def device_ports(
     record: PartitionRecord, agent: str, topology: Topology, hardware: Hardware
 ) -> list[DevicePort]:
-    """Where the IPUoF configuration says that a partition's devices on a machine are reached.
+    """Return the addresses of a partition's devices on a machine, by the IPUoF configuration.
 
     Only those whose agent says which port is theirs: others need not answer.
     """
@@ -179,7 +179,7 @@ def _device(ipu: Ipu, routing_id: int, hardware: Hardware) -> IpuofDevice:
 
 
 def inventory_of(agent: str, ipus: int, hardware: Hardware) -> Inventory | None:
-    """What a machine is made of; None while its agent has not said it."""
+    """Return the inventory of a machine; None while its agent has not sent it."""
     if agent in hardware.hosts:
         return hardware.inventories.get(agent)
     return simulated_inventory(agent, ipus)

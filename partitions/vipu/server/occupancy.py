@@ -93,7 +93,7 @@ class Occupancy:
         return self._domains[_key(ipu)].holders.get(ipu)
 
     def why_closed(self, ipu: IpuId) -> str | None:
-        """Why an IPU of this fleet gets no new partition; None when it may."""
+        """Return why an IPU of this fleet gets no new partition; None when it may."""
         return self._domains[_key(ipu)].closed.get(ipu)
 
     def free_blocks(self, *, cluster: str = "", allocation: str = "") -> Iterator[Block]:

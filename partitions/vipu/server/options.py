@@ -72,7 +72,8 @@ class ServerOptions:
 
     @property
     def simulates_machines(self) -> bool:
-        """Whether this process is its machines; else agents are, named here or created later."""
+        """Return whether this process is its machines; else agents are, named here or created
+        later."""
         return not self.agents and self.machines != 0
 
     @property

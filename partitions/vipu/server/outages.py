@@ -188,7 +188,7 @@ def _recover(draft: Draft, agent: str, now: datetime, latency: timedelta) -> Non
 
 
 def _may_reset(draft: Draft, record: PartitionRecord) -> bool:
-    """Whether the partition may reset itself once more, on IPUs that can all be used."""
+    """Return whether the partition may reset itself once more, on IPUs that can all be used."""
     has_resets = record.auto_reset and record.auto_resets < MAX_AUTO_RESETS
     return has_resets and not any(_problems(draft, record))
 
@@ -200,7 +200,7 @@ def _reset_again(record: PartitionRecord, now: datetime, latency: timedelta) -> 
 
 
 def _problems(draft: Draft, record: PartitionRecord) -> Iterator[str]:
-    """Why IPUs of the partition cannot be used; a cordon is no such reason."""
+    """Yield the reasons why IPUs of the partition cannot be used; a cordon is not among them."""
     for place in record.ipus:
         ipu = draft.occupancy.topology.by_id[place]
         machine = draft.machines.get(ipu.agent)

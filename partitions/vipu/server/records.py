@@ -56,26 +56,29 @@ class PartitionRecord:
     reader_hash: str = ""  # of the key by which pods read this partition; it ends with it
 
     def is_busy(self, now: datetime) -> bool:
-        """Whether the operation still runs; a clock that was set back does not prolong it."""
+        """Return whether the operation still runs; a clock that was set back does not prolong
+        it."""
         return now < self.ready_at and (self.started_at <= now or self.is_unconfirmed)
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether the operation runs until the agents confirm its end."""
+        """Return whether the operation runs until the agents confirm its end."""
         return self.ready_at - self.started_at >= UNCONFIRMED
 
     @property
     def generation(self) -> str:
-        """What tells its latest operation from all others with a partition of this id."""
+        """Return the token that identifies its latest operation among all with a partition of this
+        id."""
         return self.started_at.isoformat()
 
     @property
     def is_removing(self) -> bool:
-        """Whether its removal has begun; it holds its IPUs until its machines have freed them."""
+        """Return whether its removal has begun; it holds its IPUs until its machines have freed
+        them."""
         return self.operation is OperationState.REMOVING
 
     def ready_state(self, now: datetime) -> ReadyState:
-        """Whether programs may use the partition at `now`."""
+        """Return whether programs may use the partition at `now`."""
         if self.is_removing:
             return ReadyState.PENDING
         if self.errors:
@@ -83,7 +86,7 @@ class PartitionRecord:
         return ReadyState.PENDING if self.is_busy(now) else ReadyState.ACTIVE
 
     def operation_state(self, now: datetime) -> OperationState:
-        """What the controller does with the partition at `now`."""
+        """Return the controller's operation with the partition at `now`."""
         if self.is_removing:
             return OperationState.REMOVING
         if self.errors:
@@ -107,11 +110,11 @@ class MachineRecord:
 
     @property
     def is_in_service(self) -> bool:
-        """Whether nothing keeps new partitions from any of its IPUs."""
+        """Return whether nothing keeps new partitions from any of its IPUs."""
         return self.cordon is None and not self.faults and not self.lost
 
     def fault_of(self, index: int) -> str:
-        """Why the IPU of that device number cannot be used; empty when it can."""
+        """Return why the IPU of that device number cannot be used; empty when it can."""
         return self.lost or self.faults.get(index, "")
 
     @property
@@ -122,7 +125,7 @@ class MachineRecord:
         return f"{self.agent} is cordoned" + (f": {self.cordon}" if self.cordon else "")
 
     def why_closed(self, index: int) -> str:
-        """Why the IPU of that device number gets no new partition; empty when it may."""
+        """Return why the IPU of that device number gets no new partition; empty when it may."""
         return self.fault_of(index) or self.cordon_sentence
 
 

@@ -55,7 +55,7 @@ class SharedWrites:
 
     @property
     def waiting(self) -> int:
-        """How many changes wait for the next write."""
+        """Return the number of changes that wait for the next write."""
         return len(self._queue)
 
     def write(self, change: Change) -> None:

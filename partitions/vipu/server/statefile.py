@@ -86,7 +86,8 @@ def default_storage(environ: Mapping[str, str], *, is_root: bool) -> Path:
 
 
 def _state_home(environ: Mapping[str, str]) -> Path:
-    """Where the XDG Base Directory Specification has a user's programs keep their state."""
+    """Return the folder for the state of a user's programs, by the XDG Base Directory
+    Specification."""
     told = Path(environ.get("XDG_STATE_HOME", ""))
     if told.is_absolute():  # the specification has relative paths ignored
         return told
@@ -139,7 +140,7 @@ class StateFile:
             self._lock = None
 
     def load(self) -> Loaded:
-        """What is stored, nothing when there is no file yet.
+        """Return the stored state, empty when there is no file yet.
 
         Raises StateFileError when the file is unreadable, damaged or of a newer version.
         """
@@ -186,7 +187,7 @@ class StateFile:
             self._append(self._file, line)
 
     def _fits(self, changes: Sequence[Stored], after: State) -> bool:
-        """Whether the file may go on under the version that it has.
+        """Return whether the file may go on under the version that it has.
 
         A file that says that a removal is under way says so until it is next written whole: two
         whole files for each removal would cost more than all else.
@@ -244,7 +245,7 @@ class StateFile:
             os.close(folder)
 
     def _changes(self, data: bytes) -> Iterable[Mapping[str, Any]]:
-        """What the file says, in its order; raises StateFileError or ValueError."""
+        """Yield the changes in the file, in their order; raises StateFileError or ValueError."""
         head, _, rest = data.partition(b"\n")
         version = self._version(head, data)
         if version == 1:

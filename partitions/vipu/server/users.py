@@ -46,7 +46,7 @@ class Caller:
     partition: str = ""
 
     def sees(self, record: PartitionRecord) -> bool:
-        """Whether the partition exists for the caller."""
+        """Return whether the partition exists for the caller."""
         if self.partition and record.id != self.partition:
             return False
         return self.allocations is None or record.allocation in self.allocations
@@ -100,7 +100,7 @@ def new_key() -> str:
 
 
 def hash_key(key: str) -> str:
-    """What is stored of a key."""
+    """Return the digest of a key, which is stored in its place."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 

@@ -135,7 +135,7 @@ def fleet_of_agents(ipus: Mapping[str, int], parts: Sequence[tuple[str, str]]) -
 
 
 def configurations(record: PartitionRecord, topology: Topology) -> dict[str, Configuration]:
-    """What each machine of a partition must be configured for, by agent."""
+    """Return the configuration that each machine of a partition needs, by agent."""
     share = len(record.ipus) // record.num_gcds
     devices: dict[str, list[Device]] = {}
     for number, ipu_id in enumerate(record.ipus):
@@ -157,7 +157,8 @@ def configurations(record: PartitionRecord, topology: Topology) -> dict[str, Con
 
 
 def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Action]:
-    """What makes a machine do what is wanted, releases first: their IPUs may be wanted again."""
+    """Return the actions that bring a machine to the wanted state, releases first: their IPUs may
+    be wanted again."""
     freeing = {
         each.configuration.partition
         for each in health.partitions
@@ -188,7 +189,7 @@ def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Act
 
 
 def key_of(configuration: Configuration) -> tuple[str, str]:
-    """What tells one operation with a partition from all others."""
+    """Return the key that identifies an operation with a partition."""
     return configuration.partition, configuration.generation
 
 

@@ -208,7 +208,7 @@ class AgentLink:
             await self._lose(Outage.SILENT, f"{self.agent} has not answered for {silent:.0f} s")
 
     async def _fits(self) -> bool:
-        """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
+        """Return whether the machine has the IPUs that the fleet counts on; else it is lost."""
         has = {ipu.index for ipu in self.inventory.ipus} if self.inventory else set()
         if self.indexes != has:
             remedy = "remove the agent and create it again" if self.is_created else _RESTART

@@ -67,7 +67,8 @@ class AgentLinks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def connect(self, usual_ipus: int) -> dict[str, int]:
-        """How many IPUs each agent's machine has; `usual_ipus` where none answers in time."""
+        """Return the number of IPUs of each agent's machine; `usual_ipus` where none answers in
+        time."""
         self._loop.start()
         self._loop.run(self._connect())
         return {
@@ -76,7 +77,7 @@ class AgentLinks:
         }
 
     def inventory_at(self, address: str) -> Inventory:
-        """What the machine of an agent is made of; raises VipuError."""
+        """Return the inventory of an agent's machine; raises VipuError."""
         return self._loop.run(self._inventory_at(address))
 
     def add(self, agent: AgentRecord, inventory: Inventory) -> None:

@@ -187,7 +187,7 @@ def _address(request: pb.CreateAgentRequest) -> str:
 
 
 def _inventory_at(links: AgentLinks, address: str) -> Inventory:
-    """What the machine of the agent at an address is made of.
+    """Return the inventory of the machine whose agent is at an address.
 
     Raises NotReady if nobody answers there, AlreadyExists if the machine has an agent here.
     """
