@@ -12,9 +12,11 @@ import threading
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from ipuhub.kube.config import load_config
 from tests.fakes.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,9 +67,24 @@ class RunningDemo:
         )
 
     def job(self, name: str, namespace: str = "default") -> dict[str, Any]:
-        text = self.kubectl("get", "ipujob", name, "-n", namespace, "-o", "json")
-        manifest: dict[str, Any] = json.loads(text)
-        return manifest
+        found = self.read(f"/apis/graphcore.ai/v1alpha1/namespaces/{namespace}/ipujobs/{name}")
+        assert found, f"there is no IPUJob {namespace}/{name}"
+        return found
+
+    def read(self, path: str) -> dict[str, Any]:
+        """Return the object at a path of the Kubernetes API, empty if there is none.
+
+        Tests ask many times for what they wait for, and each kubectl is a process of its own.
+        """
+        cluster = load_config(str(self.kubeconfig))
+        try:
+            url, context = cluster.server + path, cluster.ssl_context()
+            with urllib.request.urlopen(url, timeout=60, context=context) as answer:
+                return dict(json.load(answer))
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            return {}
 
     def status(self, name: str, namespace: str = "default") -> str:
         return str(self.job(name, namespace).get("status", {}).get("launcherStatus", ""))

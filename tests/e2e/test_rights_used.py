@@ -142,8 +142,10 @@ def change_what_a_job_needs(demo: RunningDemo) -> None:
 
 
 def uid_of(demo: RunningDemo, kind: str) -> str:
-    name = ("ipujob-sample-launcher", "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
-    return demo.kubectl("get", kind, *name)
+    """Of what the sample's launcher needs; empty while there is none."""
+    group = "/api/v1" if kind == "configmap" else "/apis/rbac.authorization.k8s.io/v1"
+    found = demo.read(f"{group}/namespaces/default/{kind}s/ipujob-sample-launcher")
+    return str(found["metadata"]["uid"]) if found else ""
 
 
 def use_the_dashboard(demo: RunningDemo) -> None:
@@ -171,8 +173,8 @@ def stand_by(demo: RunningDemo) -> None:
 
 
 def holder(demo: RunningDemo, lease: str) -> str:
-    found = json.loads(demo.kubectl("get", "lease", lease, "-n", NAMESPACE, "-o", "json"))
-    return str(found["spec"].get("holderIdentity") or "")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}"
+    return str(demo.read(path)["spec"].get("holderIdentity") or "")
 
 
 def end_jobs(demo: RunningDemo) -> None:

@@ -66,45 +66,48 @@ def busy(demo: RunningDemo) -> None:
     demo.kubectl("apply", "-f", str(BUSY), "-l", "app=waiting")
 
 
-def test_what_a_group_cost_last_month_as_csv_takes_three_clicks(
+def test_what_a_group_cost_is_three_clicks_away_and_a_line_leads_to_users_and_jobs(
     visitor: Visitor, demo: RunningDemo
 ) -> None:
+    overview = visitor.page.url
     demo.manage("make_demo_history", "--dir", str(demo.directory))
     try:
-        visitor.click(visitor.link("Usage"))
-        visitor.click(visitor.link("Last month"))
-        with visitor.page.expect_download() as download:
-            visitor.click(visitor.link("CSV"))
-        last = Month.of(datetime.now(UTC), ZoneInfo("UTC")).previous()
-        assert download.value.suggested_filename == f"usage-{last}-by-group.csv"
-        with Path(download.value.path()).open(encoding="utf-8") as file:
-            groups = {line["group"]: line for line in csv.DictReader(file)}
-        assert float(groups["language"]["ipu_hours"]) > 0
-        assert float(groups["language"]["cost"]) > 0
-        assert {"cost_before", "currency"} <= set(groups["language"])
+        downloads_what_groups_cost(visitor)
         assert visitor.clicks == 3
+        visitor.page.goto(overview)
+        goes_from_a_group_to_jobs_and_back(visitor)
     finally:
         demo.manage("make_demo_history", "--clear", "--dir", str(demo.directory))
 
 
-def test_a_line_of_usage_leads_to_users_and_jobs_by_name_and_the_chips_back(
-    visitor: Visitor, demo: RunningDemo
-) -> None:
-    demo.manage("make_demo_history", "--dir", str(demo.directory))
-    try:
-        page = visitor.page
-        visitor.click(visitor.link("Usage"))
-        visitor.click(page.locator(".usage-legend").get_by_role("link", name="language"))
-        user = page.locator(".usage-table tbody a").first
-        name = user.inner_text()
-        visitor.click(user)
-        page.get_by_role("navigation", name="Filters").get_by_text(name).wait_for()
-        assert page.locator(".usage-table thead th").first.inner_text() == "Job"
-        visitor.click(page.locator(".usage-filter").last)
-        assert page.locator(".usage-filter").count() == 1
-        assert page.locator(".usage-table thead th").first.inner_text() == "User"
-    finally:
-        demo.manage("make_demo_history", "--clear", "--dir", str(demo.directory))
+def downloads_what_groups_cost(visitor: Visitor) -> None:
+    """Last month, as CSV."""
+    visitor.click(visitor.link("Usage"))
+    visitor.click(visitor.link("Last month"))
+    with visitor.page.expect_download() as download:
+        visitor.click(visitor.link("CSV"))
+    last = Month.of(datetime.now(UTC), ZoneInfo("UTC")).previous()
+    assert download.value.suggested_filename == f"usage-{last}-by-group.csv"
+    with Path(download.value.path()).open(encoding="utf-8") as file:
+        groups = {line["group"]: line for line in csv.DictReader(file)}
+    assert float(groups["language"]["ipu_hours"]) > 0
+    assert float(groups["language"]["cost"]) > 0
+    assert {"cost_before", "currency"} <= set(groups["language"])
+
+
+def goes_from_a_group_to_jobs_and_back(visitor: Visitor) -> None:
+    """By a line of usage, a user's name, and the chips of the filters."""
+    page = visitor.page
+    visitor.click(visitor.link("Usage"))
+    visitor.click(page.locator(".usage-legend").get_by_role("link", name="language"))
+    user = page.locator(".usage-table tbody a").first
+    name = user.inner_text()
+    visitor.click(user)
+    page.get_by_role("navigation", name="Filters").get_by_text(name).wait_for()
+    assert page.locator(".usage-table thead th").first.inner_text() == "Job"
+    visitor.click(page.locator(".usage-filter").last)
+    assert page.locator(".usage-filter").count() == 1
+    assert page.locator(".usage-table thead th").first.inner_text() == "User"
 
 
 @pytest.mark.usefixtures("busy")
