@@ -16,6 +16,7 @@ from rest_framework.views import APIView
 from dashboard.fleetmap import FILLS, Reader, draw_fleet, list_ipus
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import live_reader
+from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
 
 
+_LINES: Final = 12
+"""Of the queue beside the map."""
 _LONGEST_SECONDS: Final = 10 * 365 * 24 * 3600  # more is no limit, and no time of PostgreSQL's
 
 
@@ -235,10 +238,12 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
         return not_as_asked(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
     reading = live_reader().read(now)
+    drawn = read_map(reading, scope, now, fill)
     shown = {
         "fill": fill,
         "fills": FILLS,
-        "map": read_map(reading, scope, now, fill),
+        "map": drawn,
+        "lines": with_typical_runs(drawn.queue[:_LINES], scope, now),
         "problem": reading.fleet.said(in_full=scope.sees_all),
         "read_at": reading.fleet.read_at if reading.fleet.problem else None,
         "sees_all": scope.sees_all,

@@ -6,7 +6,7 @@ Names of jobs that the reader may not see are left out; their IPUs show as held 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -145,31 +145,47 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
     if not controllers:
         return FleetMap()
     holdings = read_holdings(controllers, jobs, reader)
-    paints = _paints(holdings.values(), reader.fill)
     target = _target(fleet)
-    total = sum(len(m["ipus"]) for c in controllers for m in c["machines"])
-    detail = detail_of(total)
+    undrawn = _undrawn(fleet, jobs, holdings, reader)
+    detail = detail_of(undrawn.total)
     painter = painter_of(holdings, reader.fill, target, detail)
     blocks = tuple(block for controller in controllers for block in painter.blocks(controller))
-    queue = served_first(queue_lines(fleet, jobs, holdings))
-    first = next((line.job for line in queue if line.kind in {"block", "soon"}), None)
-    return FleetMap(
+    first = next((line.job for line in undrawn.queue if line.kind in {"block", "soon"}), None)
+    return replace(
+        undrawn,
         blocks=blocks,
         next=first.name if first and target else "",
-        legend=_legend(holdings.values(), paints, reader.fill),
-        queue=queue,
+        legend=_legend(holdings.values(), _paints(holdings.values(), reader.fill), reader.fill),
+        counts=painter.counts,
+        closed=painter.closed,
+        detail=detail,
+        names=() if detail == "ipus" else _names(controllers),
+    )
+
+
+def read_board(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
+    """Who waits and what fits, as `draw_fleet` has it, without the drawing."""
+    holdings = read_holdings(fleet.get("controllers") or [], jobs, reader)
+    return _undrawn(fleet, jobs, holdings, reader)
+
+
+def _undrawn(
+    fleet: Mapping[str, Any],
+    jobs: Mapping[str, JobFacts],
+    holdings: Mapping[tuple[str, str], Holding],
+    reader: Reader,
+) -> FleetMap:
+    controllers = fleet.get("controllers") or []
+    return FleetMap(
+        queue=served_first(queue_lines(fleet, jobs, holdings)),
         fits=size_fits(fleet, holdings),
         fragments=fragments_of(fleet),
         idle=tuple(h for h in holdings.values() if h.state == "idle" and h.job),
         silent=tuple(_silent_controller(c, reader.now) for c in controllers if c["message"]),
         machines=sum(len(controller["machines"]) for controller in controllers),
-        total=total,
-        counts=painter.counts,
-        closed=painter.closed,
-        detail=detail,
+        total=sum(len(m["ipus"]) for c in controllers for m in c["machines"]),
         out_of_service=fleet.get("outOfService") or "",
         policy=policy_of(fleet),
-        names=() if detail == "ipus" else _names(controllers),
     )
 
 

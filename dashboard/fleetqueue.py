@@ -54,6 +54,7 @@ class Waiting:
     `position`: place in the order of service; 0: it can never be served.
     `free_by`: when all that hold its block have reached their time limits; None: one of them frees
     its IPUs by none, or belongs to a job that the reader may not see.
+    `typical`: how long such jobs ran, where that is not known: seconds, and of how many.
     """
 
     position: int
@@ -64,6 +65,7 @@ class Waiting:
     reason: str
     blockers: tuple[tuple[str, str], ...] = ()
     free_by: datetime | None = None
+    typical: tuple[float, int] | None = None
 
 
 def silent_of(fleet: Mapping[str, Any]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""glue: the main navigation and the tabs of usage and account; active by the URL's name."""
+"""glue: the main navigation and the tabs of its sections; active by the URL's name."""
 
 from __future__ import annotations
 
@@ -40,35 +40,55 @@ class Entry:
         )
 
 
+_REPORTS = (
+    "usage:reports",
+    "usage:make-reports",
+    "usage:make-range",
+    "usage:report-groups",
+    "usage:statement",
+    "usage:review",
+)
+_RATES = ("usage:rates", "usage:end-rate")
+_MAP = ("fleet", "machine", "ipu")
+_PARTITIONS = ("partitions:list", "partitions:stats")
+_MONTH, _PODS, _GAPS = ("usage:month",), ("usage:lifetimes",), ("usage:gaps",)
+_FAULTS, _UTILIZATION = ("usage:faults",), ("utilization",)
+_USAGE = (*_MONTH, *_PODS, *_GAPS, *_FAULTS, *_UTILIZATION)
 ENTRIES = (
     Entry("Overview", "overview", ("overview",), key="o"),
     Entry("Jobs", "jobs:list", ("jobs:",), key="j"),
-    Entry("Fleet", "fleet", ("fleet", "machine", "ipu"), key="f"),
-    Entry("Partitions", "partitions:list", ("partitions:list", "partitions:stats"), key="p"),
-    Entry("Query", "partitions:query", ("partitions:query",), key="q"),
-    Entry("Usage", "usage:month", ("usage:",), of_usage=True, key="u"),
-    Entry("Utilization", "utilization", ("utilization",), admins_only=True, of_usage=True, key="t"),
-    Entry("System", "system", ("system",), admins_only=True, key="s"),
-)
-USAGE_TABS = (
-    Entry("Month", "usage:month", ("usage:month",)),
-    Entry("Pods", "usage:lifetimes", ("usage:lifetimes",)),
+    Entry("Queue", "queue", ("queue", "partitions:query"), key="q"),
+    Entry("Fleet", "fleet", (*_MAP, *_PARTITIONS), key="f"),
+    Entry("Usage", "usage:month", _USAGE, of_usage=True, key="u"),
     Entry(
         "Reports",
         "usage:reports",
-        (
-            "usage:reports",
-            "usage:make-reports",
-            "usage:make-range",
-            "usage:report-groups",
-            "usage:statement",
-            "usage:review",
-        ),
+        (*_REPORTS, *_RATES),
         accountants_only=True,
+        of_usage=True,
+        key="r",
     ),
-    Entry("Rates", "usage:rates", ("usage:rates", "usage:end-rate"), accountants_only=True),
-    Entry("Gaps", "usage:gaps", ("usage:gaps",)),
-    Entry("Faults", "usage:faults", ("usage:faults",), accountants_only=True),
+    Entry("System", "system", ("system",), admins_only=True, key="s"),
+)
+QUEUE_TABS = (
+    Entry("Queue", "queue", ("queue",)),
+    Entry("Query", "partitions:query", ("partitions:query",)),
+)
+FLEET_TABS = (
+    Entry("Map", "fleet", _MAP),
+    Entry("Partitions", "partitions:list", ("partitions:list",)),
+    Entry("Stats", "partitions:stats", ("partitions:stats",)),
+)
+USAGE_TABS = (
+    Entry("Month", "usage:month", _MONTH, of_usage=True),
+    Entry("Pods", "usage:lifetimes", _PODS, of_usage=True),
+    Entry("Utilization", "utilization", _UTILIZATION, admins_only=True, of_usage=True),
+    Entry("Gaps", "usage:gaps", _GAPS, of_usage=True),
+    Entry("Faults", "usage:faults", _FAULTS, accountants_only=True, of_usage=True),
+)
+REPORT_TABS = (
+    Entry("Reports", "usage:reports", _REPORTS, accountants_only=True, of_usage=True),
+    Entry("Rates", "usage:rates", _RATES, accountants_only=True, of_usage=True),
 )
 ACCOUNT_TABS = (
     Entry("API tokens", "account-tokens", ("account-tokens",)),
@@ -81,36 +101,37 @@ ACCOUNT_TABS = (
 )
 
 
+SECTIONS = (QUEUE_TABS, FLEET_TABS, USAGE_TABS, REPORT_TABS, ACCOUNT_TABS)
+"""The tabs above the pages of one section."""
+
+
 def entries_for(user: AbstractBaseUser | AnonymousUser) -> list[Entry]:
     """Return the pages of the navigation and of the tabs that a user may open."""
-    admin, accountant = is_admin(user), is_accountant(user)
-    tabs = (*USAGE_TABS, *ACCOUNT_TABS) if settings.USAGE_ENABLED else ACCOUNT_TABS
-    return [
-        each
-        for each in (*ENTRIES, *tabs)
-        if (admin or not each.admins_only)
-        and (accountant or not each.accountants_only)
-        and (settings.USAGE_ENABLED or not each.of_usage)
-    ]
+    tabs = (tab for section in SECTIONS for tab in section)
+    pages = {(each.label, each.url_name): each for each in (*ENTRIES, *tabs)}
+    return [each for each in pages.values() if _may_open(user, each)]
+
+
+def _may_open(user: AbstractBaseUser | AnonymousUser, entry: Entry) -> bool:
+    """Whether an entry is offered: its page refuses others."""
+    if entry.of_usage and not settings.USAGE_ENABLED:
+        return False
+    if entry.admins_only and not is_admin(user):
+        return False
+    return not entry.accountants_only or is_accountant(user)
 
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `nav` and, on pages about usage or the account, `tabs`: items with their
-    address and whether they are active; `account_menu`: those of the user's menu; `usage_on`;
-    `may_act`: whether the user changes jobs here."""
+    """Context processor: `nav` and, on the pages of a section, `tabs`: items with their address and
+    whether they are active; `account_menu`: those of the user's menu; `usage_on`; `may_act`:
+    whether the user changes jobs here."""
     match = request.resolver_match
     page = match.view_name if match else ""
-    admin = is_admin(request.user)
-    shown = [
-        each
-        for each in ENTRIES
-        if (admin or not each.admins_only) and (settings.USAGE_ENABLED or not each.of_usage)
-    ]
     return {
         "usage_on": settings.USAGE_ENABLED,
-        "nav": [(*item, entry.key) for item, entry in zip(_items(shown, page), shown, strict=True)],
-        "account_menu": lambda: [item[:2] for item in _items(_account_tabs(request), page)],
-        # A function, so that a fragment, which has no tabs, does not ask what the user may do.
+        # Functions, so that a fragment, which has no navigation, does not ask what the user may do.
+        "nav": lambda: _nav(request, page),
+        "account_menu": lambda: [item[:2] for item in _items(request, ACCOUNT_TABS, page)],
         "tabs": lambda: _tabs(request, page),
         "may_act": lambda: _may_act(request),
     }
@@ -121,19 +142,22 @@ def _may_act(request: HttpRequest) -> bool:
     return bool(access.kubernetes_user) and access.operates.namespaces != frozenset()
 
 
-def _account_tabs(request: HttpRequest) -> list[Entry]:
-    admin = is_admin(request.user)
-    return [tab for tab in ACCOUNT_TABS if admin or not tab.admins_only]
+def _nav(request: HttpRequest, page: str) -> list[tuple[str, str, bool, str]]:
+    return [(*_item(each, page), each.key) for each in ENTRIES if _may_open(request.user, each)]
 
 
 def _tabs(request: HttpRequest, page: str) -> list[tuple[str, str, bool]]:
-    if any(tab.is_active(page) for tab in ACCOUNT_TABS):
-        return _items(_account_tabs(request), page)
-    if not page.startswith("usage:"):
-        return []
-    accountant = is_accountant(request.user)
-    return _items([tab for tab in USAGE_TABS if accountant or not tab.accountants_only], page)
+    for section in SECTIONS:
+        if any(tab.is_active(page) for tab in section):
+            return _items(request, section, page)
+    return []
 
 
-def _items(entries: Iterable[Entry], page: str) -> list[tuple[str, str, bool]]:
-    return [(each.label, reverse(each.url_name), each.is_active(page)) for each in entries]
+def _items(
+    request: HttpRequest, entries: Iterable[Entry], page: str
+) -> list[tuple[str, str, bool]]:
+    return [_item(each, page) for each in entries if _may_open(request.user, each)]
+
+
+def _item(entry: Entry, page: str) -> tuple[str, str, bool]:
+    return entry.label, reverse(entry.url_name), entry.is_active(page)

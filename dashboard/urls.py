@@ -22,6 +22,7 @@ from dashboard.metrics import metrics
 from dashboard.notify.pages import change_subscription, notifications
 from dashboard.overview.page import overview
 from dashboard.partitions import partition_list
+from dashboard.queue.page import queue_page
 from dashboard.search import search
 from dashboard.system import system
 from dashboard.users import role_changes, users_page
@@ -56,6 +57,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("dashboard.apiurls")),
     path("search/", search, name="search"),
     path("help/", help_page, name="help"),
+    path("queue/", queue_page, name="queue"),
     path("fleet/", fleet_page, name="fleet"),
     path("fleet/machines/<str:controller>/<str:name>/", machine_page, name="machine"),
     path("fleet/machines/<str:controller>/<str:name>/ipus/<int:position>/", ipu_page, name="ipu"),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Caller, Scope
 
 _ENDED_SHOWN: Final = 6
+_LINES: Final = 5  # of the queue
 _REMEMBERED: Final = 500
 
 
@@ -189,6 +190,7 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
         "held": reading.active.partitions if unread else len(phases),
         "in_error": phases.count("error"),
         "map": reading.map,
+        "lines": reading.map.queue[:_LINES],
         "map_is_stale": bool(reading.state.fleet.problem),
         "read_at": reading.state.fleet.read_at if reading.state.fleet.problem else None,
     }

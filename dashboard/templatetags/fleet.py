@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 register = template.Library()
 _HEIGHT = 14
 _MOST_BLOCKS = 64
+_CELL = 3  # pixels of an IPU in the glyph of a block, and their gap
+_MOST_CELLS = 8  # of a side
 
 
 @register.simple_tag
@@ -95,6 +97,20 @@ def machine_list(names: Iterable[tuple[str, str]]) -> SafeString:
 def _machine_link(controller: str, name: str) -> str:
     address = machine_address(controller, name)
     return f'<a href="{escape(address)}">{escape(name)}</a>' if address else escape(name)
+
+
+@register.simple_tag
+def block_glyph(ipus: int) -> SafeString:
+    """Return a picture of a block of so many IPUs, a cell for each: its area is its size."""
+    across = _CELL * min(2 ** (ipus.bit_length() // 2), _MOST_CELLS)
+    down = _CELL * min(2 ** ((ipus.bit_length() - 1) // 2), _MOST_CELLS)
+    side = _CELL * _MOST_CELLS
+    place = f'transform="translate({side - across} {(side - down) / 2:g})"'
+    drawn = (
+        f'<svg class="glyph" width="{side}" height="{side}" aria-hidden="true" focusable="false">'
+        f'<rect width="{across}" height="{down}" fill="url(#cells)" {place}/></svg>'
+    )
+    return mark_safe(drawn)  # noqa: S308  # numbers alone
 
 
 @register.simple_tag

@@ -40,7 +40,7 @@ WIDTHS = (1440, 768, 390)
 SCHEMES = ("light", "dark")
 SILENT_SECONDS = 45  # until each page and the header have noticed
 OF_A_JOB = ("detail", "logs", "pods", "events", "usage", "yaml")
-OVERVIEW = {"overview": ("overview", {}), "fleet": ("fleet", {})}
+OVERVIEW = {"overview": ("overview", {}), "fleet": ("fleet", {}), "queue": ("queue", {})}
 PAGES: dict[str, tuple[str, dict[str, str]]] = {
     **OVERVIEW,
     "fleet-state": ("fleet", {"fill": "state"}),

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from dashboard import live
 from dashboard.overview import month, page, trends
+from dashboard.queue import typical
 from jobs.ipujob.names import IPUJOBS
 from partitions.connections import fleet_reader, opened, sources
 from tests.builders.roles import grant
@@ -63,6 +64,7 @@ def _forget_readers() -> None:
     month._KEPT._slots.clear()
     trends._kept.clear()
     page._POLLED._slots.clear()
+    typical._KEPT._slots.clear()
 
 
 @pytest.fixture(autouse=True)

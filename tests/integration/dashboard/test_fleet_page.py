@@ -12,11 +12,13 @@ from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from dashboard import fleet
 from dashboard.fleetfits import Fragments
 from dashboard.fleetmap import FleetMap
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
-from tests.builders.fleetrows import job_row, partition_row
+from dashboard.queue import page as queue_of
+from tests.builders.fleetrows import NOON, job_row, partition_row
 from tests.builders.questions import questions
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def test_who_holds_which_ipus_is_one_click_away(
     assert "team-a/bert, p-bert-team-a-0" in text
 
 
-@pytest.mark.parametrize("address", ["/", "/fleet/"])
+@pytest.mark.parametrize("address", ["/", "/fleet/", "/queue/"])
 def test_nothing_on_the_map_names_what_one_may_not_see(
     user: Client, cluster: Cluster, proxy: Proxy, address: str
 ) -> None:
@@ -64,7 +66,7 @@ def test_nothing_on_the_map_names_what_one_may_not_see(
     assert "secret" not in text
     assert "team-b" not in text
     assert "a job of another namespace" in text
-    assert text.count("ipu is-other") >= 8
+    assert address == "/queue/" or text.count("ipu is-other") >= 8
 
 
 def test_the_queue_names_who_is_in_the_way(
@@ -73,11 +75,46 @@ def test_the_queue_names_who_is_in_the_way(
     hold(cluster, proxy, "small", "team-a", 1)
     proxy.hold("large", "team-a", 32)
     proxy.hold("huge", "team-a", 64)
-    text = shown(admin)
-    assert "needs a block of 32, largest free 16" in text
-    assert re.search(r'blocked by <a href="[^"]*uid-small[^"]*">small</a>', text)
-    assert "never fits: the largest block has 32" in text
+    for address in ("/fleet/", "/queue/"):
+        text = shown(admin, address)
+        assert "needs a block of 32, largest free 16" in text
+        assert re.search(r'blocked by <a href="[^"]*uid-small[^"]*">small</a>', text)
+        assert "never fits: the largest block has 32" in text
     assert "1 can never fit" in shown(admin, "/")
+
+
+def test_all_who_wait_are_on_the_pages_of_the_queue(
+    user: Client, cluster: Cluster, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_of, "A_PAGE", 2)
+    monkeypatch.setattr(fleet, "_LINES", 2)
+    hold(cluster, proxy, "all", "team-a", 32)
+    for number in range(5):
+        proxy.hold(f"waits-{number}", "team-a", 2**number)
+    assert 'href="/queue/">All 5 that wait' in shown(user)
+    sizes = []
+    for number in (1, 2, 3, 9):  # one that is gone is the last
+        text = shown(user, f"/queue/?page={number}")
+        assert "5 jobs for 31 IPUs, in the order of service" in text
+        sizes.append(re.findall(r"</svg>(\d+) IPU", text))
+        assert ('rel="next"' in text) is (number < 3)
+        assert f'hx-get="/queue/{f"?page={min(number, 3)}" if number > 1 else ""}"' in text
+    assert sizes == [["1", "2"], ["4", "8"], ["16"], ["16"]]
+
+
+def test_who_waits_without_a_limit_is_told_how_long_such_jobs_ran(
+    user: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    hold(cluster, proxy, "all", "team-a", 32)
+    uid = cluster.add_job("large", "team-a")
+    proxy.hold("large", "team-a", 16, uid=uid)
+    job_row("large", uid=uid, ipus=16)
+    for name, minutes, ipus in (("a", 10, 16), ("b", 20, 16), ("c", 60, 16), ("d", 1, 4)):
+        done = NOON + dt.timedelta(minutes=minutes)
+        job_row(name, ipus=ipus, started_at=NOON, completed_at=done)
+        job_row(name, "team-b", ipus=ipus, started_at=NOON, completed_at=NOON)
+    for address in ("/fleet/", "/queue/"):
+        assert "; such jobs ran 20 min (median of 3)" in shown(user, address), address
 
 
 def test_held_without_pods_is_said_on_the_overview(
@@ -149,7 +186,7 @@ def test_what_was_never_read_is_unknown_and_not_nothing(
 ) -> None:
     unknown = "Unknown until the V-IPU Proxy answers."
     proxy.stop()
-    for address, count in (("/", 3), ("/fleet/", 1)):
+    for address, count in (("/", 3), ("/fleet/", 1), ("/queue/", 1)):
         text = shown(admin, address)
         assert text.count(unknown) == count
         for claim in ("No job waits", "No job is waiting", "Pods run on all", "0 IPU-Machines"):
@@ -158,11 +195,17 @@ def test_what_was_never_read_is_unknown_and_not_nothing(
 
 
 def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
-    user: Client, cluster: Cluster, proxy: Proxy
+    user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     with CaptureQueriesContext(connection) as asked:
         shown(user)
     assert questions(asked) <= 3
+    hold(cluster, proxy, "all", "team-a", 32)
+    proxy.hold("waits", "team-a", 4, uid=cluster.add_job("waits", "team-a"))
+    clock.later(3)
+    with CaptureQueriesContext(connection) as asked:
+        assert "waits" in shown(user, "/queue/")
+    assert questions(asked) <= 4
 
 
 def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: Clock) -> None:
@@ -282,11 +325,11 @@ def test_the_page_says_of_each_size_whether_it_fits_where_and_when(
     status = RUNNING | {"startTime": clock.now().isoformat()}
     uid = cluster.add_job("bert", "team-a", spec, **status)
     proxy.hold("bert", "team-a", 1, uid=uid)
-    sizes = " ".join(shown(user).split()).partition('id="fits"')[2]
+    sizes = " ".join(shown(user, "/queue/").split()).partition('id="fits"')[2]
     assert f'once <a href="/jobs/{uid}/">bert</a> ends: by <time' in sizes
     assert "never: no block of the fleet is so large" in sizes
     hold(cluster, proxy, "secret", "team-b", 16)
     clock.later(3)
-    sizes = " ".join(shown(user).split()).partition('id="fits"')[2]
+    sizes = " ".join(shown(user, "/queue/").split()).partition('id="fits"')[2]
     assert "others end" in sizes
     assert "secret" not in sizes

@@ -350,8 +350,13 @@ def test_the_day_is_read_once_a_minute(admin: Client, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("who", ["admin", "user"])
-def test_the_page_asks_few_questions(request: pytest.FixtureRequest, who: str) -> None:
+def test_the_page_asks_few_questions(
+    request: pytest.FixtureRequest, cluster: Cluster, proxy: Proxy, who: str
+) -> None:
     client: Any = request.getfixturevalue(who)
+    proxy.hold("waits", "team-a", 32, uid=cluster.add_job("waits", "team-a"))
+    proxy.hold("waits-too", "team-a", 32, uid=cluster.add_job("waits-too", "team-a"))
+    rate("cpu", "1")
     job_row("bert")
     job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
     checkpoint("pods", NOON)

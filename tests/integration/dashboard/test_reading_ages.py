@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.integration.dashboard.conftest import Clock
 
 pytestmark = pytest.mark.django_db
-LIVE = ("/", "/fleet/", "/fleet/machines/v1:8090/ag0/", "/partitions/stats/", "/system/")
+LIVE = ("/", "/fleet/", "/queue/", "/fleet/machines/v1:8090/ag0/", "/partitions/stats/", "/system/")
 RECORDED = ("/jobs/", "/partitions/", "/usage/", "/usage/pods/", "/jobs/uid-team-a-bert/")
 
 

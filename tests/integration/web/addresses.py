@@ -173,6 +173,7 @@ _JOBS: Final = {
 _MACHINE: Final = {"controller": "vipu-1", "name": "ag0"}
 _API_MACHINE: Final = {"controller": "vipu-1", "machine": "ag0"}
 _FLEET: Final = {
+    "queue": Example(OF_ALL, queries=("", "?page=2")),
     "fleet": Example(OF_ALL),
     "machine": Example(OF_ALL, _MACHINE),
     "ipu": Example(OF_ALL, {**_MACHINE, "position": 0}),

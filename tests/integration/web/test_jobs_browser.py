@@ -52,7 +52,7 @@ def test_a_phone_shows_where_in_the_navigation_one_is(address: str, cookie: str)
     with page_of(address, cookie, 390) as page:
         for path, name in (
             ("/", "Overview"),
-            ("/utilization/", "Utilization"),
+            ("/usage/reports/", "Reports"),
             ("/system/", "System"),
         ):
             page.goto(path)
@@ -135,9 +135,9 @@ def test_no_entry_of_a_navigation_moves_between_pages(
     """The active entry is bold, and all keep their places."""
     js = "all => all.map((each) => [each.innerText, each.getBoundingClientRect().width])"
     groups = (
-        (".main-nav a", ("/", "/jobs/", "/utilization/", "/system/")),
+        (".main-nav a", ("/", "/jobs/", "/queue/", "/usage/reports/", "/system/")),
         (".section-tabs a", ("/account/tokens/", "/account/password/", "/account/notifications/")),
-        (".section-tabs a", ("/usage/", "/usage/reports/", "/usage/rates/")),
+        (".section-tabs a", ("/usage/", "/utilization/", "/usage/gaps/")),
     )
     with page_of(address, cookie, width) as page:
         for entries, paths in groups:
@@ -208,7 +208,7 @@ def test_a_desk_has_brand_and_navigation_in_one_row_and_apart(
         page.locator("#health.is-up, #health.is-down, #health.is-unknown").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         boxes = page.evaluate(ends)
-        assert len(boxes) == 9
+        assert len(boxes) == 8
         gaps = [after[0] - before[1] for before, after in pairwise(boxes)]
         assert gaps[0] >= max(gaps[1:]) > 8
         assert max(box[2] for box in boxes) - min(box[2] for box in boxes) < 4

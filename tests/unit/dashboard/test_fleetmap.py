@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,15 @@ from dashboard.fleetfits import Place
 from dashboard.fleetmap import COLOURS, FILLS, FleetMap, Reader, colour_number, draw_fleet
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import LiveState
-from dashboard.templatetags.fleet import machine_address, machine_links, machine_name
+from dashboard.templatetags.fleet import (
+    block_glyph,
+    machine_address,
+    machine_links,
+    machine_name,
+)
 from dashboard.templatetags.fleet import squares as squares_of_machine
 from ipuhub.web.readings import Reading
+from partitions.vipu.topology import PARTITION_SIZES
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LONG_AGO = "2026-11-21T11:00:00.000Z"
@@ -347,3 +354,10 @@ def test_a_large_fleet_tells_free_ipus_from_those_that_are_not_for_jobs() -> Non
         ("is-outside", 10),
         ("is-free", 34),
     ]
+
+
+@pytest.mark.parametrize("size", PARTITION_SIZES)
+def test_a_glyph_has_a_cell_for_each_ipu(size: int) -> None:
+    found = re.search(r'<rect width="(\d+)" height="(\d+)"', block_glyph(size))
+    assert found
+    assert int(found[1]) * int(found[2]) == size * 3 * 3
