@@ -107,6 +107,11 @@ class Shown:
         rendered once, it is for the whole audience."""
         return render_to_string("_overview.html", self.values)
 
+    def drawn(self) -> Shown:
+        """Return it with its changing part rendered."""
+        _ = self.part
+        return self
+
 
 _POLLED: Final[Shared[Audience, Shown]] = Shared()
 
@@ -120,11 +125,13 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return not_as_asked(request, error.messages)
     now, audience = timezone.now(), _audience(request.user, fill)
-    # A page that is asked for shows what is; polls of many open pages share what was a moment ago.
     show = partial(_show, audience, now)
+    # A page that is asked for shows what is: those asked for at once share it, drawn once. Polls of
+    # many open pages share what was a moment ago.
     if not wants_fragment(request):
-        shown = show()
-        return tagged(request, render(request, "overview.html", shown.values), shown.etag)
+        shown = _POLLED.get_current(audience, now, lambda: show().drawn())
+        values = {"part": shown.part, "as_of": shown.values["as_of"]}
+        return tagged(request, render(request, "overview.html", values), shown.etag)
     shown = _POLLED.get(audience, now, show)
     note_as_of(request, shown.values["as_of"])
     if same := not_modified(request, shown.etag):

@@ -122,6 +122,14 @@ def _turn(lock: threading.Lock, has_enough: Callable[[], bool]) -> Iterator[bool
 class _Slot(Generic[_T]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     built: tuple[datetime, _T] | None = None
+    began: float = 0.0
+    """When that was begun to be built, by the monotonic clock."""
+
+    def renew(self, now: datetime, build: Callable[[], _T]) -> _T:
+        """Build it anew, and return it; who calls holds the lock."""
+        began, value = time.monotonic(), build()
+        self.built, self.began = (now, value), began
+        return value
 
     def is_younger(self, now: datetime, seconds: float) -> bool:
         built = self.built
@@ -142,17 +150,29 @@ class Shared(Generic[_K, _T]):
 
     def get(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
         """Return what was built for `key` a moment ago, or else what `build` returns."""
-        with self._lock:
-            if key not in self._slots and len(self._slots) >= self._most:
-                self._slots.clear()
-            slot = self._slots.setdefault(key, _Slot())
+        slot = self._slot(key)
         with _turn(
             slot.lock, lambda: slot.is_younger(now, self._seconds + _GRACE_SECONDS)
         ) as is_mine:
             # Threads that waited here took `now` before the value was built.
             if slot.built is None or (is_mine and not slot.is_younger(now, self._seconds)):
-                slot.built = (now, build())
+                return slot.renew(now, build)
             return slot.built[1]
+
+    def get_current(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
+        """Return what was begun to be built after this call: all who call while one is built share
+        the next."""
+        slot, asked_at = self._slot(key), time.monotonic()
+        with slot.lock:
+            if slot.built is None or slot.began < asked_at:
+                return slot.renew(now, build)
+            return slot.built[1]
+
+    def _slot(self, key: _K) -> _Slot[_T]:
+        with self._lock:
+            if key not in self._slots and len(self._slots) >= self._most:
+                self._slots.clear()
+            return self._slots.setdefault(key, _Slot())
 
 
 _BRIEF_SECONDS: Final = 2.0

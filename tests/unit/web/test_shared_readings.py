@@ -5,11 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.web import readings
 from ipuhub.web.readings import Latest, Shared
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +51,35 @@ def test_threads_that_come_meanwhile_wait_for_the_first() -> None:
         assert shared.get("b", NOON, lambda: 7) == 7  # another key waits for nobody
         go_on.set()
         assert [each.result(10) for each in (first, *others)] == [1, 1, 1, 1]
+
+
+def test_what_is_current_is_begun_after_it_was_asked_for_and_all_who_wait_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared, built = Shared[str, int](), []
+    ticks = count()
+    said: list[int] = []
+    clock = SimpleNamespace(monotonic=lambda: said.append(next(ticks)) or said[-1])
+    monkeypatch.setattr(readings, "time", clock)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def build() -> int:
+        built.append(1)
+        number = len(built)
+        begun.set()
+        assert go_on.wait(10)
+        return number
+
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(shared.get_current, "a", NOON, build)
+        assert begun.wait(10)
+        others = [pool.submit(shared.get_current, "a", NOON, build) for _ in range(4)]
+        wait_until(lambda: len(said) == 2 + len(others), "all to have asked")
+        go_on.set()
+        assert first.result(10) == 1
+        assert [each.result(10) for each in others] == [2, 2, 2, 2]
+    assert shared.get("a", NOON, build) == 2
+    assert shared.get_current("a", NOON, build) == 3
 
 
 def _latest(read: Callable[[int], int]) -> Callable[[dt.datetime], int]:
