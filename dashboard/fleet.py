@@ -68,7 +68,8 @@ def visible_jobs_of(state: LiveState, scope: Scope, now: datetime) -> dict[str, 
 
 def _facts(job: Manifest, now: datetime) -> JobFacts:
     meta, status = job["metadata"], job.get("status") or {}
-    active = (status.get("workersStatus") or {}).get("active") or 0
+    workers = (status.get("workersStatus") or {}).get("active")
+    active = workers or 0
     return JobFacts(
         uid=meta.get("uid", ""),
         namespace=meta["namespace"],
@@ -76,6 +77,7 @@ def _facts(job: Manifest, now: datetime) -> JobFacts:
         user=annotations_of(job).get(ANNOTATION_CREATED_BY, ""),
         runs=bool(active) or status.get("launcherStatus") == JobState.RUNNING.value,
         ends_by=_ends_by(job, now),
+        workers=workers if isinstance(workers, int) else None,
     )
 
 

@@ -180,13 +180,19 @@ def _undrawn(
         queue=served_first(queue_lines(fleet, jobs, holdings)),
         fits=size_fits(fleet, holdings),
         fragments=fragments_of(fleet),
-        idle=tuple(h for h in holdings.values() if h.state == "idle" and h.job),
+        idle=_idle(holdings.values()),
         silent=tuple(_silent_controller(c, reader.now) for c in controllers if c["message"]),
         machines=sum(len(controller["machines"]) for controller in controllers),
         total=sum(len(m["ipus"]) for c in controllers for m in c["machines"]),
         out_of_service=fleet.get("outOfService") or "",
         policy=policy_of(fleet),
     )
+
+
+def _idle(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+    """What is held and idle, as far as the reader may know it; first what is so for longest."""
+    named = (each for each in holdings if each.state == "idle" and each.job)
+    return tuple(sorted(named, key=lambda each: (each.since is None, each.since)))
 
 
 def _names(controllers: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
@@ -272,10 +278,16 @@ def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Read
     if state == "held" and is_old and not job.runs:
         state = "idle"
     words = [f"{job.namespace}/{job.name}", each["id"], job.user]
+    words += [f"held since {since:%Y-%m-%d %H:%M} UTC"] if since else []
+    words += [_workers(job.workers)] if job.workers and state == "held" else []
     words += ["no pod running"] if state == "idle" else []
     words += ["in ERROR"] if state == "faulty" else []
     words += ["being removed"] if state == "removing" else []
     return Holding(each["id"], each["size"], state, job, since, ", ".join(filter(None, words)))
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker{'' if number == 1 else 's'} running"
 
 
 def colour_number(name: str) -> int:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 Paint = tuple[str, tuple[str, ...]]
 """A CSS class, and the patterns over it."""
-MARKS: Final = {"idle": ("hatch",), "removing": ("fading",), "faulty": ("crossed",)}
+MARKS: Final = {
+    "idle": ("hatch",),
+    "removing": ("fading",),
+    "faulty": ("crossed",),
+    "cordoned": ("striped",),
+}
 Detail = Literal["ipus", "machines", "racks"]
 """What a fleet is drawn as: a square per IPU; machines, their neighbours with one holder as one;
 or a bar per IPU-Link domain."""
@@ -134,7 +139,8 @@ class Painter:
         self.counts[holding.state] += len(run)
         uid = holding.job.uid if holding.job else ""
         css, decals = self._paint_of(holding)
-        marks = MARKS.get(holding.state, ())
+        state = "faulty" if run[0].get("fault") else holding.state
+        marks = dict.fromkeys((*MARKS.get(holding.state, ()), *MARKS.get(state, ())))
         said = run[0].get("fault") or run[0].get("cordon")
         label = _place(run) + (f"{holding.label}; {said}" if said else holding.label)
         return Square(x, width, css, label, uid, (*decals, *marks))

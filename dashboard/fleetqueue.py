@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """What the map says of a job. `runs`: some pod of it does; `ends_by`: when it frees its IPUs at
-    the latest, by its time limit (None: nothing says when)."""
+    the latest, by its time limit (None: nothing says when); `workers`: how many of its worker pods
+    run (None: it has no status yet)."""
 
     uid: str
     namespace: str
@@ -24,6 +25,7 @@ class JobFacts:
     user: str
     runs: bool
     ends_by: datetime | None = None
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,14 @@ from ipuhub.web.access import (
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS, Shared
-from ipuhub.web.requests import etag_of, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.requests import (
+    etag_of,
+    not_modified,
+    note_as_of,
+    release,
+    tagged,
+    wants_fragment,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -130,7 +137,8 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     # many open pages share what was a moment ago.
     if not wants_fragment(request):
         shown = _POLLED.get_current(audience, now, lambda: show().drawn())
-        values = {"part": shown.part, "as_of": shown.values["as_of"]}
+        # What of it the frame of the page shows, too.
+        values = {"part": shown.part} | {name: shown.values[name] for name in ("as_of", "now")}
         return tagged(request, render(request, "overview.html", values), shown.etag)
     shown = _POLLED.get(audience, now, show)
     note_as_of(request, shown.values["as_of"])
@@ -152,6 +160,7 @@ def _show(audience: Audience, now: datetime) -> Shown:
     values["faults"] = reading.reach.faults if audience.sees_faults else 0
     values["notices"] = _notices(reading, scope)
     values["usage_on"] = settings.USAGE_ENABLED
+    values["release"] = release()
     etag = etag_of(values)
     read = [each.read_at for each in reading.state.readings]
     # One that was never read is said in a notice.

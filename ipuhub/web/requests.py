@@ -62,7 +62,7 @@ def fragment_etag(request: HttpRequest, *shown: object) -> str:
 
 def etag_of(*shown: object) -> str:
     """Return the ETag of what this release shows of these values, for whoever sees them."""
-    return f'W/"{fingerprint(_release(), *shown)[:32]}"'
+    return f'W/"{fingerprint(release(), *shown)[:32]}"'
 
 
 def fingerprint(*shown: object) -> str:
@@ -129,7 +129,7 @@ def say_as_of(answer: HttpResponse, at: datetime | None) -> None:
 
 
 @lru_cache(maxsize=1)
-def _release() -> str:
+def release() -> str:
     return version("ipuhub")
 
 

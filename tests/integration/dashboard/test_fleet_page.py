@@ -18,6 +18,7 @@ from dashboard.fleetmap import FleetMap
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from dashboard.queue import page as queue_of
+from ipuhub.web.requests import release
 from tests.builders.fleetrows import NOON, job_row, partition_row
 from tests.builders.questions import questions
 
@@ -137,6 +138,7 @@ def test_the_figure_and_the_map_count_one_fleet(
     assert "IPUs held</span>" in text
     assert re.search(r'<span class="h1">4 <span [^>]*>of 32</span>', text)
     assert "8 IPU-Machines · 32 IPUs" in text
+    assert f"IPUHub {release()}</span>" in text
     assert re.search(r"12 % now[^<]*<span[^>]*>4 out of service</span>", text)
 
 

@@ -151,7 +151,9 @@ def test_held_without_a_pod_is_idle_once_pods_have_had_their_time() -> None:
         controller(partition("idle", 4), partition("new", 2, since=soon), partition("bert", 1)),
         running=("bert",),
     )
-    assert [holding.label for holding in found.idle] == ["a/idle, p-idle, no pod running"]
+    assert [holding.label for holding in found.idle] == [
+        "a/idle, p-idle, held since 2026-11-21 11:00 UTC, no pod running"
+    ]
     assert found.idle_ipus == 4
     assert [square.decals for square in squares(found)][:7] == [("hatch",)] * 4 + [()] * 3
     assert found.others == (("idle", 4), ("free", 25))
@@ -170,7 +172,7 @@ def test_a_partition_that_is_being_removed_says_so_whoever_had_it() -> None:
     assert found.others == (("removing", 3), ("free", 29))
     assert found.idle == ()
     first, second = squares(found)[:2]
-    assert first.label == "a/bert, p-bert, being removed"
+    assert first.label == "a/bert, p-bert, held since 2026-11-21 11:00 UTC, being removed"
     assert second.label == "partition p-mine, made by hand, being removed"
     assert first.decals == ("fading",)
     by_state = draw(controller(partition("bert", 1, state="REMOVING")), fill="state")
@@ -216,12 +218,43 @@ def test_what_the_controller_says_of_an_ipu_is_on_its_square() -> None:
     assert squares(found)[0].label.endswith("; ag1 is cordoned: cables")
     cordoned, broken = squares(found)[4:6]
     assert (cordoned.css, cordoned.label) == ("is-cordoned", "free, but ag1 is cordoned: cables")
+    assert cordoned.decals == ("striped",)
     assert (broken.css, broken.label, broken.decals) == (
         "is-faulty",
         "ag1: IPU 1 is hot",
         ("crossed",),
     )
     assert (found.counts["cordoned"], found.counts["faulty"], found.counts["held"]) == (1, 1, 4)
+
+
+def test_a_held_ipu_with_a_fault_is_crossed() -> None:
+    machines = controller(partition("bert", 2), partition("lazy", 2))
+    for number in (0, 2):
+        machines["machines"][0]["ipus"][number]["fault"] = "ag0: an IPU is hot"
+    found = squares(draw(machines, running=("bert",)))
+    assert ["crossed" in square.decals for square in found[:4]] == [True, False, True, False]
+    assert "hatch" in found[2].decals
+
+
+def test_what_is_idle_for_longest_is_named_first() -> None:
+    since = {"new": 5, "old": 90, "mid": 30}
+    parts = [
+        partition(name, 1, since=(NOW - timedelta(minutes=minutes)).isoformat())
+        for name, minutes in since.items()
+    ]
+    found = draw(controller(*parts))
+    assert [each.job.name for each in found.idle if each.job] == ["old", "mid", "new"]
+    figures = render_to_string("overview/_figures.html", {"map": found, "now": NOW})
+    assert "old and 2 more, the first for <time" in figures
+
+
+def test_a_square_says_since_when_it_is_held_and_how_many_workers_run() -> None:
+    job = JobFacts("uid-bert", "a", "bert", "anna", runs=True, workers=4)
+    fleet = {"controllers": [controller(partition("bert", 4))]}
+    found = draw_fleet(fleet, {"uid-bert": job}, Reader(lambda _: True, True, NOW))
+    assert squares(found)[0].label == (
+        "a/bert, p-bert, anna, held since 2026-11-21 11:00 UTC, 4 workers running"
+    )
 
 
 def test_free_ipus_that_no_job_can_get_are_told_apart() -> None:
@@ -315,7 +348,7 @@ def test_beyond_1024_ipus_each_rack_is_one_bar_that_names_its_machines() -> None
     assert (bar.name, bar.is_target, found.blocks[0].free) == ("c", True, 58)
     assert found.blocks[1].machines[0].name == "c 1"
     assert [(square.width, square.label) for square in bar.squares] == [
-        (70, "ag0 to ag1, a/bert, p-bert, anna"),
+        (70, "ag0 to ag1, a/bert, p-bert, anna, held since 2026-11-21 11:00 UTC"),
         (694, "ag1 to ag15, free"),
     ]
 

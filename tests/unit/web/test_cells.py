@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from ipuhub.templatetags.cells import table_rows
-from ipuhub.web.cells import Cell
+from ipuhub.web.cells import COLOURS, Cell
 
 NOW = dt.datetime(2026, 11, 24, 9, 5, tzinfo=dt.UTC)
 AT = dt.datetime(2026, 11, 24, 9, 3, 7, 250_000, tzinfo=dt.UTC)
@@ -109,3 +111,14 @@ NONE = '<span class="text-secondary">–</span>'
 )
 def test_a_cell_is_drawn_by_its_kind_and_nothing_in_it_is_markup(cell: Cell, want: str) -> None:
     assert table_rows([[cell]], NOW) == f"<tr>{want}</tr>"
+
+
+@pytest.mark.parametrize("state", COLOURS)
+def test_each_state_has_a_mark_beside_its_colour(state: str) -> None:
+    css = (Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub/ipuhub.css").read_text()
+    marked = [
+        name
+        for rule in re.findall(r'(\.badge[^{}]*)\{ content: "\S+" / ""', css)
+        for name in re.findall(r'data-state="(\w+)"', rule)
+    ]
+    assert marked.count(state) == 1
