@@ -164,7 +164,7 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
 
 
 def read_board(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
-    """Who waits and what fits, as `draw_fleet` has it, without the drawing."""
+    """Return who waits and what fits, as `draw_fleet` has it, without the drawing."""
     holdings = read_holdings(fleet.get("controllers") or [], jobs, reader)
     return _undrawn(fleet, jobs, holdings, reader)
 
@@ -190,7 +190,7 @@ def _undrawn(
 
 
 def _idle(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
-    """What is held and idle, as far as the reader may know it; first what is so for longest."""
+    """Return what is held and idle, as far as the reader may know it, the longest first."""
     named = (each for each in holdings if each.state == "idle" and each.job)
     return tuple(sorted(named, key=lambda each: (each.since is None, each.since)))
 

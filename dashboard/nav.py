@@ -113,7 +113,7 @@ def entries_for(user: AbstractBaseUser | AnonymousUser) -> list[Entry]:
 
 
 def _may_open(user: AbstractBaseUser | AnonymousUser, entry: Entry) -> bool:
-    """Whether an entry is offered: its page refuses others."""
+    """Return whether an entry is offered: its page refuses others."""
     if entry.of_usage and not settings.USAGE_ENABLED:
         return False
     if entry.admins_only and not is_admin(user):
