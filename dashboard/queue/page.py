@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
-A_PAGE: Final = 100
+A_PAGE: Final = 50
 """Lines of a page."""
 
 
