@@ -127,6 +127,13 @@ START_HOLD_SECONDS = ENV.number(
     doc="How long a job whose pods cannot start keeps its partition. It then releases the "
     "partition for five minutes; 0: no limit.",
 )
+READY_HOLD_SECONDS = ENV.number(
+    "IPUHUB_READY_HOLD_SECONDS",
+    1800.0,
+    doc="How long a job keeps its partition when its pods are created and the job does not start, "
+    "for example because an image is large, a volume cannot be mounted or a worker does not become "
+    "Ready. It then releases the partition for five minutes; 0: no limit.",
+)
 ENV.read_by("Operator and webhooks")
 SESSION_DEFAULT_SECONDS = ENV.integer(
     "IPUHUB_SESSION_DEFAULT_SECONDS",

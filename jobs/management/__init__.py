@@ -31,4 +31,5 @@ def patience() -> Patience:
         most_losses=settings.MOST_LOSSES,
         hold_seconds=settings.RESTART_HOLD_SECONDS,
         start_seconds=settings.START_HOLD_SECONDS,
+        ready_seconds=settings.READY_HOLD_SECONDS,
     )

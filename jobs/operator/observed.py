@@ -189,6 +189,14 @@ class Instance:
         return self.record.blocked_since or self.now
 
     @property
+    def made_at(self) -> datetime | None:
+        """Since when there are pods that do not start although the partition is there; None: they
+        have started, or there are none."""
+        if self.is_settled or self.has_started or not self.is_active:
+            return None
+        return min((pod.created_at for pod in self.pods if pod.created_at), default=None)
+
+    @property
     def is_blocked_out(self) -> bool:
         """It rests since its pods could not start for too long."""
         last = self.record.last_exit or {}

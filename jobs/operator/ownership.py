@@ -115,7 +115,8 @@ def trim_child(manifest: Manifest) -> Manifest:
 
 def trim_pod(pod: Manifest) -> Manifest:
     """Return the fields that `jobs.operator.pods` reads."""
-    kept: Manifest = {"metadata": _identity(pod)}
+    meta = _identity(pod) | _of(pod["metadata"], ("creationTimestamp",))
+    kept: Manifest = {"metadata": meta}
     annotations = _of(pod["metadata"].get("annotations") or {}, _ANNOTATIONS)
     if annotations:
         kept["metadata"]["annotations"] = annotations

@@ -148,8 +148,7 @@ def _plan_giving_up(
     """Plan the end of attempts that held a partition for too long without a start; None: there are
     none."""
     standing = _standing_verdict(observed, instances, now)
-    patience = observed.patience.start_seconds
-    records = waiting.given_up(instances, standing, now, patience)
+    records = waiting.given_up(instances, standing, now, observed.patience)
     if not records:
         return None
     if standing.state is not JobState.RUNNING:
@@ -322,7 +321,8 @@ def _waits(
         decisions.seconds_left(observed, spec, now),
         decisions.seconds_to_next(instances[0], spec, now),
         waiting.stuck_seconds_left(instances, now),
-        waiting.blocked_seconds_left(instances, now, observed.patience.start_seconds),
+        waiting.blocked_seconds_left(instances, now, observed.patience),
+        waiting.overdue_seconds_left(instances, now, observed.patience),
         *rests,
     ]
 

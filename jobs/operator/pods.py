@@ -193,7 +193,8 @@ class PodView:
     `fingerprint` tells what it was made of. `gone_by`: when its deletion's grace period is over.
     `node_trouble`: what became of its node, if that is not Ready: the pod's status may be old.
     `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
-    activeDeadlineSeconds, counted from `accepted_at`."""
+    activeDeadlineSeconds, counted from `accepted_at`. `waits_for`: what keeps it from being Ready,
+    in the kubelet's words."""
 
     name: str
     namespace: str
@@ -221,6 +222,8 @@ class PodView:
     deadline: int | None = None
     accepted_at: datetime | None = None
     node_trouble: str = ""
+    created_at: datetime | None = None
+    waits_for: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -274,6 +277,8 @@ def from_manifest(pod: Manifest) -> PodView:
         deadline=spec.get("activeDeadlineSeconds"),
         accepted_at=parse_time(status.get("startTime")),
         node_trouble=SILENT if phase == "Running" and _is_unheard(conditions) else "",
+        created_at=parse_time(meta.get("creationTimestamp")),
+        waits_for=_waits_for(status, conditions),
     )
 
 
@@ -364,6 +369,15 @@ def _trouble(name: str, status: Manifest, conditions: dict[Any, Manifest]) -> Tr
             if found is not None:
                 return found
     return None
+
+
+def _waits_for(status: Manifest, conditions: dict[Any, Manifest]) -> str:
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            waiting = (container.get("state") or {}).get("waiting")
+            if waiting:
+                return str(waiting.get("message") or waiting.get("reason") or "")[:LONGEST_DETAIL]
+    return str((conditions.get("Ready") or {}).get("message") or "")[:LONGEST_DETAIL]
 
 
 def _of_waiting(where: str, container: Manifest, waiting: Manifest) -> Trouble | None:

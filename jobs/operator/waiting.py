@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.partition import Partition
+    from jobs.ipujob.rules import Patience
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.observed import Instance, Observed
     from jobs.operator.pods import PodView, Trouble
@@ -102,20 +103,22 @@ LONGEST_CAUSE = 300
 
 
 def given_up(
-    instances: Iterable[Instance], cause: Verdict, now: datetime, hold_seconds: float
+    instances: Iterable[Instance], cause: Verdict, now: datetime, patience: Patience
 ) -> dict[int, InstanceRecord]:
     """The instances that have held a partition for too long without a start, as they begin anew
     after a pause in which others can have the IPUs; `cause` is what the job has said so far."""
     found = {}
     for instance in instances:
-        left = blocked_seconds_left([instance], now, hold_seconds)
-        if left is None or left > 0:
+        if _is_over(blocked_seconds_left([instance], now, patience)):
+            what, why = f"could not start for {patience.start_seconds / 60:.0f}", cause.message
+        elif _is_over(overdue_seconds_left([instance], now, patience)):
+            what, why = f"did not start in {patience.ready_seconds / 60:.0f}", _held_up(instance)
+        else:
             continue
         again = now + timedelta(seconds=LONGEST_PAUSE_SECONDS)
         said = (
-            f"The pods could not start for {hold_seconds / 60:.0f} min. The partition is "
-            f"released and requested again at {again:%H:%M:%S} UTC. "
-            f"{cause.message[:LONGEST_CAUSE]}"
+            f"The pods {what} min. The partition is released and requested again at "
+            f"{again:%H:%M:%S} UTC. {why[:LONGEST_CAUSE]}"
         )
         end = End(False, Reason.START_BLOCKED, said)
         record = instance.record.next_attempt(
@@ -125,11 +128,41 @@ def given_up(
     return found
 
 
+def overdue_seconds_left(
+    instances: Iterable[Instance], now: datetime, patience: Patience
+) -> float | None:
+    """Return the seconds until the first attempt should have started, whatever is in its way, once
+    half of its time is over: most start long before, and need no timer; None: none is so late."""
+    seconds = patience.ready_seconds
+    waits = [
+        (instance.made_at - now).total_seconds() + seconds
+        for instance in instances
+        if instance.made_at is not None
+    ]
+    late = [wait for wait in waits if wait <= seconds / 2]
+    return min(late) if late and seconds else None
+
+
+def _is_over(seconds_left: float | None) -> bool:
+    return seconds_left is not None and seconds_left <= 0
+
+
+def _held_up(instance: Instance) -> str:
+    """The pod that an attempt waits for: workers before the launcher, which waits for them."""
+    for pod in reversed(instance.pods):
+        if not (pod.is_ready or pod.is_terminal):
+            why = f": {pod.waits_for}" if pod.waits_for else ""
+            state = "running but not Ready" if pod.phase == "Running" else pod.phase
+            return f"Pod {pod.name} is {state}{why}; kubectl describe pod {pod.name} tells more"
+    return ""
+
+
 def blocked_seconds_left(
-    instances: Iterable[Instance], now: datetime, hold_seconds: float
+    instances: Iterable[Instance], now: datetime, patience: Patience
 ) -> float | None:
     """Return the seconds until the first attempt is given up; None: none is blocked, or no limit is
     set."""
+    hold_seconds = patience.start_seconds
     waits = [
         (instance.blocked_since - now).total_seconds() + hold_seconds
         for instance in instances

@@ -299,7 +299,8 @@ def _shortened(text: str) -> str:
 
 
 def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Collection[str]) -> str:
-    """Return only what holds until the job gets its IPUs: what is free changes all the time."""
+    """Return what no other job changes: what is free changes all the time. Machines out of service
+    and silent controllers do change, seldom; the operator writes other words once a minute."""
     sentence = f"{size} IPUs in one block are needed"
     if never := never_fits(views, size):
         sentence += f"; {never}"

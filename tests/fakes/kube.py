@@ -85,7 +85,8 @@ class FakeCache:
 class FakeKube:
     """Objects by (plural, namespace, name). `faults` maps (verb, plural) to errors to raise, in
     order. With `is_fast` a launcher runs in the same step as its workers; with `is_full` no pod
-    finds a node. `changes` has every state of every object, in order; `now` stamps them."""
+    finds a node, with `unready` none that starts is Ready, and why. `changes` has every state of
+    every object, in order; `now` stamps them."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -95,6 +96,7 @@ class FakeKube:
         self.main_starts: Counter[tuple[str, str]] = Counter()
         self.is_fast = False
         self.is_full = False
+        self.unready = ""
         self.changes: list[Change] = []
         self.taken: set[str] = set()  # UIDs of pods that others than the operator have ended
         self.lost: set[str] = set()  # UIDs of pods whose node hears nothing any more
@@ -191,6 +193,7 @@ class FakeKube:
         self._uids += 1
         made["metadata"].setdefault("uid", f"uid-{self._uids}")
         if plural == "pods":
+            made["metadata"]["creationTimestamp"] = format_time(self.now())
             made["status"] = {"phase": "Pending"}
         self._bump(plural, made)
         self.objects[place] = made
@@ -342,10 +345,11 @@ class FakeKube:
     def _running(self, pod: Manifest) -> Manifest:
         running = {"startedAt": format_time(self.now())} if self.now() != NOON else {}
         states = [{"name": c["name"], "state": {"running": running}} for c in containers(pod)]
+        unready = {"status": "False", "message": self.unready} if self.unready else {}
         return {
             "phase": "Running",
             "startTime": format_time(self.now()),
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True"} | unready],
             "containerStatuses": states,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,6 +64,26 @@ async def test_a_burst_of_equal_jobs_asks_once() -> None:
     await world.passes(2)
     assert world.kube.calls["try", "pods"] == 2  # a worker and a launcher
     assert len(world.partitions.held()) == 8
+
+
+async def test_a_worker_that_never_becomes_ready_does_not_hold_its_ipus_for_ever() -> None:
+    world = JobWorld()
+    world.kube.now = lambda: world.now
+    world.kube.unready = "the model is being loaded"
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: len(world.kube.pods()) == 2)
+    await world.passes(20)
+    assert len(world.partitions.held()) == 1
+    world.now += timedelta(minutes=30)
+    await world.passes()
+    assert world.condition()["reason"] == "StartBlocked"
+    said = "Pod sample-worker-0 is running but not Ready: the model is being loaded"
+    assert said in world.condition()["message"]
+    await world.until(lambda: world.partitions.held() == [])
+    world.kube.unready = ""
+    world.now += timedelta(minutes=5)
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    assert len(world.partitions.held()) == 1
 
 
 class Slow:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from jobs.ipujob.rules import Patience
 from jobs.operator.actions import ReleasePartition, TryPod
 from jobs.operator.observed import Fault
@@ -15,6 +17,7 @@ from tests.builders.plans import asked, status, steps, truth, up
 if TYPE_CHECKING:
     from jobs.operator.actions import Plan
     from jobs.operator.observed import Observed
+    from tests.builders.ipujobs import PodBuilder
 
 FULL = Fault("QuotaExceeded", "Cannot create Pod sample-launcher: exceeded quota")
 
@@ -113,6 +116,58 @@ def test_its_pods_go_before_the_partition_and_it_says_so_during_the_pause() -> N
 def test_without_end_where_the_administrator_says_so() -> None:
     planned = plan(blocked(patience=Patience(start_seconds=0)), at(90_000))
     assert "decide" not in steps(planned)
+
+
+MADE = {"creationTimestamp": "2026-03-01T12:00:00Z"}
+UNREADY = {"type": "Ready", "status": "False", "message": "containers with unready status: [main]"}
+
+
+def slow(*pods: PodBuilder, **more: Any) -> Observed:
+    """A job whose pods were made at noon."""
+    for pod in pods:
+        pod.manifest["metadata"] |= MADE
+    return up(ipujob().with_status(launcherStatus="Pending"), *pods, **more)
+
+
+BUILT = ipujob().build()
+
+
+@pytest.mark.parametrize(
+    ("held_up", "want"),
+    [
+        (worker(BUILT).waiting("ContainerCreating"), "is Pending: ContainerCreating;"),
+        (worker(BUILT).running().with_status(conditions=[UNREADY]), "is running but not Ready: co"),
+        (worker(BUILT), "is Pending; kubectl describe pod sample-worker-0 tells more"),
+    ],
+)
+def test_pods_that_are_there_and_do_not_start_give_the_partition_back_too(
+    held_up: PodBuilder, want: str
+) -> None:
+    seen = slow(held_up, launcher(BUILT).waiting("PodInitializing"))
+    assert plan(seen, at(899)).requeue_after is None
+    assert plan(seen, at(1799)).requeue_after == 1
+    planned = plan(seen, at(1800))
+    assert steps(planned) == ["decide"]
+    _, reason, message = truth(planned)
+    assert reason == "StartBlocked"
+    said = "The pods did not start in 30 min. The partition is released and requested again at "
+    assert message.startswith(f"{said}12:35:00 UTC. Pod sample-worker-0 {want}")
+    (entry,) = status(planned)["instances"]
+    assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:35:00Z")
+    sooner = replace(seen, patience=Patience(ready_seconds=60))
+    assert "decide" not in steps(plan(sooner, at(59)))
+    assert "decide" in steps(plan(sooner, at(60)))
+    for never in (
+        replace(seen, patience=Patience(ready_seconds=0)),
+        replace(seen, partitions={0: partition(phase="creating")}),
+    ):
+        assert "decide" not in steps(plan(never, at(90_000)))
+
+
+def test_what_has_started_is_not_given_up() -> None:
+    unready = worker(BUILT).running().with_status(conditions=[UNREADY])
+    seen = slow(unready, launcher(BUILT).running())
+    assert "decide" not in steps(plan(seen, at(90_000)))
 
 
 def test_a_job_that_waits_for_ipus_gives_nothing_back() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ipuhub.env import Env, SettingError
 from jobs.ipujob.privileges import PROFILES, Privileges
+from jobs.ipujob.rules import Patience
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.operator.plan import plan
@@ -93,6 +94,12 @@ def test_operator_and_webhooks_read_the_same_settings(settings: SettingsWrapper)
     settings.POD_STANDARD_VERSION, settings.JOB_SECRETS = 28, ["a", "b-*"]
     want = Privileges("restricted", host_network=False, version=28, secrets=("a", "b-*"))
     assert webhook_rules().privileges == operator_options().privileges == want
+
+
+def test_the_operator_gives_up_when_the_settings_say(settings: SettingsWrapper) -> None:
+    settings.MOST_LOSSES, settings.RESTART_HOLD_SECONDS = 7, 11.0
+    settings.START_HOLD_SECONDS, settings.READY_HOLD_SECONDS = 13.0, 17.0
+    assert operator_options().patience == Patience(7, 11.0, 13.0, 17.0)
 
 
 def test_the_default_is_what_published_manifests_need() -> None:
