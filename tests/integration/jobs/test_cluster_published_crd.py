@@ -86,7 +86,25 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
     found = await eventually(events)
     assert {(one["type"], one["reason"]) for one in found} == {("Warning", "OtherCrd")}
     assert found[-1]["message"] in text
+    await published.stop_operator()
+    await install(published, without_decisions())
+    await published.start_operator()
+    _, text = await eventually(
+        readyz, lambda found: "no job can run" in found[1] and found[0] == 503
+    )
+    said = f"The CRD {CRD_NAME} in this cluster drops status.launcherStatus: no job can run; "
+    assert said in text
+    found = await eventually(events, lambda found: any(said in one["message"] for one in found))
+    assert {one["reason"] for one in found} == {"OtherCrd"}
     await stack.aclose()
+
+
+def without_decisions() -> dict[str, Any]:
+    """A CRD that drops what became of a job."""
+    crd = build_published_crd()
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del root["properties"]["status"]["properties"]["launcherStatus"]
+    return crd
 
 
 async def test_a_failing_job_is_restarted_once_and_the_operator_that_follows_knows_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog
 
 from jobs.operator.keptstatus import CARRIER, whole
 from tests.builders.ipujobs import ipujob
@@ -49,7 +50,11 @@ async def test_a_status_that_does_not_stick_is_decided_once_and_no_job_is_touche
     world = JobWorld()
     world.kube.status_fields = frozenset({"desiredReplicas", "lastMessage"})
     world.kube.add_job(ipujob().build())
-    await world.run(20)
+    with structlog.testing.capture_logs() as logged:
+        await world.run(20)
+    says = [line["says"] for line in logged if line["event"] == "the CRD of IPUJobs"]
+    assert len(says) == 2  # each thing that it learns, once
+    assert says[-1] == world.controller.effects.keeper.problem
     assert world.kube.pods() == []
     assert world.kube.calls["patch", "ipujobs"] <= 2
     assert world.events.reasons == ["StatusNotKept"]

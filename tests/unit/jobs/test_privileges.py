@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from jobs.ipujob.rules import Patience
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.operator.plan import plan
-from jobs.webhooks.server import VALIDATE_PATH, WebhookRules
+from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
 from tests.builders.ipujobs import NOW, at, ipujob, observed
 from tests.builders.plans import created, status, steps, truth, up
 
@@ -134,4 +135,9 @@ def published(**template: Any) -> IPUJobBuilder:
 
 @pytest.mark.parametrize("template", [{}, {"hostIPC": True}, {"hostNetwork": True}])
 def test_published_manifests_run_unchanged_by_default(template: dict[str, Any]) -> None:
+    asked = {"uid": "u-1", "operation": "CREATE", "object": published(**template).build()}
+    review = json.dumps({"request": asked}).encode()
+    for path in (MUTATE_PATH, VALIDATE_PATH):
+        answer = respond(path, review, webhook_rules())
+        assert answer["response"]["allowed"], answer
     assert any(one.startswith("Pod ") for one in created(plan(up(published(**template)), NOW)))
