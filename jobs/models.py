@@ -20,7 +20,8 @@ class JobPast:
     from the cluster; `asking_before`: how many jobs ask for IPUs before it (None: it asks
     for none); `typical_seconds`: how long jobs of its size ran that completed last, only where it
     asks; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
-    the newest first, only where it failed."""
+    the newest first, only where it failed; `requests`: how many changes of it users asked for
+    through IPUHub."""
 
     attempts: Sequence[JobAttempt]
     transitions: Sequence[JobTransition]
@@ -28,6 +29,7 @@ class JobPast:
     asking_before: int | None = None
     typical_seconds: Sequence[float] = ()
     earlier: Sequence[EarlierFailure] = ()
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)

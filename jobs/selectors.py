@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from django.db import connection
 from django.db.models import Model
 
+from ipuhub.models import AuditEntry
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
 from ipuhub.web.keyset import Order
 from jobs.ipujob.conditions import FINISHED, JobState
@@ -81,6 +82,7 @@ SELECT j.*,
     FROM {{attempts}} a WHERE a.job_id = j.id) AS told_attempts,
   (SELECT coalesce(jsonb_agg(to_jsonb(t) ORDER BY t.id), '[]')::text
     FROM {{transitions}} t WHERE t.job_id = j.id) AS told_transitions,
+  (SELECT count(*) FROM {{audit}} r WHERE r.uid = j.uid) AS requests,
   (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %(watch)s) AS watched_at,
   -- How many jobs of all namespaces ask for IPUs before this one, as turn_of() orders them.
   CASE WHEN {_ASKING_SQL.format("j")} THEN
@@ -112,6 +114,7 @@ _TABLES: Final = {
     "jobs": JobRecord._meta.db_table,  # noqa: SLF001  # of Django's documented API
     "attempts": JobAttempt._meta.db_table,  # noqa: SLF001
     "transitions": JobTransition._meta.db_table,  # noqa: SLF001
+    "audit": AuditEntry._meta.db_table,  # noqa: SLF001
 }
 _FIND_SQL: Final = _FIND.format(**_TABLES)
 
@@ -143,6 +146,7 @@ def find_job(scope: Scope, uid: str) -> JobRecord | None:
             asking_before=past["asking_before"],
             typical_seconds=past["typical_seconds"] or (),
             earlier=[EarlierFailure(*json.loads(each)) for each in past["earlier"] or ()],
+            requests=past["requests"],
         )
     return job
 
@@ -191,6 +195,7 @@ _OF_PAST: Final = (
     "asking_before",
     "typical_seconds",
     "earlier",
+    "requests",
 )
 
 

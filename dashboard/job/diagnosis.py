@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dashboard.fleetqueue import Waiting
+    from dashboard.job.minimap import MiniMap
     from dashboard.job.shapes import Attempt, Job, Lives, Pod
 
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
@@ -34,7 +35,7 @@ class Place:
     `before`: older jobs that wait; `line`: its line of the queue (None: the proxy does not know of
     it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block, the
     `largest` block there could be. `free_as_of` is set while the proxy does not answer, and
-    `problem` says so. `out_of_service`: which IPUs nobody gets, and why.
+    `problem` says so. `out_of_service`: which IPUs nobody gets, and why; `map`: where the block is.
     """
 
     before: int
@@ -46,6 +47,7 @@ class Place:
     free_as_of: datetime | None
     problem: str
     out_of_service: str = ""
+    map: MiniMap | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,15 +56,18 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     if place:
         shows_live(request)
     diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
+    minimap = place.map if place else None
     context = {
         "diagnosis": diagnosis,
+        "minimap": minimap,
+        "is_stale": bool(place and place.problem),
         # The card says it while the job is restarted; it goes, the reason must not.
         "last_failure": None if diagnosis else last_failure(view.job.past.attempts),
         "stepper": draw_stepper(view.job, view.state, view.held, view.now),
-        "timeline": draw_timeline(timeline_rows(view.held), view.now),
+        "timeline": draw_timeline(timeline_rows(view.held), view.now, view.job.past.attempts),
         "machines": _machines(view.held.partitions),
     }
-    return answer_tab(view, "detail", "jobs/_overview.html", context, diagnosis)
+    return answer_tab(view, "detail", "jobs/_overview.html", context, diagnosis, minimap)
 
 
 @require_safe

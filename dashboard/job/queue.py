@@ -13,6 +13,7 @@ from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader, read_queue
 from dashboard.fleetqueue import current_fits
 from dashboard.job.diagnosis import Place
+from dashboard.job.minimap import draw_minimap
 from dashboard.live import live_reader
 from partitions.connections import fleet_reader
 from partitions.stats import stat_table
@@ -58,7 +59,8 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
     state = live_reader().read(now)
     reading = state.fleet
     reader = Reader(scope.covers, scope.sees_all, now)
-    lines = read_queue(reading.value, visible_jobs_of(state, scope, now), reader)
+    jobs = visible_jobs_of(state, scope, now)
+    lines = read_queue(reading.value, jobs, reader)
     asking = reading.value.get("queue") or ()
     line = next(
         (line for each, line in zip(asking, lines, strict=True) if each["uid"] == job.uid), None
@@ -77,4 +79,5 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
         free_as_of=reading.read_at if reading.problem else None,
         problem=reading.said(in_full=scope.sees_all),
         out_of_service=reading.value.get("outOfService") or "",
+        map=draw_minimap(reading.value, job.uid, jobs, reader),
     )

@@ -19,6 +19,7 @@ class Attempt(Protocol):
     exit_code: int | None
     message: str
     log: str
+    began_at: datetime
     ended_at: datetime | None
 
 

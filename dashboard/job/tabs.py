@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.actions.changes import RUN_AGAIN, change_of, offered_actions
+from dashboard.job.events import list_events
 from dashboard.job.usage import read_held
 from ipuhub.web.access import access_of, may_see_cost, scope_of
 from ipuhub.web.cells import colour_of
@@ -26,6 +27,7 @@ from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged,
 from jobs.selectors import NO_JOB, find_job, state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from django.http import HttpRequest
@@ -40,19 +42,21 @@ GROWS_EACH_SECONDS: Final = 15  # how often bars and sums of a running job are d
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A page of a job: its text, the name of its address, and whether it is about usage."""
+    """A page of a job: its text, the name of its address, whether it is about usage, and how many
+    of its things there are."""
 
     label: str
     url_name: str
     of_usage: bool = False
     of_logs: bool = False
+    count: Callable[[JobView], int] | None = None
 
 
 TABS: Final = (
     Tab("Overview", "detail"),
     Tab("Logs", "logs", of_logs=True),
-    Tab("Pods and attempts", "pods"),
-    Tab("Events", "events"),
+    Tab("Pods and attempts", "pods", count=lambda view: view.held.usage.pods),
+    Tab("Events", "events", count=lambda view: view.events),
     Tab("Usage and cost", "usage", of_usage=True),
     Tab("YAML", "yaml"),
 )
@@ -75,6 +79,11 @@ class JobView:
         return any(pod.scheduled_at and not pod.finished_at for pod in self.held.pods) or any(
             not partition.released_at for partition in self.held.partitions
         )
+
+    @property
+    def events(self) -> int:
+        """How many lines the tab of events has."""
+        return len(list_events(self.job, self.held)) + self.job.past.requests
 
 
 def require_job(request: HttpRequest, uid: str) -> JobRecord:
@@ -105,7 +114,8 @@ def answer_tab(
         [(row.pk, row.updated_at, row.machines) for row in view.held.partitions],
     ]
     acts_as = _acts_as(view)
-    tag = fragment_etag(view.request, view.job.updated_at, lives, view.fresh, grows, acts_as, shown)
+    seen = view.job.updated_at, view.job.past.requests
+    tag = fragment_etag(view.request, seen, lives, view.fresh, grows, acts_as, shown)
     note_as_of(view.request, view.fresh.as_of)
     if same := not_modified(view.request, tag):
         return same
@@ -135,7 +145,12 @@ def _head(view: JobView, tab: str) -> dict[str, Any]:
         "freshness": view.fresh,
         "here": view.request.get_full_path(),
         "job_tabs": [
-            (each.label, reverse(f"jobs:{each.url_name}", args=[job.uid]), each.url_name == tab)
+            (
+                each.label,
+                reverse(f"jobs:{each.url_name}", args=[job.uid]),
+                each.url_name == tab,
+                each.count(view) if each.count else None,
+            )
             for each in TABS
             if (settings.USAGE_ENABLED or not each.of_usage)
             and (settings.JOB_LOGS or not each.of_logs)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from dashboard.job.shapes import Lives, Partition, Pod
+    from dashboard.job.shapes import Attempt, Lives, Partition, Pod
 
 _SECONDS = (1, 2, 5, 10, 15, 30)
 _MINUTES = (1, 2, 5, 10, 15, 30)
@@ -32,6 +32,7 @@ _STEPS = (
     *(timedelta(days=n) for n in _DAYS),
 )
 TOP, ROW, BAR = 24, 44, 16  # pixels: the axis, a row, its bar
+SIGN = 14  # of a restart, below the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,14 @@ class DrawnRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment at which the job was restarted, across all rows."""
+
+    x: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A mark of the axis; narrow screens leave out those that are not `major`."""
 
@@ -88,13 +97,22 @@ class Timeline:
 
     rows: Sequence[DrawnRow]
     ticks: Sequence[Tick]
+    restarts: Sequence[Mark]
     height: int
     begin: datetime
     end: datetime
 
+    @property
+    def restart_y(self) -> int:
+        """Where the line of a restart ends, above its sign."""
+        return self.height - SIGN
 
-def draw_timeline(rows: Sequence[Row], now: datetime) -> Timeline | None:
-    """Place all rows on one axis, from the first beginning to the last end (now for what goes on).
+
+def draw_timeline(
+    rows: Sequence[Row], now: datetime, attempts: Sequence[Attempt] = ()
+) -> Timeline | None:
+    """Place all rows on one axis, from the first beginning to the last end (now for what goes on),
+    with a mark where one of the attempts followed another.
 
     None: there is nothing to draw.
     """
@@ -105,8 +123,23 @@ def draw_timeline(rows: Sequence[Row], now: datetime) -> Timeline | None:
     end = max(span.end or max(now, span.begin) for span in spans)
     end = max(end, begin + timedelta(seconds=1))
     drawn = [_draw(row, place, begin, end) for place, row in enumerate(rows)]
-    height = TOP + ROW * len(rows) + 4
-    return Timeline(drawn, list(_ticks(begin, end)), height, begin, end)
+    marks = list(_restarts(attempts, begin, end))
+    height = TOP + ROW * len(rows) + (4 + SIGN if marks else 4)
+    return Timeline(drawn, list(_ticks(begin, end)), marks, height, begin, end)
+
+
+def _restarts(attempts: Sequence[Attempt], begin: datetime, end: datetime) -> Iterator[Mark]:
+    """One for all instances that were restarted in the same second."""
+    before = {(each.instance, each.attempt): each for each in attempts}
+    found: dict[datetime, str] = {}
+    for each in attempts:
+        failed = before.get((each.instance, each.attempt - 1))
+        if failed is not None and begin <= each.began_at <= end:
+            why = f" ({failed.reason})" if failed.reason else ""
+            words = f"Restarted at {each.began_at:%H:%M:%S} UTC: attempt {each.attempt} failed{why}"
+            found.setdefault(each.began_at.replace(microsecond=0), words)
+    for at in sorted(found)[-DRAWN:]:
+        yield Mark(f"{_percent(max(at, begin), begin, end):.2f}%", found[at])
 
 
 def _draw(row: Row, place: int, begin: datetime, end: datetime) -> DrawnRow:

@@ -194,6 +194,10 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     assert shown["In the way"] == "limited"
     assert shown["Starts at the latest"] == f"when their time limits end, at {end:%H:%M:%S} UTC"
     assert "needs 32 IPUs in one block, and the largest free block has 16." in card(admin, job)
+    assert "Dashed: the block of 32 IPUs that comes free first, on ag0 to ag7." in card(admin, job)
+    page = admin.get(f"/jobs/{job.uid}/").content.decode()
+    assert page.count('<div class="machine is-target">') == 8
+    assert "<title>ag0: team-a/limited, p-limited-team-a-0</title>" in page
     second = waits("second", uid="uid-second", ipus=32)
     proxy.hold("second", "team-a", 32)
     clock.later(2)
@@ -264,6 +268,7 @@ def test_a_job_larger_than_the_fleet_reads_that_it_can_never_start(
     assert "needs 64 IPUs in one block, and the largest block of the fleet has 32." in text
     assert "Ask for fewer IPUs." in text
     assert "Position in the queue" not in facts(admin, job)
+    assert "Dashed" not in text
 
 
 def test_a_reader_of_one_namespace_learns_no_name_of_another(
@@ -274,4 +279,5 @@ def test_a_reader_of_one_namespace_learns_no_name_of_another(
     job = waits("large", uid="uid-large", ipus=32)
     proxy.hold("large", "team-a", 32)
     assert facts(user, job)["Position in the queue"] == "1 of 1"
+    assert "ag0: a job of another namespace" in user.get(f"/jobs/{job.uid}/").content.decode()
     assert "secret" not in user.get(f"/jobs/{job.uid}/").content.decode()

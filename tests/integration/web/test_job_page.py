@@ -13,6 +13,7 @@ import pytest
 import yaml
 from django.utils import timezone
 
+from ipuhub.models import AuditEntry
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser
@@ -48,7 +49,9 @@ def ended(db: None) -> JobRecord:
         }
         jobhistory.pod(job, "launcher", exit_code=1 - number, **life)
         jobhistory.pod(job, "worker", **life)
-        jobhistory.attempt(job, number, outcome="Completed" if number else "Failed")
+        failed = {"outcome": "Failed", "reason": "OOMKilled"}
+        outcome = {"outcome": "Completed"} if number else failed
+        jobhistory.attempt(job, number, began_at=start, **outcome)
     jobhistory.partition(job, released_at=began + dt.timedelta(seconds=290), phase="released")
     jobhistory.transition(job, "Running", 10, "IPUJobRunning")
     jobhistory.transition(job, "Restarting", 101, "IPUJobRestarting")
@@ -109,8 +112,27 @@ def test_the_timeline_is_drawn_by_the_server_with_a_text_beside_it(
     assert text.count('class="bar bar-failed"') == 2
     assert 'role="img"' in text
     assert "train-launcher: ran, exit code 1 for 90 s" in text
+    marks = re.findall(r'<g class="restart"><title>(.*?)</title><line x1="(.*?)"', text)
+    assert marks == [("Restarted at 09:02:30 UTC: attempt 1 failed (OOMKilled)", "51.72%")]
+    assert "key-restart" in text
+    assert text.count("Restarted at 09:02:30 UTC") == 2  # also in the drawing's text
     assert " style=" not in text
     assert "<script>" not in text
+
+
+@pytest.mark.parametrize("tab", ["", "pods/", "events/", "yaml/"])
+def test_the_tabs_say_how_many_pods_and_events_there_are(
+    staff: Client, ended: JobRecord, tab: str
+) -> None:
+    AuditEntry.objects.create(
+        at=ended.created_at, user_name="ada", action="suspend", change={}, uid=ended.uid
+    )
+    address = f"/jobs/{ended.uid}/"
+    lines = staff.get(f"{address}events/").content.decode().count("<tr>\n      <td")
+    text = staff.get(address + tab).content.decode()
+    counts = re.findall(r'<span data-bold="(.*?)">.*?</span><span class="tab-count">(\d+)<', text)
+    assert counts == [("Pods and attempts", "4"), ("Events", str(lines))]
+    assert lines > 10
 
 
 def test_the_page_of_a_deleted_job_stays_and_says_so(staff: Client, ended: JobRecord) -> None:

@@ -1,0 +1,60 @@
+"""domain: the small map of a job that waits: the IPU-Link domain in which its block is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dashboard.fleetmap import painter_of, read_holdings
+from dashboard.fleetpaint import detail_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dashboard.fleetmap import Reader
+    from dashboard.fleetpaint import Block
+    from dashboard.fleetqueue import JobFacts
+
+
+@dataclass(frozen=True, slots=True)
+class MiniMap:
+    """The machines of the domain, those of the job's block as targets, and what that is in words;
+    `is_one`: there is no other IPU-Link domain to tell it from."""
+
+    block: Block
+    words: str
+    is_one: bool
+
+
+def draw_minimap(
+    fleet: Mapping[str, Any], uid: str, jobs: Mapping[str, JobFacts], reader: Reader
+) -> MiniMap | None:
+    """Return the map out of the answer to `/v1/fleet`; None: no block is known for the job."""
+    controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
+    asked = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
+    wanted = asked["block"] if asked else None
+    own = [each for each in controllers if wanted and each["address"] == wanted["controller"]]
+    if not own:
+        return None
+    domain = wanted["cluster"], wanted["domain"]
+    machines = [m for m in own[0]["machines"] if (m["cluster"], m["domain"]) == domain]
+    # The holdings of the whole fleet: each job has the colour that it has on the map of it.
+    painter = painter_of(
+        read_holdings(controllers, jobs, reader),
+        reader.fill,
+        wanted,
+        detail_of(sum(len(machine["ipus"]) for machine in machines)),
+    )
+    block = next(iter(painter.blocks({**own[0], "machines": machines})), None)
+    if block is None:
+        return None
+    domains = {(m["cluster"], m["domain"]) for each in controllers for m in each["machines"]}
+    return MiniMap(block, _words(block, wanted["size"]), len(controllers) == len(domains) == 1)
+
+
+def _words(block: Block, size: int) -> str:
+    names = [each.name for each in block.machines if each.is_target and each.key]
+    unit = "IPU" if size == 1 else "IPUs"
+    where = f", on {names[0]}" if names else ""
+    more = f" to {names[-1]}" if len(names) > 1 else ""
+    return f"Dashed: the block of {size} {unit} that comes free first{where}{more}."
