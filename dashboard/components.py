@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.kube.leaderelection import VERSION_ANNOTATION
 from ipuhub.text import spell_duration
 from jobs.ipujob.names import parse_time
 
@@ -31,7 +32,8 @@ _DEFAULT_LEASE_SECONDS: Final = 15
 @dataclass(frozen=True, slots=True)
 class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
-    `holder`: the replica that works.
+    `holder`: the replica that works, of `version`, and leads since `leads_since` (None: no replica
+    leads).
 
     One that stands for several of a kind names its `members`; `absent`: those that are down.
     """
@@ -43,6 +45,8 @@ class Component:
     since: datetime | None = None
     members: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    version: str = ""
+    leads_since: datetime | None = None
 
     @property
     def member_count(self) -> int | None:
@@ -87,14 +91,24 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     holder = str(spec.get("holderIdentity") or "")
     if not holder:
         return Component(name, DOWN, "stopped: no replica leads", since=renewed)
+    meta = signs.lease.get("metadata") or {}
+    found = Component(
+        name,
+        UP,
+        "leads",
+        holder,
+        renewed,
+        version=(meta.get("annotations") or {}).get(VERSION_ANNOTATION, ""),
+        leads_since=parse_time(spec.get("acquireTime")),
+    )
     if renewed is None:
-        return Component(name, UNKNOWN, "its Lease says no time", holder)
+        return replace(found, state=UNKNOWN, detail="its Lease says no time")
     age = (now - renewed).total_seconds()
     # One duration more than a standby waits: clocks differ, and a takeover takes a moment.
     if age > 2 * float(spec.get("leaseDurationSeconds") or _DEFAULT_LEASE_SECONDS):
         said = f"has not renewed its Lease for {spell_duration(age)}: stopped, frozen, or cut off"
-        return Component(name, DOWN, said, holder, renewed)
-    return Component(name, UP, "leads", holder, renewed)
+        return replace(found, state=DOWN, detail=said)
+    return found
 
 
 def of_kubernetes(signs: Iterable[Signs]) -> Component:
@@ -112,12 +126,12 @@ def of_answering(lease: Component, problem: str, kubernetes: Component) -> Compo
     """
     if problem and kubernetes.state == DOWN:
         said = "not to be judged without the Kubernetes API"
-        return Component(lease.name, UNKNOWN, said, lease.holder, lease.since)
+        return replace(lease, state=UNKNOWN, detail=said)
     if problem:
-        return Component(lease.name, DOWN, problem, lease.holder, lease.since)
+        return replace(lease, state=DOWN, detail=problem)
     if lease.state == DOWN:
         return lease
-    return Component(lease.name, UP, "answers", lease.holder, lease.since)
+    return replace(lease, state=UP, detail="answers")
 
 
 def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
@@ -200,7 +214,7 @@ def with_heartbeat(
         if judged.state == DOWN:
             return judged
         silent = by_heartbeat(judged.name, heartbeat, now, "")
-        return replace(silent, holder=judged.holder)
+        return replace(judged, state=silent.state, detail=silent.detail, since=silent.since)
     if judged.state == DOWN and kubernetes.state == DOWN:
         return replace(judged, state=UP, detail="waits for the Kubernetes API", since=heartbeat)
     return judged
@@ -221,15 +235,15 @@ def of_prober(lease: Component, positions: Iterable[datetime | None], now: datet
         return lease
     known = list(positions)
     if not known:
-        return Component(lease.name, UNKNOWN, "has recorded nothing yet", lease.holder)
+        return replace(lease, state=UNKNOWN, detail="has recorded nothing yet", since=None)
     oldest = min((at for at in known if at is not None), default=None)
     if oldest is None or None in known:
-        return Component(lease.name, UNKNOWN, "makes its first list", lease.holder)
+        return replace(lease, state=UNKNOWN, detail="makes its first list", since=None)
     age = (now - oldest).total_seconds()
     if age > _STALE_SECONDS:
         said = f"has received nothing for {spell_duration(age)}"
-        return Component(lease.name, DOWN, said, lease.holder, oldest)
-    return Component(lease.name, UP, "records", lease.holder, oldest)
+        return replace(lease, state=DOWN, detail=said, since=oldest)
+    return replace(lease, state=UP, detail="records", since=oldest)
 
 
 def of_monitor(

@@ -3,9 +3,11 @@ and as the worker knows them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Min, Q
 from django.shortcuts import render
 from django.utils import timezone
@@ -34,6 +36,14 @@ if TYPE_CHECKING:
 
 _PROBER: Final = "Prober"
 _CAPACITY: Final = "capacity"
+_BEATS: Final = {
+    WEB: "Dashboard",
+    PROBER: _PROBER,
+    MONITOR: "Monitor",
+    WORKER: "Worker",
+    BEAT: "Beat",
+}
+"""The components that note their release with their heartbeats."""
 
 
 def read_components(now: datetime) -> list[Component]:
@@ -41,9 +51,16 @@ def read_components(now: datetime) -> list[Component]:
     sights = look(now)
     found = observed(sights, now)
     lease = components.by_lease(_PROBER, sights.leases[observing.PROBER], now)
-    own = [Component("PostgreSQL", components.UP, "answers")]
+    own = [Component("PostgreSQL", components.UP, "answers", version=_postgres_version())]
     seen = found + read_missing(found, now)
     return own + seen + _with_database(lease, seen, now)
+
+
+def _postgres_version() -> str:
+    """Return what the connection knows of its server, without a question."""
+    connection.ensure_connection()
+    number = connection.pg_version  # 170010 is 17.10
+    return f"{number // 10_000}.{number % 10_000}"
 
 
 def read_recorded(now: datetime) -> list[Component]:
@@ -58,7 +75,16 @@ def read_recorded(now: datetime) -> list[Component]:
 
 def _with_database(lease: Component, seen: list[Component], now: datetime) -> list[Component]:
     """The components that leave signs of life in PostgreSQL themselves."""
-    beats = dict(Heartbeat.objects.filter(looked_at=None).values_list("name", "at"))
+    rows = list(Heartbeat.objects.filter(looked_at=None))
+    beats = {row.name: row.at for row in rows}
+    of_release = {_BEATS[row.name]: row.version for row in rows if row.name in _BEATS}
+    found = _beating(lease, seen, beats, now)
+    return [replace(each, version=of_release.get(each.name) or each.version) for each in found]
+
+
+def _beating(
+    lease: Component, seen: list[Component], beats: Mapping[str, datetime | None], now: datetime
+) -> list[Component]:
     web = components.by_heartbeat("Dashboard", beats.get(WEB), now, "makes its rounds")
     if not settings.USAGE_ENABLED:
         return [web]
@@ -109,8 +135,9 @@ def health_dot(request: HttpRequest) -> HttpResponseBase:
 
 class ComponentSerializer(serializers.Serializer[Any]):
     """A component. `state`: up, down or unknown; `since`: its last sign of life; `holder`: the
-    replica that works. The V-IPU agents of a controller are one component with so many `members`;
-    `absent` are those that do not answer."""
+    replica that works, and leads since `leads_since`; `version`: its release, where that is known.
+    The V-IPU agents of a controller are one component with so many `members`; `absent` are those
+    that do not answer."""
 
     name = serializers.CharField()
     state = serializers.CharField()
@@ -119,6 +146,8 @@ class ComponentSerializer(serializers.Serializer[Any]):
     since = serializers.DateTimeField(allow_null=True)
     members = serializers.IntegerField(allow_null=True, source="member_count")
     absent = serializers.ListField(child=serializers.CharField())
+    version = serializers.CharField()
+    leads_since = serializers.DateTimeField(allow_null=True)
 
 
 class ComponentListSerializer(serializers.Serializer[Any]):

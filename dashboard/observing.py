@@ -39,7 +39,7 @@ WEBHOOKS: Final = "ipuhub-webhooks"
 _LEASES: Final = (OPERATOR, PROXY, PROBER, WEBHOOKS)
 _NO_CREDENTIALS: Final = "The web process has no credentials for the Kubernetes API"
 _FRESH_SECONDS: Final = 2.0
-_FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent")
+_FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent", "version")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,9 @@ def _is_gone(name: str, states: Mapping[str, str]) -> bool:
 
 def _recorded(row: Heartbeat, now: dt.datetime) -> Component:
     members, absent = tuple(row.members), tuple(row.absent)
-    found = Component(row.name, row.state, row.detail, row.holder, row.at, members, absent)
+    found = Component(
+        row.name, row.state, row.detail, row.holder, row.at, members, absent, row.version
+    )
     return components.remembered(found, row.looked_at or now, now)
 
 
@@ -138,6 +140,7 @@ def _row(each: Component, now: dt.datetime) -> Heartbeat:
         holder=each.holder,
         members=list(each.members),
         absent=list(each.absent),
+        version=each.version,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 import structlog
 
+from ipuhub import __version__
 from ipuhub.concurrency import end_tasks
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ WORKER: Final = "worker"
 TASKS: Final = "tasks"
 """What a worker notes when it runs the task that beat queues: tasks get through."""
 _NOTE: Final = """
-INSERT INTO ipuhub_heartbeat (name, at) VALUES (%s, now())
-ON CONFLICT (name) DO UPDATE SET at = now()
+INSERT INTO ipuhub_heartbeat (name, at, version) VALUES (%s, now(), %s)
+ON CONFLICT (name) DO UPDATE SET at = now(), version = excluded.version
 """
 _LOG = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ class Heart:
         """Note the time, on a connection of its own: others wait for their work."""
         try:
             with psycopg.connect(**self._arguments(), autocommit=True) as connection:
-                connection.execute(_NOTE, [self._name])
+                connection.execute(_NOTE, [self._name, __version__])
         except Exception as error:  # noqa: BLE001  # whatever it is, the next one may succeed
             self.note_failure(error)
         else:

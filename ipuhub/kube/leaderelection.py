@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from ipuhub import __version__
 from ipuhub.backoff import Backoff, jitter
 from ipuhub.concurrency import end_tasks
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
+VERSION_ANNOTATION: Final = "ipuhub.io/version"
+"""Of a Lease: the release of the replica that holds it."""
 _BACKOFF = Backoff(first_seconds=0.8, max_seconds=60.0)
+_VERSION: Final = {VERSION_ANNOTATION: __version__}
 
 
 @asynccontextmanager
@@ -278,7 +282,7 @@ class LeaderElection:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            meta = {"name": self._name, "namespace": self._namespace}
+            meta = {"name": self._name, "namespace": self._namespace, "annotations": _VERSION}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
             await self._create(body | {"spec": self._spec({})})
             self.holder, self.predecessor = self.identity, ""
@@ -287,8 +291,9 @@ class LeaderElection:
         self.holder = str(spec.get("holderIdentity") or "")
         if not self._may_take(spec):
             return False
-        await self._write(lease, self._spec(spec))
-        if self.holder != self.identity:
+        is_new = self.holder != self.identity
+        await self._write(lease, self._spec(spec), _VERSION if is_new else None)
+        if is_new:
             self.predecessor = self.holder
         self.holder = self.identity
         return True
@@ -322,9 +327,13 @@ class LeaderElection:
             "leaseTransitions": transitions + bool(old),
         }
 
-    async def _write(self, lease: Manifest, spec: Manifest) -> None:
-        version = lease["metadata"]["resourceVersion"]
-        body = {"metadata": {"resourceVersion": version}, "spec": spec}
+    async def _write(
+        self, lease: Manifest, spec: Manifest, annotations: Manifest | None = None
+    ) -> None:
+        meta: Manifest = {"resourceVersion": lease["metadata"]["resourceVersion"]}
+        if annotations:
+            meta["annotations"] = annotations
+        body = {"metadata": meta, "spec": spec}
         await self._client.patch(LEASES, self._name, body, self._namespace)
 
     async def _release(self) -> None:

@@ -30,8 +30,9 @@ class TaskMessage(models.Model):
 class Heartbeat(models.Model):
     """The last sign of life of a component, `at` a time (null: never).
 
-    Of those with a database connection: `ipuhub.heartbeats`. Of others, `looked_at` is when the
-    dashboard observed them, and the other fields are what it found (`dashboard.observing`).
+    `version`: its release. Of those with a database connection: `ipuhub.heartbeats`. Of others,
+    `looked_at` is when the dashboard observed them, and the other fields are what it found
+    (`dashboard.observing`).
     """
 
     name = models.TextField(primary_key=True)
@@ -42,6 +43,7 @@ class Heartbeat(models.Model):
     holder = models.TextField(default="", db_default="")
     members = models.JSONField(default=list, db_default=[])
     absent = models.JSONField(default=list, db_default=[])
+    version = models.TextField(default="", db_default="")
 
     def __str__(self) -> str:
         return f"{self.name} at {self.at}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,15 @@ def add_lease(background: Background, cluster: Cluster, name: str, renewed: dt.d
                 if one["metadata"]["name"] == "ipuhub-system"
             ]:
                 await client.create(NAMESPACES, {"metadata": {"name": "ipuhub-system"}})
+            meta: dict[str, Any] = {"name": name, "namespace": "ipuhub-system"}
             spec: dict[str, Any] = {
                 "holderIdentity": f"{name}-0",
                 "leaseDurationSeconds": 15,
                 "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             }
-            lease = {"metadata": {"name": name, "namespace": "ipuhub-system"}, "spec": spec}
+            spec["acquireTime"] = "2026-11-20T09:00:00.000000Z"
+            meta["annotations"] = {"ipuhub.io/version": "0.0.9"}
+            lease = {"metadata": meta, "spec": spec}
             await client.create(LEASES, lease)
 
     background.run(add())
@@ -70,7 +74,7 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     add_lease(background, cluster, "ipuhub-prober", clock.now() - dt.timedelta(hours=1))
     heartbeat()
     for name in ("worker", "beat"):
-        Heartbeat.objects.create(name=name, at=clock.now())
+        Heartbeat.objects.create(name=name, at=clock.now(), version="0.0.8")
     found = states(admin)
     assert found == {
         "Dashboard": "unknown",
@@ -86,6 +90,18 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
         "Beat": "up",
     }
     assert "Down: Prober" in admin.get("/system/health").content.decode()
+    listed = {each["name"]: each for each in admin.get("/api/v1/components").json()["results"]}
+    assert {name: each["version"] for name, each in listed.items() if each["version"]} == {
+        "PostgreSQL": listed["PostgreSQL"]["version"],
+        "IPU Operator": "0.0.9",
+        "Prober": "0.0.9",
+        "Worker": "0.0.8",
+        "Beat": "0.0.8",
+    }
+    assert re.fullmatch(r"1\d\.\d+", listed["PostgreSQL"]["version"])
+    assert listed["IPU Operator"]["leads_since"] == "2026-11-20T09:00:00Z"
+    text = re.sub(r"<[^>]*>", "", admin.get("/system/").content.decode())
+    assert re.search(r"up: leadsversion 0\.0\.9, leads for \d+ d", text)
 
 
 def test_a_frozen_operator_is_seen(

@@ -12,11 +12,12 @@ import pytest
 import structlog.testing
 
 from devcluster.server import DevCluster
+from ipuhub import __version__
 from ipuhub.kube import leaderelection as lease_module
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
-from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
+from ipuhub.kube.leaderelection import VERSION_ANNOTATION, LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import LEASES, NAMESPACES
 from ipuhub.process.leadership import Leadership, LeadershipOptions
 from tests.fakes.leases import (
@@ -83,8 +84,14 @@ async def test_one_works_and_the_other_follows_on_a_clean_stop(
     second = Replica(client, place, "b", at_work)
     await second.until_stands_by("a")
     assert not second.works.is_set()
+    held = await client.get(LEASES, LEASE, place)
+    assert held["metadata"]["annotations"] == {VERSION_ANNOTATION: __version__}
+    old = {"metadata": {"annotations": {VERSION_ANNOTATION: "0.0.9"}}}
+    await client.patch(LEASES, LEASE, old, place)
     await first.stop()
     await second.until_works()
+    held = await client.get(LEASES, LEASE, place)
+    assert held["metadata"]["annotations"] == {VERSION_ANNOTATION: __version__}
     assert (await lease(client, place))["holderIdentity"] == "b"
     assert (await lease(client, place))["leaseTransitions"] == 1
     await second.stop()

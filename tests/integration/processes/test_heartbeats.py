@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from ipuhub import __version__
 from ipuhub.heartbeats import HEARTBEAT_SECONDS, Heart, beating
 from ipuhub.models import Heartbeat
 from ipuhub.recording.store import connection_arguments
@@ -32,6 +33,7 @@ def test_a_heartbeat_is_the_time_of_the_newest() -> None:
     found = {each.name: each.at for each in Heartbeat.objects.filter(looked_at=None)}
     assert set(found) == {"prober", "monitor"}
     assert all(at > old for at in found.values())
+    assert {each.version for each in Heartbeat.objects.all()} == {__version__}
 
 
 def test_a_loop_that_turns_often_writes_once_in_30_seconds() -> None:
