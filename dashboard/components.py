@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.kube.leaderelection import VERSION_ANNOTATION
+from ipuhub import VERSION_ANNOTATION
 from ipuhub.text import spell_duration
 from jobs.ipujob.names import parse_time
 

@@ -17,8 +17,9 @@ from dashboard.live import live_reader
 from dashboard.nav import entries_for
 from dashboard.templatetags.fleet import machine_address
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
+from ipuhub.web.filters import filter_text
 from ipuhub.web.problems import not_as_asked
-from jobs.selectors import listed_jobs, state_of, visible_jobs
+from jobs.selectors import listed_jobs, names_like, state_of, visible_jobs
 from usage.selectors import visible_lifetimes
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _JOBS: Final = 12
 _PARTITIONS: Final = 8
 _NODES: Final = 8
 _MACHINES: Final = 8
+_NAMES: Final = 6  # of a kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +142,11 @@ def _nodes(text: str, usage: Scope) -> list[Found]:
     ]
 
 
-def _names(text: str, scope: Scope) -> Iterable[Found]:
-    """The namespace, group or user of exactly this name: each leads to its jobs."""
-    kinds = ("namespace", "group", "user")
-    rows = [
-        visible_jobs(scope).filter(**{kind: text}).order_by().values_list("pk")[:1]
-        for kind in kinds
-    ]
-    # One question for all three, each answered by the first row of an index.
-    first, second, third = (Q(pk__in=row) for row in rows)
-    found = visible_jobs(scope).filter(first | second | third).order_by()
-    known = list(found.values_list(*kinds))
-    for place, kind in enumerate(kinds):
-        if any(values[place] == text for values in known):
-            address = f"{reverse('jobs:list')}?{urlencode({kind: text})}"
-            yield Found(kind.capitalize(), text, address, "its jobs")
+def _names(text: str, scope: Scope) -> Iterator[Found]:
+    """Namespaces, groups and users with the text in their names: each leads to its jobs."""
+    for kind, name in names_like(scope, text, _NAMES):
+        address = f"{reverse('jobs:list')}?{urlencode({kind: filter_text(name)})}"
+        yield Found(kind.capitalize(), name, address, "its jobs")
 
 
 @require_safe

@@ -14,7 +14,7 @@ from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
 from dashboard.help import help_page
-from dashboard.job.list import job_list
+from dashboard.job.list import job_list, job_suggestions
 from dashboard.job.logs import logs_page
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.machines.page import ipu_page, machine_page
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 job_pages = [
     path("", job_list, name="list"),
     path("new/", create_job, name="create"),
+    path("suggestions/", job_suggestions, name="suggestions"),
     path("<str:uid>/do/<str:key>/", act_on_job, name="act"),
     path("<str:uid>/", job_page, name="detail"),
     path("<str:uid>/logs/", logs_page, name="logs"),

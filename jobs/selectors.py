@@ -211,6 +211,43 @@ def _fields(model: type[Model]) -> Sequence[Field[Any, Any]]:
     return model._meta.concrete_fields  # noqa: SLF001  # of Django's documented API
 
 
+NAMED: Final = ("namespace", "group", "user")
+"""What names of jobs' owners there are."""
+# Jumps from each value to the next in the index of its column: there are few among many jobs.
+_VALUES: Final = """
+{kind}_values AS (
+  (SELECT "{kind}" AS value FROM {jobs} ORDER BY "{kind}" LIMIT 1)
+  UNION ALL
+  SELECT (SELECT j."{kind}" FROM {jobs} j WHERE j."{kind}" > v.value ORDER BY j."{kind}" LIMIT 1)
+  FROM {kind}_values v WHERE v.value IS NOT NULL
+)"""
+_LIKE: Final = """
+(SELECT '{kind}', v.value FROM {kind}_values v
+WHERE v.value <> '' AND strpos(lower(v.value), lower(%(text)s)) > 0
+  AND (%(namespaces)s::text[] IS NULL OR EXISTS (SELECT FROM {jobs} j
+    WHERE j."{kind}" = v.value AND j.namespace = ANY(%(namespaces)s::text[])))
+ORDER BY v.value <> %(text)s, v.value LIMIT %(most)s)"""
+_LIKE_SQL: Final = "WITH RECURSIVE {} {}".format(
+    ",".join(_VALUES.format(kind=kind, **_TABLES) for kind in NAMED),
+    " UNION ALL ".join(_LIKE.format(kind=kind, **_TABLES) for kind in NAMED),
+)
+
+
+def names_like(scope: Scope, text: str, most: int) -> list[tuple[str, str]]:
+    """Return kind and name of the namespaces, groups and users of jobs that `scope` covers with the
+    text in their names, at most so many of a kind, the exact one first. Costs one query."""
+    covered = None if scope.namespaces is None else sorted(scope.namespaces)
+    with connection.cursor() as cursor:
+        cursor.execute(_LIKE_SQL, {"text": text, "namespaces": covered, "most": most})
+        return [(kind, name) for kind, name in cursor.fetchall()]
+
+
+def newest_names(scope: Scope, most: int) -> list[str]:
+    """Return the names of the newest of so many jobs, each once."""
+    rows = visible_jobs(scope).order_by("-created_at", "-id").values_list("name", flat=True)
+    return list(dict.fromkeys(rows[:most]))
+
+
 NO_JOB = "Job not found, or you do not have access to its namespace."
 DELETED = "Deleted"
 DELETED_EARLY = "Deleted before it ended."

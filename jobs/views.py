@@ -17,7 +17,17 @@ from ipuhub.web.lists import Chip, ListPage
 from ipuhub.web.readings import freshness
 from jobs.ipujob.conditions import JobState, brief_message
 from jobs.models import ENDED_AT, JobRecord
-from jobs.selectors import DELETED, ENDED, SORTS, STATES, WATCH, listed_jobs, message_of, state_of
+from jobs.selectors import (
+    DELETED,
+    ENDED,
+    NAMED,
+    SORTS,
+    STATES,
+    WATCH,
+    listed_jobs,
+    message_of,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -39,6 +49,7 @@ class JobFilters(Filters):
     creation."""
 
     sorts = SORTS
+    suggested = ("name", *NAMED)
 
     namespace = django_filters.CharFilter(label="Namespace")
     name = django_filters.CharFilter(label="Name contains", method="has_in_name")
@@ -172,5 +183,6 @@ JOBS = ListPage(
     empty="Submit one: `kubectl apply -f examples/single-gcd-sample.yaml`",
     more=_freshness,
     chips=_chips,
+    suggestions="jobs:suggestions",
 )
-"""`dashboard/job/list.py` adds costs."""
+"""`dashboard/job/list.py` adds costs and suggestions."""

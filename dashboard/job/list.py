@@ -1,4 +1,5 @@
-"""glue: the list of jobs with their cost. A composition root: joins jobs and the rates of usage.
+"""glue: the list of jobs with their cost, and what its filters suggest. A composition root: joins
+jobs and the rates of usage.
 
 Cost is shown for jobs of namespaces whose rates the user may see, and computed for the rows of a
 page, or of a part of a file, at once.
@@ -7,11 +8,15 @@ page, or of a part of a file, at once.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from django.shortcuts import render
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
-from ipuhub.web.access import may_see_cost
+from ipuhub.web.access import may_see_cost, scope_of, signed_in
+from ipuhub.web.filters import filter_text
+from jobs.selectors import NAMED, names_like, newest_names
 from jobs.views import JOBS
 from usage.rates.linecosts import read_job_costs
 from usage.tables import COST, COST_EXPORTS
@@ -21,8 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
     from ipuhub.web.filters import Filters
+
+_MOST: Final = 200  # of a kind
 
 
 def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
@@ -41,3 +49,15 @@ def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> 
 job_list = dataclasses.replace(
     JOBS, columns=(*JOBS.columns, COST, *COST_EXPORTS), prepare=_add_costs
 ).view
+
+
+@require_safe
+@signed_in
+def job_suggestions(request: HttpRequest) -> HttpResponseBase:
+    """Show the names that the filters of the list suggest, of jobs that the user may see."""
+    scope = scope_of(request.user)
+    found: dict[str, list[str]] = {"name": newest_names(scope, _MOST)}
+    found |= {kind: [] for kind in NAMED}
+    for kind, name in names_like(scope, "", _MOST):
+        found[kind].append(filter_text(name) if kind != "namespace" else name)
+    return render(request, "lists/_suggestions.html", {"suggestions": found})

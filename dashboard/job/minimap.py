@@ -33,7 +33,9 @@ def draw_minimap(
     controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
     asked = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
     wanted = asked["block"] if asked else None
-    own = [each for each in controllers if wanted and each["address"] == wanted["controller"]]
+    if wanted is None:
+        return None
+    own = [each for each in controllers if each["address"] == wanted["controller"]]
     if not own:
         return None
     domain = wanted["cluster"], wanted["domain"]

@@ -82,7 +82,7 @@ class JobView:
 
     @property
     def events(self) -> int:
-        """How many lines the tab of events has."""
+        """The number of lines of the tab of events."""
         return len(list_events(self.job, self.held)) + self.job.past.requests
 
 

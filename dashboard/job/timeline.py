@@ -104,7 +104,7 @@ class Timeline:
 
     @property
     def restart_y(self) -> int:
-        """Where the line of a restart ends, above its sign."""
+        """The place at which the line of a restart ends, above its sign."""
         return self.height - SIGN
 
 

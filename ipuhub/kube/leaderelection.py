@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from ipuhub import __version__
+from ipuhub import VERSION_ANNOTATION, __version__
 from ipuhub.backoff import Backoff, jitter
 from ipuhub.concurrency import end_tasks
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
-VERSION_ANNOTATION: Final = "ipuhub.io/version"
-"""Of a Lease: the release of the replica that holds it."""
 _BACKOFF = Backoff(first_seconds=0.8, max_seconds=60.0)
 _VERSION: Final = {VERSION_ANNOTATION: __version__}
 

@@ -176,11 +176,12 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
 
     A range is a pair of InstantFilters called `since` and `until`. `of_usage`: accountants may
     filter by any namespace. `sorts`: the orders that `?sort=` may name, by name; `-` before a name
-    means descending.
+    means descending. `suggested`: the filters whose inputs suggest values.
     """
 
     of_usage: ClassVar[bool] = False
     sorts: ClassVar[Mapping[str, Order]] = {}
+    suggested: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -191,6 +192,8 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
             select = isinstance(field.widget, forms.Select)
             field.widget.attrs["class"] = "form-select" if select else "form-control"
             field.widget.attrs["id"] = f"filter-{name}"
+            if name in self.suggested:
+                field.widget.attrs["list"] = f"suggested-{name}"
 
     def more_filters(self) -> dict[str, django_filters.Filter]:
         """Return filters that depend on settings or whose names are Python keywords."""
@@ -199,6 +202,11 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
     @property
     def is_filtered(self) -> bool:
         return any(self.data.get(name) for name in self.filters)
+
+    @property
+    def no_suggestions(self) -> dict[str, tuple[str, ...]]:
+        """The suggestions before anybody has asked: none."""
+        return dict.fromkeys(self.suggested, ())
 
     @property
     def sentences(self) -> list[str]:

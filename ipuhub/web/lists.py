@@ -25,7 +25,8 @@ then links to that order, which is in the URL (`?sort=-ipus`) and holds for the 
 are links that set filters, and take them back with a second click.
 Filters are in the URL; an invalid filter is a 400 and a namespace without access a 403, each with a
 sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
-`prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
+`prepare(request, filters, rows)` to the rows of a page or of a part of a file. `suggestions` names
+an address that fills the `suggested` inputs of the filters once one of them has the focus. Twins:
 `?format=csv`, `json` and `jsonl` (an object a line), all filtered rows, with the plain `value` of
 each column. `?columns=name,ipus` chooses columns, of the page and of its twins.
 """
@@ -129,6 +130,7 @@ class ListPage:
     more: Callable[[HttpRequest], dict[str, Any]] | None = None
     prepare: Callable[[HttpRequest, Filters, Sequence[Any]], None] | None = None
     chips: Callable[[HttpRequest], Sequence[Chip]] | None = None
+    suggestions: str = ""  # the name of their address
 
     @property
     def view(self) -> Callable[..., HttpResponseBase]:

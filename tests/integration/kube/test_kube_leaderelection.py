@@ -12,12 +12,12 @@ import pytest
 import structlog.testing
 
 from devcluster.server import DevCluster
-from ipuhub import __version__
+from ipuhub import VERSION_ANNOTATION, __version__
 from ipuhub.kube import leaderelection as lease_module
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
-from ipuhub.kube.leaderelection import VERSION_ANNOTATION, LeadershipLost, LeaseHeld
+from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import LEASES, NAMESPACES
 from ipuhub.process.leadership import Leadership, LeadershipOptions
 from tests.fakes.leases import (

@@ -143,6 +143,7 @@ _ACTION_API: Final = _api(404, 404, 403, 404, 403)  # actions are off here
 _JOBS: Final = {
     "overview": Example(OF_ALL),
     "jobs:list": Example(OF_ALL, queries=_FILES),
+    "jobs:suggestions": Example(OF_ALL),
     "jobs:detail": Example(OF_NAMESPACE, _JOB),
     "jobs:logs": Example(OF_NAMESPACE, _JOB, queries=("", "?lines=1000&q=x&previous=on")),
     "jobs:pods": Example(OF_NAMESPACE, _JOB),

@@ -68,6 +68,12 @@ def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
         page.goto("/jobs/")
         page.locator("#health.is-up, #health.is-down, #health.is-unknown").wait_for()
         assert page.locator("#said").inner_text() == ""  # the header is no news of the page
+        field = page.get_by_role("combobox", name="Namespace")
+        assert page.locator("option", has=page.locator("xpath=parent::datalist")).count() == 0
+        field.focus()
+        page.locator('#suggested-namespace option[value="team-a"]').wait_for(state="attached")
+        assert field.evaluate("(input) => input.list.options.length") == 1
+        assert page.locator("#suggested-name option").count() > 10
         page.evaluate("window.sameDocument = true")
         page.get_by_role("combobox", name="Status").select_option("Failed")
         page.get_by_text("1 job", exact=True).first.wait_for()
