@@ -12,6 +12,12 @@ def quoted(name: str) -> str:
     return repr(name) if len(name) <= _LONGEST_QUOTE else f"of {len(name):,} characters"
 
 
+def missing(what: str, name: str, command: str) -> str:
+    """What is said of a name that a caller sent as `what`_id, with the command that lists those
+    that there are."""
+    return f"{what}_id: there is no {what} {quoted(name)}; see {command}"
+
+
 class VipuError(Exception):
     """A V-IPU controller refused or failed; `retryable` says whether the same call may work later.
 

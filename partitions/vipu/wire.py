@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.protos import vipu_user_pb2 as pb
@@ -237,24 +237,25 @@ def _device_from_message(message: pb.IpuofDevice) -> IpuofDevice:
 
 
 def _routing(value: pb.IpuLinkRoutingType.ValueType) -> IpuLinkRouting:
-    try:
-        return IpuLinkRouting(pb.IpuLinkRoutingType.Name(value).removeprefix("IRT_"))
-    except ValueError as error:
-        raise InvalidRequest(f"there is no IPU-Link routing type {value}") from error
+    return IpuLinkRouting(_word("ipulink_routing_type", pb.IpuLinkRoutingType, value))
 
 
 def _gateway_routing(value: pb.GatewayRoutingType.ValueType) -> GatewayRouting:
-    try:
-        return GatewayRouting(pb.GatewayRoutingType.Name(value).removeprefix("GRT_"))
-    except ValueError as error:
-        raise InvalidRequest(f"there is no gateway routing type {value}") from error
+    return GatewayRouting(_word("gw_routing_type", pb.GatewayRoutingType, value))
 
 
 def _sync_type(value: pb.SyncType.ValueType) -> SyncType:
+    return SyncType(_word("sync_type", pb.SyncType, value))
+
+
+def _word(field: str, enum: Any, value: int) -> str:
+    """The name of a value of an enum without its prefix, such as DNC; raises InvalidRequest."""
+    words = {number: name.partition("_")[2] for name, number in enum.items()}
     try:
-        return SyncType(pb.SyncType.Name(value).removeprefix("ST_"))
-    except ValueError as error:
-        raise InvalidRequest(f"there is no sync type {value}") from error
+        return words[value]
+    except KeyError:
+        known = ", ".join(f"{number} ({word})" for number, word in words.items() if number)
+        raise InvalidRequest(f"{field} {value}: use {known}, or leave it out") from None
 
 
 def _ready_state(value: pb.PartitionReadyState.ValueType) -> ReadyState:

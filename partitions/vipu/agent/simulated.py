@@ -23,7 +23,7 @@ from partitions.vipu.agent.machine import (
     PartitionReading,
     PartitionState,
 )
-from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, quoted
 from partitions.vipu.telemetry import Sensors
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ class SimulatedMachine:
         self._forget_freed(now)
         part = self._parts.get(partition)
         if part is None or part.free_at is not None:
-            raise NotFound(f"this machine has no partition {partition!r}; configure it")
+            raise NotFound(
+                f"partition_id: this machine has no partition {quoted(partition)}; configure it"
+            )
         if part.configuration.generation == generation:
             return
         for device in part.configuration.devices:
@@ -181,7 +183,9 @@ class SimulatedMachine:
         Raises InvalidRequest, or NotReady while a partition uses what the test would disturb.
         """
         if ipu is not None and ipu not in self._ipus:
-            raise InvalidRequest(f"ipu {ipu}: the machine has the IPUs 0 to {self.num_ipus - 1}")
+            raise InvalidRequest(
+                f"ipu {ipu}: the machine has the IPUs 0 to {self.num_ipus - 1}; use one of them"
+            )
         self._forget_freed(now)
         tested = set(self._ipus) if ipu is None else {ipu}
         if kind is not MachineTest.CONNECTIVITY:  # that one only reads
@@ -220,8 +224,8 @@ class SimulatedMachine:
         """
         if fault.ipu not in self._ipus or not 0 <= fault.link < LINKS:
             raise InvalidRequest(
-                f"the machine has the IPUs 0 to {self.num_ipus - 1}, each with the links 0 to "
-                f"{LINKS - 1}: not IPU {fault.ipu}, link {fault.link}"
+                f"ipu {fault.ipu}, link {fault.link}: the machine has the IPUs 0 to "
+                f"{self.num_ipus - 1}, each with the links 0 to {LINKS - 1}; use these"
             )
         self._faults = [other for other in self._present(now) if not _is_same(other, fault)]
         self._faults.append(fault)
@@ -283,12 +287,12 @@ class SimulatedMachine:
 
     def _check(self, configuration: Configuration) -> None:
         if not 0 < len(configuration.partition) <= _MOST_PARTITION_ID:
-            raise InvalidRequest(f"a partition's id has 1 to {_MOST_PARTITION_ID} characters")
+            raise InvalidRequest(f"partition_id: write 1 to {_MOST_PARTITION_ID} characters")
         indexes = [device.index for device in configuration.devices]
         wanted = set(indexes)
         if not wanted or len(wanted) != len(indexes) or not self._ipus.keys() >= wanted:
             raise InvalidRequest(
-                f"devices must name one or more of the IPUs 0 to {self.num_ipus - 1}, each once"
+                f"devices: name one or more of the IPUs 0 to {self.num_ipus - 1}, each once"
             )
         for name, part in self._parts.items():
             taken = {device.index for device in part.configuration.devices} & wanted

@@ -170,7 +170,7 @@ def fault_to_message(fault: Fault, duration: timedelta | None) -> pb.InjectFault
 def fault_from_message(message: pb.InjectFaultRequest, now: datetime) -> Fault:
     """The fault that a message asks for at `now`; raises InvalidRequest."""
     if message.kind not in _KINDS:
-        raise InvalidRequest(f"kind is one of {', '.join(FaultKind)}")
+        raise InvalidRequest(f"kind {message.kind}: use one of {_numbered()}")
     until = None
     try:
         if message.HasField("duration"):
@@ -179,12 +179,16 @@ def fault_from_message(message: pb.InjectFaultRequest, now: datetime) -> Fault:
         raise InvalidRequest("duration is too long: leave it out for a fault that stays") from None
     latency = message.latency.ToMicroseconds() / 1e6
     if not 0 <= latency <= 86400:
-        raise InvalidRequest("latency has 0 to 86400 seconds")
+        raise InvalidRequest("latency: write 0 to 86400 seconds")
     return Fault(_KINDS[message.kind], message.ipu, message.link, until, latency)
+
+
+def _numbered() -> str:
+    return ", ".join(f"{number} ({kind})" for number, kind in _KINDS.items())
 
 
 def _word(kind: type[_Word], field: str, text: str) -> _Word:
     try:
         return kind(text)
     except ValueError:
-        raise InvalidRequest(f"{field} is one of {', '.join(kind)}, not {text[:40]!r}") from None
+        raise InvalidRequest(f"{field} {text[:40]!r}: use one of {', '.join(kind)}") from None

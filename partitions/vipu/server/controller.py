@@ -80,7 +80,8 @@ class Controller:
 
         def create(draft: Draft) -> None:
             if known := draft.partitions.get(request.id):
-                why = "is being removed; try again later" if known.is_removing else "exists already"
+                taken = "exists already; use another id, or remove it first"
+                why = "is being removed; try again later" if known.is_removing else taken
                 raise AlreadyExists(f"partition {request.id} {why}")
             ipus = choose_ipus(request, caller.occupancy(draft.occupancy), draft.layout.meshes)
             first, now = draft.occupancy.topology.by_id[ipus[0]], self.clock()

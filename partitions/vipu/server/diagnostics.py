@@ -156,7 +156,8 @@ class Diagnostics:
                 return self._kept[diagnostic_id]
             except KeyError:
                 raise NotFound(
-                    f"there is no diagnostic {quoted(diagnostic_id)}; the last {KEPT} are kept"
+                    f"diagnostic_id: there is no diagnostic {quoted(diagnostic_id)}; the last "
+                    f"{KEPT} are kept: see vipu-admin diagnostics list"
                 ) from None
 
     def list(self) -> list[Diagnostic]:

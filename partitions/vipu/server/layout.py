@@ -12,7 +12,14 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from partitions.vipu.errors import AlreadyExists, InvalidRequest, NotFound, NotReady, quoted
+from partitions.vipu.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    NotReady,
+    missing,
+    quoted,
+)
 from partitions.vipu.server.requirements import NAME
 from partitions.vipu.topology import DOMAIN_IPUS, PARTITION_SIZES, Ipu, IpuId, Topology
 
@@ -81,14 +88,16 @@ class Layout:
         try:
             return self.clusters[cluster_id]
         except KeyError:
-            raise NotFound(f"there is no cluster {quoted(cluster_id)}") from None
+            raise NotFound(missing("cluster", cluster_id, "vipu-admin list clusters")) from None
 
     def allocation(self, allocation_id: str) -> Allocation:
         """The allocation of that id; raises NotFound."""
         try:
             return self.allocations[allocation_id]
         except KeyError:
-            raise NotFound(f"there is no allocation {quoted(allocation_id)}") from None
+            raise NotFound(
+                missing("allocation", allocation_id, "vipu-admin list allocations")
+            ) from None
 
 
 def layout_of(topology: Topology) -> Layout:
@@ -195,7 +204,8 @@ def new_agent(agent: AgentRecord, known: Mapping[str, AgentRecord], fleet: Itera
     _check_id("agent_id", agent.id)
     if agent.ipus not in PARTITION_SIZES:
         raise InvalidRequest(
-            f"the machine at {agent.address} has {agent.ipus} IPUs; it needs 1, 2, 4, 8, ... or 64"
+            f"host: the machine at {agent.address} has {agent.ipus} IPUs; use one with 1, 2, 4, 8, "
+            "... or 64"
         )
     if agent.id in set(fleet):
         where = f" at {known[agent.id].address}" if agent.id in known else ""
@@ -267,7 +277,7 @@ def without_allocation(layout: Layout, allocation_id: str, partitions: Sequence[
 def _check_id(field_name: str, text: str) -> None:
     if not NAME.fullmatch(text):
         raise InvalidRequest(
-            f"{field_name} {quoted(text)}: 1 to 63 letters, digits, '.', '_' and '-', "
+            f"{field_name} {quoted(text)}: write 1 to 63 letters, digits, '.', '_' and '-', "
             "with a letter or digit first and last"
         )
 
@@ -279,7 +289,7 @@ def _check_agents(agents: Sequence[str], known: Iterable[str]) -> None:
         raise InvalidRequest("agent_ids: name each agent once")
     there = list(known)
     if unknown := [agent for agent in agents if agent not in set(there)]:
-        which = f"there are {there[0]} to {there[-1]}" if there else "there is none yet"
+        which = f"use {there[0]} to {there[-1]}" if there else "there is none yet: create it first"
         raise InvalidRequest(f"agent_ids: there is no agent {quoted(unknown[0])} here; {which}")
 
 
@@ -291,6 +301,7 @@ def _domains(wanted: WantedCluster, ipus: Mapping[str, int]) -> tuple[tuple[str,
     if rest or not share:
         raise InvalidRequest(
             f"num_ipulink_domains {wanted.domains} does not divide the {len(wanted.agents)} agents"
+            "; leave it out for as few as hold them"
         )
     parts = tuple(
         wanted.agents[first : first + share] for first in range(0, len(wanted.agents), share)

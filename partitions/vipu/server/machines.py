@@ -82,7 +82,10 @@ def ipu_attributes(
     """
     wanted, usable = set(agents), [ipu for ipu in topology.ipus if ipu.allocation]
     if unknown := sorted(wanted - {ipu.agent for ipu in usable}):
-        raise InvalidRequest(f"agents: there is no agent {quoted(unknown[0])} in an allocation")
+        raise InvalidRequest(
+            f"agents: there is no agent {quoted(unknown[0])} in an allocation; see vipu list "
+            "allocations"
+        )
     found: dict[str, dict[int, dict[str, str]]] = {}
     for ipu in usable:
         if not wanted or ipu.agent in wanted:
@@ -105,7 +108,8 @@ def ipuof_config(
     """
     if gcd is not None and gcd >= record.num_gcds:
         raise InvalidRequest(
-            f"partition {record.id} has the GCDs 0 to {record.num_gcds - 1}, not {gcd}"
+            f"gcd_id: partition {record.id} has the GCDs 0 to {record.num_gcds - 1}, not {gcd}; "
+            "use one of them, or leave it out"
         )
     wanted = range(record.num_gcds) if gcd is None else (gcd,)
     return IpuofConfig(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, quoted
+from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, missing
 from partitions.vipu.server.records import (
     MAX_AUTO_RESETS,
     UNCONFIRMED,
@@ -20,7 +20,7 @@ from partitions.vipu.server.requirements import choose_ipus
 from partitions.vipu.types import CreateRequest, OperationState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from datetime import datetime, timedelta
 
     from partitions.vipu.server.records import PartitionRecord
@@ -34,7 +34,7 @@ def cordon(draft: Draft, agent: str, reason: str, now: datetime) -> None:
     """Give the machine no new partitions; raises NotFound, or InvalidRequest for a long reason."""
     if len(reason) > MAX_REASON_LENGTH:
         raise InvalidRequest(
-            f"the reason has {len(reason)} characters; write at most {MAX_REASON_LENGTH}"
+            f"reason: the reason has {len(reason)} characters; write at most {MAX_REASON_LENGTH}"
         )
     machine = _machine(draft, agent)
     begun = now if machine.cordon is None else machine.cordoned_at
@@ -211,7 +211,14 @@ def _problems(draft: Draft, record: PartitionRecord) -> Iterator[str]:
 def _machine(draft: Draft, agent: str, index: int | None = None) -> MachineRecord:
     found = [ipu.index for ipu in draft.occupancy.topology.ipus if ipu.agent == agent]
     if not found:
-        raise NotFound(f"there is no agent {quoted(agent)}")
+        raise NotFound(missing("agent", agent, "vipu-admin list agents"))
     if index is not None and index not in found:
-        raise NotFound(f"{agent} has the IPUs {min(found)} to {max(found)}, not {index}")
+        raise NotFound(no_ipu(agent, found, index))
     return draft.machines.get(agent, MachineRecord(agent))
+
+
+def no_ipu(agent: str, indexes: Collection[int], index: int) -> str:
+    """What is said of an IPU that an agent's machine does not have."""
+    return (
+        f"ipu: {agent} has the IPUs {min(indexes)} to {max(indexes)}, not {index}; use one of them"
+    )

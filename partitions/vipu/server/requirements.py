@@ -16,7 +16,7 @@ from partitions.vipu.topology import (
 from partitions.vipu.types import GatewayRouting, IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from partitions.vipu.server.occupancy import Occupancy
     from partitions.vipu.topology import Ipu, IpuId, Topology
@@ -90,11 +90,12 @@ def settle(request: CreateRequest) -> Settled:
             "with a letter or digit first and last"
         )
     if problem := size_problem(request.size):
-        raise InvalidRequest(f"partition {request.id}: {problem}")
+        raise InvalidRequest(f"partition {request.id}: size: {problem}")
     if request.num_ipulink_segments > 1:
         raise InvalidRequest(
             f"partition {request.id}: num_ipulink_segments {request.num_ipulink_segments}: "
-            f"a partition lies in one IPU-Link domain, at most {MAX_PARTITION_SIZE} IPUs"
+            f"a partition lies in one IPU-Link domain, at most {MAX_PARTITION_SIZE} IPUs; leave it "
+            "out"
         )
     for breaks, sentence in _RULES:
         if breaks(request):
@@ -141,7 +142,7 @@ def _shares(request: CreateRequest) -> tuple[int, int]:
     replicas = request.num_replicas or gcds
     if replicas % gcds or replicas > request.size:
         raise InvalidRequest(
-            f"partition {request.id}: num_replicas {replicas}: a multiple of its {gcds} GCDs, "
+            f"partition {request.id}: num_replicas {replicas}: use a multiple of its {gcds} GCDs, "
             f"at most one for each of its {request.size} IPUs"
         )
     return gcds, replicas
@@ -169,39 +170,45 @@ def _check_place(request: CreateRequest, topology: Topology) -> None:
     allocations = topology.allocations
     clusters = sorted(topology.clusters)
     if request.cluster_id and request.cluster_id not in clusters:
-        known = ", ".join(clusters)
         raise InvalidRequest(
-            f"cluster_id: cluster {quoted(request.cluster_id)} does not exist; there is "
-            f"{known or 'none yet'}"
+            f"cluster_id: cluster {quoted(request.cluster_id)} does not exist; {_one_of(clusters)}"
         )
     if request.allocation_id and request.allocation_id not in allocations:
-        known = ", ".join(sorted(filter(None, allocations)))
         raise InvalidRequest(
-            f"allocation_id: allocation {quoted(request.allocation_id)} does not exist; there is "
-            f"{known or 'none yet'}"
+            f"allocation_id: allocation {quoted(request.allocation_id)} does not exist; "
+            f"{_one_of(sorted(filter(None, allocations)))}"
         )
     if request.cluster_id and request.allocation_id:
         where = allocations[request.allocation_id]
         if where != request.cluster_id:
             raise InvalidRequest(
-                f"allocation {request.allocation_id!r} is in cluster {where!r}, "
-                f"not in {request.cluster_id!r}"
+                f"cluster_id: allocation {request.allocation_id!r} is in cluster {where!r}, "
+                f"not in {request.cluster_id!r}; use {where!r}, or leave it out"
             )
+
+
+def _one_of(known: Sequence[str]) -> str:
+    few = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+    return f"use {few}" if known else "there is none yet: see an administrator"
 
 
 def _explicit_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId, ...]:
     if not request.cluster_id:
-        raise InvalidRequest(f"partition {request.id}: ipus need a cluster_id")
+        raise InvalidRequest(
+            f"partition {request.id}: ipus need a cluster_id: name the cluster they are in"
+        )
     if len(request.ipus) != request.size:
         raise InvalidRequest(
-            f"partition {request.id}: size {request.size}, but {len(request.ipus)} ipus"
+            f"partition {request.id}: size {request.size}, but {len(request.ipus)} ipus; leave the "
+            "size out, or name as many"
         )
     topology = occupancy.topology
     for ipu in request.ipus:
         if not _is_reachable(topology.by_id.get(ipu), request):
             raise InvalidRequest(
-                f"partition {request.id}: there is no IPU {ipu.position} in IPU-Link domain "
-                f"{ipu.domain}"
+                f"partition {request.id}: ipus: there is no IPU {ipu.position} in IPU-Link domain "
+                f"{ipu.domain} of cluster {request.cluster_id}; use the topology ids in vipu list "
+                "ipu-attrs"
             )
     if not is_buddy_block(topology, request.ipus):
         raise InvalidRequest(
@@ -210,10 +217,13 @@ def _explicit_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId,
         )
     holders = {occupancy.holder(ipu) for ipu in request.ipus}
     if taken := sorted(holder for holder in holders if holder is not None):
-        raise NoCapacity(f"partition {request.id}: its ipus are held by {', '.join(taken)}")
+        raise NoCapacity(
+            f"partition {request.id}: its ipus are held by {', '.join(taken)}; name others, or "
+            "leave ipus out"
+        )
     for ipu in request.ipus:
         if why := occupancy.why_closed(ipu):
-            raise NoCapacity(f"partition {request.id}: {why}")
+            raise NoCapacity(f"partition {request.id}: ipus: {why}. Name others, or leave ipus out")
     return request.ipus
 
 

@@ -18,6 +18,7 @@ from partitions.vipu.errors import (
     NotFound,
     Refused,
     Unauthenticated,
+    missing,
     quoted,
 )
 from partitions.vipu.server.requirements import NAME
@@ -89,7 +90,7 @@ def visible(
     """The partition of that id; raises NotFound, for those of others in the same words."""
     record = partitions.get(partition_id)
     if record is None or not caller.sees(record):
-        raise NotFound(f"there is no partition {quoted(partition_id)}")
+        raise NotFound(missing("partition", partition_id, "vipu list partitions"))
     return record
 
 
@@ -168,7 +169,7 @@ def _existing(draft: Draft, user_id: str) -> UserRecord:
     try:
         return draft.users[user_id]
     except KeyError:
-        raise NotFound(f"there is no user {quoted(user_id)}") from None
+        raise NotFound(missing("user", user_id, "vipu-admin list users")) from None
 
 
 def _check_some(allocations: Collection[str]) -> None:
@@ -180,7 +181,10 @@ def _check_allocations(draft: Draft, allocations: Iterable[str]) -> None:
     known = draft.occupancy.topology.allocations
     for each in allocations:
         if not each or each not in known:
-            raise NotFound(f"allocation_ids: there is no allocation {quoted(each)}")
+            raise NotFound(
+                f"allocation_ids: there is no allocation {quoted(each)}; "
+                "see vipu-admin list allocations"
+            )
 
 
 def _ordered(names: Iterable[str]) -> tuple[str, ...]:

@@ -130,14 +130,14 @@ async def test_what_cannot_be_is_refused_with_its_reason(client: AgentClient) ->
 @pytest.mark.parametrize(
     ("method", "request_", "want"),
     [
-        ("ConfigurePartition", pb.ConfigurePartitionRequest(), "routing is one of"),
-        ("InjectFault", pb.InjectFaultRequest(), "kind is one of ipu-error"),
+        ("ConfigurePartition", pb.ConfigurePartitionRequest(), "routing '': use one of"),
+        ("InjectFault", pb.InjectFaultRequest(), "kind 0: use one of"),
         (
             "InjectFault",
             pb.InjectFaultRequest(kind=1, duration={"seconds": 315_576_000_000}),
             "duration is too long",
         ),
-        ("InjectFault", pb.InjectFaultRequest(kind=4, latency={"seconds": -5}), "latency has 0"),
+        ("InjectFault", pb.InjectFaultRequest(kind=4, latency={"seconds": -5}), "latency: write 0"),
         ("InjectFault", pb.InjectFaultRequest(kind=1, ipu=2**32 - 1), "IPUs 0 to 3"),
     ],
 )

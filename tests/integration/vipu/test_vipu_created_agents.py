@@ -186,7 +186,7 @@ async def test_agents_join_those_that_the_options_name(machines: Machines, start
 
 
 WRONG = [
-    (("create", "agent", "a/b"), "agent_id 'a/b': 1 to 63 letters"),
+    (("create", "agent", "a/b"), "agent_id 'a/b': write 1 to 63 letters"),
     (("create", "agent", "ag0", "--host", "no host"), "host 'no host': write the agent's name"),
     (("create", "agent", "ag0", "--port", "70000"), "port 70000: write 1 to 65535"),
     (("create", "agent", "ag0", "--port", "1"), "no agent answers at 127.0.0.1:1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
+    from google.protobuf.descriptor import Descriptor, FileDescriptor, MethodDescriptor
     from google.protobuf.message import Message
 
     from partitions.vipu.server.main import VipuServer
 
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "10000"))
+# Of these the caller hears which field is wrong, and what to do about it.
+WRONG = {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}
+REMEDY = re.compile(
+    r"\b(use|write|see|name|leave|choose|start|configure|at (least|most)|power of)\b"
+)
 # What stops an agent from answering is no message to be answered.
 HANG = vipu_agent_pb2.FAULT_KIND_HANG
 OF_OTHER_PORTS = {"AgentDiagnosticsService", "PartitionKeyService"}  # of the admin port's files
@@ -79,6 +85,9 @@ async def fuzz(
             assert code in {StatusCode.OK, *SAID}, (method.full_name, asked, said)
             assert said
             assert len(said) <= 500
+            if code in WRONG:
+                assert names_a_field(said, method.input_type), (method.full_name, asked, said)
+                assert REMEDY.search(said), (method.full_name, asked, said)
             codes[code.name] += 1
             heard[method.full_name] += 1
 
@@ -89,6 +98,15 @@ async def fuzz(
     assert codes.total() == MESSAGES
     assert min(heard[each.full_name] for each in methods) >= MESSAGES / len(methods) / 2
     return codes
+
+
+def names_a_field(said: str, message: Descriptor, depth: int = 3) -> bool:
+    """Whether a sentence has the name of a field of a message, or of one in it."""
+    return any(
+        re.search(rf"\b{field.name}\b", said)
+        or (field.message_type and depth and names_a_field(said, field.message_type, depth - 1))
+        for field in message.fields
+    )
 
 
 def insecure(port: int) -> aio.Channel:

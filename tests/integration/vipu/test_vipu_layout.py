@@ -94,7 +94,7 @@ def test_partitions_keep_to_the_allocations_before_and_after_a_restart(start: St
         with pytest.raises(NoCapacity, match="free"):
             controller.create(CreateRequest("small", 1, cluster_id="small"))
         for allocation in ("default", "small"):
-            with pytest.raises(InvalidRequest, match="there is team-a, team-b"):
+            with pytest.raises(InvalidRequest, match="use team-a, team-b"):
                 controller.create(CreateRequest("none", 1, allocation_id=allocation))
         controller.remove("a")
         controller.remove("whole")

@@ -220,7 +220,7 @@ async def test_nothing_tells_a_user_of_the_partitions_of_others(site: Site) -> N
                     await ask(name)
                 words.add(str(missing.value).replace(name, "?"))
             assert len(words) == 1
-        with pytest.raises(InvalidRequest, match="allocation 'a' does not exist; there is b"):
+        with pytest.raises(InvalidRequest, match="allocation 'a' does not exist; use b"):
             await bob.create_partition(CreateRequest("b1", 1, allocation_id="a"))
         with pytest.raises(InvalidRequest, match="'a' does not exist"):
             await bob.list_partitions("a")

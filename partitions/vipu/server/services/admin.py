@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from partitions.vipu.agent.machine import Fault, FaultKind
-from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, quoted
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, missing
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
 from partitions.vipu.server.machines import inventory_of
+from partitions.vipu.server.outages import no_ipu
 from partitions.vipu.server.records import MachineRecord
 from partitions.vipu.server.services.partitions import answering
 
@@ -205,13 +206,13 @@ class AdminService(AdminServiceServicer):
         try:
             return self._machines()[agent]
         except KeyError:
-            raise NotFound(f"there is no agent {quoted(agent)}") from None
+            raise NotFound(missing("agent", agent, "vipu-admin list agents")) from None
 
     def _index(self, agent: str, ipu: int | None) -> int:
         """The device number of an IPU of this agent, 0 for none; raises NotFound."""
         indexes = [each.index for each in self._machine(agent)]
         if ipu is not None and ipu not in indexes:
-            raise NotFound(f"{agent} has the IPUs {min(indexes)} to {max(indexes)}, not {ipu}")
+            raise NotFound(no_ipu(agent, indexes, ipu))
         return ipu or 0
 
     def _agent(self, name: str, ipus: Sequence[Ipu]) -> pb.Agent:

@@ -13,6 +13,7 @@ from partitions.vipu.errors import (
     NotFound,
     NotReady,
     VipuError,
+    missing,
     quoted,
 )
 from partitions.vipu.protos import vipu_fleet_pb2 as pb
@@ -76,7 +77,7 @@ class FleetService(FleetServiceServicer):
 
         def remove(draft: Draft) -> None:
             if name not in layout.ipus_of(draft.occupancy.topology):
-                raise NotFound(f"there is no agent {quoted(name)}")
+                raise NotFound(missing("agent", name, "vipu-admin list agents"))
             layout.removable_agent(draft.layout, name, draft.agents)
             draft.remove_agent(name)
 

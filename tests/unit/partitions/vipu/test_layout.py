@@ -71,14 +71,14 @@ def test_agents_are_divided_among_domains() -> None:
 @pytest.mark.parametrize(
     ("wanted", "kind", "says"),
     [
-        (WantedCluster("c 2", ("ag2",)), InvalidRequest, "cluster_id 'c 2': 1 to 63"),
+        (WantedCluster("c 2", ("ag2",)), InvalidRequest, "cluster_id 'c 2': write 1 to 63"),
         (WantedCluster("c" * 999, ("ag2",)), InvalidRequest, "cluster_id of 999 characters"),
         (WantedCluster("c2", ()), InvalidRequest, "agent_ids: name at least one"),
         (WantedCluster("c2", ("ag2", "ag2")), InvalidRequest, "each agent once"),
         (
             WantedCluster("c2", ("ag9",)),
             InvalidRequest,
-            "no agent 'ag9' here; there are ag0 to",
+            "no agent 'ag9' here; use ag0 to",
         ),
         (WantedCluster("c2", ("ag2", "ag1")), NotReady, "ag1 is in cluster c1"),
         (WantedCluster("c1", ("ag2",)), AlreadyExists, "exists already"),

@@ -78,7 +78,9 @@ def test_no_history_breaks_alignment_allocations_or_what_count_fitting_said(
 
 def test_an_allocation_of_another_cluster_is_refused_with_both_named() -> None:
     request = CreateRequest("p", 4, cluster_id="y", allocation_id="a")
-    with pytest.raises(InvalidRequest, match="'a' is in cluster 'x', not in 'y'"):
+    with pytest.raises(
+        InvalidRequest, match="'a' is in cluster 'x', not in 'y'; use 'x', or leave"
+    ):
         choose_ipus(request, Occupancy.of(FLEET))
 
 
