@@ -76,6 +76,53 @@ def test_as_many_partitions_can_be_placed_as_count_fitting_says(
     assert placed == want
 
 
+def places_by_brute_force(fleet: Topology, used: set[IpuId], size: int) -> list[set[IpuId]]:
+    """Every aligned run of `size` free IPUs in one cluster, IPU-Link domain and allocation."""
+    by_place = {
+        (ipu.cluster, ipu.id.domain, ipu.id.position): ipu
+        for ipu in fleet.ipus
+        if ipu.id not in used
+    }
+    found = []
+    for cluster, domain in {(cluster, domain) for cluster, domain, _ in by_place}:
+        for start in range(0, 64, size):
+            run = [by_place.get((cluster, domain, start + offset)) for offset in range(size)]
+            there = [ipu for ipu in run if ipu is not None]
+            if len(there) == size and len({ipu.allocation for ipu in there}) == 1:
+                found.append({ipu.id for ipu in there})
+    return found
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> tuple[Topology, set[IpuId]]:
+    """Machines of 1 to 8 IPUs in two clusters, each in some allocation, and the IPUs in use."""
+    machines, width = draw(st.integers(1, 24)), draw(st.sampled_from((1, 2, 4, 8)))
+    ids = st.sampled_from("ab")
+    ipus = [
+        Ipu(IpuId(*divmod(first + index, 64), cluster), f"ag{number}", index, cluster, allocation)
+        for cluster in draw(st.sampled_from((("c",), ("c", "d"))))
+        for number, first in enumerate(range(0, machines * width, width))
+        for allocation in (f"{cluster}-{draw(ids)}",)
+        for index in range(width)
+    ]
+    fleet = Topology(tuple(ipus))
+    density = draw(st.sampled_from((0.0, 0.1, 0.4, 0.8)))
+    random = draw(st.randoms(use_true_random=False))
+    return fleet, {ipu.id for ipu in fleet.ipus if random.random() < density}
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(drawn=fleets(), size=sizes)
+def test_what_fits_and_where_is_what_a_search_of_all_places_finds(
+    drawn: tuple[Topology, set[IpuId]], size: int
+) -> None:
+    fleet, used = drawn
+    possible = places_by_brute_force(fleet, used, size)
+    assert count_fitting(free_blocks(fleet, used), size) == len(possible)
+    got = place(fleet, used, size)
+    assert set(got) in possible if got is not None else possible == []
+
+
 @settings(deadline=None)  # a busy machine is no failure
 @given(used=used_ipus)
 def test_the_free_blocks_are_exactly_the_free_ipus_once_each(used: set[IpuId]) -> None:
