@@ -170,6 +170,27 @@ async def test_an_agent_that_stops_answering_is_lost_and_comes_back(
         assert await sick.names() == ["new"]
 
 
+async def test_a_relocatable_partition_moves_from_an_agent_that_stops_answering(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    sick, healthy = machines(2)
+    server = start([sick, healthy], agent_lost_seconds=LOST_SECONDS)
+    async with client(server) as vipu:
+        await active(vipu, "p", 4, relocatable=True)
+        assert await sick.names() == ["p"]
+        sick.signal(signal.SIGSTOP)
+        await eventually(healthy.names, lambda names: names == ["p"])
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+        topology = server.controller.topology
+        ipus = server.controller.get("p").ipus
+        assert {topology.by_id[ipu].agent for ipu in ipus} == {"ag1"}
+        assert (await vipu.partition_status("p")).errors == ()
+        sick.signal(signal.SIGCONT)
+        await eventually(sick.names, lambda names: names == [])
+        assert await state_of(vipu, "p") is ReadyState.ACTIVE
+        assert await healthy.names() == ["p"]
+
+
 async def test_an_agent_that_is_stopped_is_named_among_the_components(
     machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
 ) -> None:
