@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         ("VIPU_NUM_GCDS", 2, "defaults", "num_gcds"),
         ("VIPU_NUM_REPLICAS", 4, "defaults", "num_replicas"),
         ("VIPU_RECONFIGURABLE", True, "defaults", "reconfigurable"),
+        ("PLACEMENT", "best-fit", "service", "rule"),
+        ("VIPU_DEADLINE_SECONDS", 7.5, "", "deadline_seconds"),
     ],
 )
 async def test_a_setting_reaches_its_option(
@@ -32,7 +34,8 @@ async def test_a_setting_reaches_its_option(
 ) -> None:
     settings.KUBECONFIG, settings.KUBE_CONTEXT, settings.NAMESPACE = lab.kubeconfig, "", SYSTEM
     setattr(settings, setting, value)
-    assert getattr(getattr(configured("127.0.0.1", 0), part), option) == value
+    options = configured("127.0.0.1", 0)
+    assert getattr(getattr(options, part) if part else options, option) == value
 
 
 async def test_no_setting_moves_what_has_none(lab: Lab, settings: Any) -> None:

@@ -19,6 +19,8 @@ from partitions.vipu.cli.settings import BadSetting, find_controller
 from partitions.vipu.types import CreateRequest
 from tests.fakes.freeport import free_port
 from tests.fakes.vipu import let_ipu_fail
+from tests.fakes.waiting import wait_until
+from tests.integration.vipu.securesite import certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,6 +310,36 @@ def test_watch_repeats_until_it_is_interrupted(port: int) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
+
+
+def test_what_is_interrupted_before_its_end_is_exit_code_130(
+    port: int, start_server: Start, tmp_path: Path
+) -> None:
+    server, slow = start_server(create_latency_seconds=5, storage=tmp_path / "slow.json")
+    command = [sys.executable, "-m", "partitions.vipu.cli.main", "create", "partition", "p1"]
+    command += ["--size", "1", "--api-port", str(slow)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_until(lambda: bool(server.controller.list()), "the partition is asked for")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_user_and_key_come_from_the_environment(tmp_path: Path) -> None:
+    environment = {
+        "VIPU_CLI_API_HOST": "h",
+        "VIPU_CLI_API_USER_ID": "alice",
+        "VIPU_CLI_API_ACCESS_KEY": "k",
+        "VIPU_CLI_CA": str(tmp_path / "ca.crt"),
+    }
+    write_ca(tmp_path / "ca.crt")
+    found = find_controller({}, environment, tmp_path, tmp_path / "none").credentials
+    assert found is not None
+    assert (found.user_id, found.access_key) == ("alice", "k")
+
+
+def write_ca(path: Path) -> None:
+    path.write_bytes((certificates(path.parent / "tls") / "ca.crt").read_bytes())
 
 
 def test_watch_goes_on_when_the_controller_has_been_away(

@@ -125,6 +125,7 @@ async def test_agents_test_their_machines(
     assert bad == [("ag1", 2), *(("ag2", ipu) for ipu in range(4))]
     assert [one.outcome for one in found[3].results] == [pb.OUTCOME_FAILED] * 3
     assert all(one.state == pb.DIAGNOSTIC_STATE_FAILED for one in found.values())
+    assert [(one.done, one.steps) for one in found.values()] == [(3, 3), (12, 12), (3, 3)]
 
 
 async def ended(admin: AdminClient, kind: int) -> pb.Diagnostic:

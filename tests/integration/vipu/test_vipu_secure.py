@@ -15,6 +15,7 @@ from cryptography import x509
 from structlog.testing import capture_logs
 
 from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.main import AgentOptions, VipuAgent
 from partitions.vipu.certificates import Role, init_certificates, role_of
 from partitions.vipu.client import AdminClient
 from partitions.vipu.errors import Refused, Unavailable
@@ -146,6 +147,15 @@ def test_the_insecure_mode_says_so(start_server: Start, folder: Path) -> None:
     with capture_logs() as logged:
         start_server(secure=True, tls_dir=folder)
     assert not [one for one in logged if "INSECURE MODE" in one["event"]]
+
+
+async def test_the_insecure_mode_of_an_agent_says_so(folder: Path) -> None:
+    for more, want in (({}, 1), ({"secure": True, "tls_dir": folder}, 0)):
+        agent = VipuAgent(AgentOptions(port=0, exporter_port=0, **more))
+        with capture_logs() as logged:
+            await agent.start()
+        await agent.stop()
+        assert len([one for one in logged if "INSECURE MODE" in one["event"]]) == want
 
 
 def _credentials(folder: Path) -> grpc.ChannelCredentials:

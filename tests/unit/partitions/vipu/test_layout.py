@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partitions.proxy.controllers import ControllerView, parse_controllers
+from partitions.proxy.fleetmap import fleet_to_json
 from partitions.vipu.errors import AlreadyExists, InvalidRequest, NotFound, NotReady
 from partitions.vipu.server.layout import (
     Allocation,
+    Cluster,
     Layout,
     LinkTopology,
     WantedCluster,
@@ -126,3 +129,16 @@ def test_a_layout_is_read_as_it_was_written() -> None:
     wanted = WantedCluster("c1", ("ag3", "ag1"), LinkTopology.MESH, looped=True, domains=2)
     layout = with_allocation(with_cluster(Layout(), wanted, AGENTS), Allocation("a", "c1", ()))
     assert layout_from_json(layout_to_json(layout)) == layout
+
+
+def test_the_fleet_is_told_in_the_order_of_its_ipu_links_not_of_its_agents_names() -> None:
+    layout = Layout({"c": Cluster("c", (("ag5", "ag2"), ("ag4",)))})
+    ipus = {"ag2": 2, "ag4": 2, "ag5": 2}
+    (spec,) = parse_controllers("v1:8090:vipu-ctrl=v1")
+    told = fleet_to_json([ControllerView(spec, topology_of(layout, ipus))], [], [])
+    machines = told["controllers"][0]["machines"]
+    assert [(one["agent"], one["domain"]) for one in machines] == [
+        ("ag5", 0),
+        ("ag2", 0),
+        ("ag4", 1),
+    ]
