@@ -250,7 +250,7 @@ def _sync_type(value: pb.SyncType.ValueType) -> SyncType:
 
 def _word(field: str, enum: Any, value: int) -> str:
     """The name of a value of an enum without its prefix, such as DNC; raises InvalidRequest."""
-    words = {number: name.partition("_")[2] for name, number in enum.items()}
+    words: dict[int, str] = {number: name.partition("_")[2] for name, number in enum.items()}
     try:
         return words[value]
     except KeyError:
