@@ -1,16 +1,24 @@
-"""Clients that go away in the middle of an answer: routine, and nothing to be told as a failure."""
+"""Clients that go away in the middle of an answer, or send half a request: routine, and nothing to
+be told as a failure."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from devcluster import server
+from devcluster.server import DevCluster
+from ipuhub.process.health import Limits
+from tests.devcluster.integration.conftest import Http
+
 if TYPE_CHECKING:
-    from devcluster.server import DevCluster
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 CMS = "/api/v1/namespaces/default/configmaps"
 LARGE = {"text": "x" * 200_000}
@@ -37,3 +45,24 @@ async def test_clients_that_go_away_in_the_middle_of_an_answer_leave_no_tracebac
     assert (await http.get(f"{CMS}/c0")).body["data"]["n"] == str(ROUNDS - 1)
     assert [entry for entry in told if entry["log_level"] in {"error", "warning"}] == []
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+async def test_half_a_body_is_refused_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "Limits", partial(Limits, body_seconds=0.2))
+    cluster = DevCluster(tmp_path / "cluster", history=1_000)
+    await cluster.start()
+    http, end = Http(cluster.kubeconfig), asyncio.Event()
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b'{"metadata": '
+        await end.wait()
+
+    try:
+        async with http.session.post(cluster.url + CMS, data=half()) as answer:
+            assert answer.status == 408
+    finally:
+        end.set()
+        await http.session.close()
+        await cluster.stop()

@@ -14,7 +14,9 @@ import structlog
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.token import TokenSource
+from ipuhub.process.health import Limits, build_runner
 from partitions.client import ProxyClient
+from partitions.proxy import process
 from partitions.proxy.process import running, sweep_once
 from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import CreateRequest, VipuClient
@@ -22,6 +24,10 @@ from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+
     from tests.fakes.proxylab import Lab
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -99,6 +105,26 @@ async def test_query_answers_as_documented(lab: Lab) -> None:
             assert await answer.text() == (GOLDEN / "query-2.json").read_text()
         async with http.post(url, json={"size": 64}) as answer:
             assert "the largest has 32" in (await answer.json())["message"]
+
+
+async def test_half_a_body_is_refused_in_time(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    hasty = partial(build_runner, limits=Limits(body_seconds=0.2))
+    monkeypatch.setattr(process, "build_runner", hasty)
+    end = asyncio.Event()
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b'{"size": '
+        await end.wait()
+
+    async with running(lab.options) as proxy, aiohttp.ClientSession() as http:
+        await eventually(lambda: ready(proxy))
+        url, json_type = (
+            f"http://127.0.0.1:{proxy.port}/query",
+            {"Content-Type": "application/json"},
+        )
+        async with http.post(url, data=half(), headers=json_type) as answer:
+            assert answer.status == 408
+        end.set()
 
 
 async def test_only_a_token_for_this_audience_with_the_right_gets_in(lab: Lab) -> None:
