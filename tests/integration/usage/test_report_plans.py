@@ -91,6 +91,7 @@ def test_the_first_line_of_the_details_waits_for_no_sort_of_the_month(history: A
     sorts = [node for node in nodes if node["Node Type"] == "Sort"]
     assert all(node["Actual Rows"] < 1000 for node in sorts), "only what was carried in is sorted"
     assert nodes[0]["Actual Startup Time"] < nodes[0]["Actual Total Time"] / 4
+    assert all(node["Total Cost"] < 1e8 for node in nodes), "of a way that IN_ORDER switched off"
 
 
 @pytest.mark.parametrize("month", ["2025-03", "2026-10"])
