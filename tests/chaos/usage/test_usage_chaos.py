@@ -16,12 +16,14 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from tests.chaos.usage.mortals import STALE_SECONDS
 from tests.fakes.livestream import LiveStream, compare
 from tests.fakes.longform import IS_LONG
 from tests.fakes.ownpostgres import OwnPostgres, ddl_of
@@ -125,6 +127,12 @@ class World:
         before = self.query(sql)
         await eventually(lambda: self.is_recorded() or self.query(sql) != before)
 
+    async def wait_for_monitor_alone(self) -> None:
+        """Wait for a round of the monitor to which a prober that died before now is stale."""
+        sql = "SELECT began_at FROM usage_monitorround"
+        stale = datetime.now(UTC) + timedelta(seconds=STALE_SECONDS)
+        await eventually(lambda: any(each["began_at"] > stale for each in self.query(sql)))
+
     async def restart_postgres(self, choose: random.Random) -> None:
         await self.postgres.stop(choose.choice((signal.SIGINT, signal.SIGQUIT)))
         await self.postgres.start()
@@ -156,9 +164,9 @@ async def kill_many(world: World, pods: range, deaths: int, *, cuts_history: boo
         if death % size.api == size.api - 1:
             await world.restart_api(cuts_history=cuts_history)
         if death % size.alone == size.alone // 2 and victim == "prober":
-            # Long enough for the monitor to judge alone; shorter than the history.
+            # Until the monitor has judged alone; shorter than the history.
             gate.release()
-            await asyncio.sleep(1.5)
+            await world.wait_for_monitor_alone()
         await world.mortals.make(victim)
     for _ in range(deaths):
         gate.release()
