@@ -28,7 +28,7 @@ BANNED = (
     r"(is|are) no (date|list|object|number|name)",
 )
 GUIDES = ("docs/user/*.md", "docs/admin/*.md", "docs/reference/*.md", "docs/glossary.md")
-PAPERS = ("README.md", "CONTRIBUTING.md", "THREAT_MODEL.md", "docs/adr/*.md")
+PAPERS = ("README.md", "CONTRIBUTING.md", "THREAT_MODEL.md", "docs/adr/*.md", "docs/developer/*.md")
 PAGES = sorted(
     path.relative_to(ROOT)
     for pattern in ("templates/**/*.html", *GUIDES, *PAPERS)
