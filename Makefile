@@ -107,7 +107,7 @@ reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
 
 images: $(TOOLS)          ## the images as OCI archives in dist/images; see docs/admin/images.md
 	containers/build
-	$(BIN)/python containers/describe.py dist/images ipuhub ipuhub-launcher
+	$(BIN)/python containers/describe.py dist/images ipuhub ipuhub-launcher $(if $(WITHOUT_POSTGRES),,ipuhub-postgres)
 
 dist: images              ## the package for a site: CRD, docs, chart, images, checksums
 	containers/dist

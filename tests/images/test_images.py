@@ -30,7 +30,8 @@ RUNNING = (
     "monitor",
     "worker",
 )
-NAMES = ("ipuhub", "ipuhub-launcher")
+NAMES = ("ipuhub", "ipuhub-launcher", "ipuhub-postgres")
+BUILT_TWICE = NAMES[:2]  # PostgreSQL's has no file of ours
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +63,7 @@ def test_no_image_is_larger_than_a_node_likes(images: dict[str, Image]) -> None:
     sizes = {name: size(images[name].root) / MEGABYTE for name in NAMES}
     assert sizes["ipuhub"] < 400, sizes
     assert sizes["ipuhub-launcher"] < 150, sizes
+    assert sizes["ipuhub-postgres"] < 250, sizes
 
 
 def size(root: Path) -> int:
@@ -74,8 +76,17 @@ def test_two_builds_are_the_same_bytes(archives: Path, tmp_path: Path) -> None:
         ROOT / "containers/build", env=where, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in NAMES:
+    for name in BUILT_TWICE:
         assert (tmp_path / f"{name}.tar").read_bytes() == (archives / f"{name}.tar").read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_image_has_its_boms_and_the_licences_of_its_parts(archives: Path, name: str) -> None:
+    for kind in ("cdx", "spdx"):
+        assert "libc6" in (archives / f"{name}.{kind}.json").read_text()
+    licences = (archives / f"{name}.licenses.txt").read_text()
+    assert "libc6" in licences
+    assert ("postgresql-15" in licences) == (name == "ipuhub-postgres")
 
 
 def test_each_package_of_the_image_is_in_its_boms(archives: Path, images: dict[str, Image]) -> None:
