@@ -197,7 +197,7 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     assert "Dashed: the block of 32 IPUs that comes free first, on ag0 to ag7." in card(admin, job)
     page = admin.get(f"/jobs/{job.uid}/").content.decode()
     assert page.count('<div class="machine is-target">') == 8
-    assert "<title>ag0: team-a/limited, p-limited-team-a-0</title>" in page
+    assert "<title>ag0: team-a/limited, p-limited-team-a-0" in page
     second = waits("second", uid="uid-second", ipus=32)
     proxy.hold("second", "team-a", 32)
     clock.later(2)
