@@ -228,7 +228,7 @@ class Processes:
                 "IPUHUB_ACTIONS_USERS": "admin=demo-admin",
                 "IPUHUB_WEBHOOK_ADDRESS": f"127.0.0.1:{self.ports['webhooks']}",
             },
-            is_ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
+            is_ready=lambda: answers(f"http://127.0.0.1:{port}/readyz"),
         )
 
     def prober(self, database_url: str) -> Process:

@@ -13,8 +13,8 @@ def quoted(name: str) -> str:
 
 
 def missing(what: str, name: str, command: str) -> str:
-    """What is said of a name that a caller sent as `what`_id, with the command that lists those
-    that there are."""
+    """Return the sentence for an unknown name sent as `what`_id, with the command that lists the
+    known ones."""
     return f"{what}_id: there is no {what} {quoted(name)}; see {command}"
 
 

@@ -28,6 +28,7 @@ from ipuhub.process import logs, runtime
 from ipuhub.process.runtime import until_stopped
 from ipuhub.web.statics import prepare
 from ipuhub.webserver.server import Aside, Limits, WebServer
+from ipuhub.webserver.waiting import serve_until, unavailable
 from partitions import connections
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 _LOG = structlog.get_logger(__name__)
 _PAUSE_SECONDS: Final = 1.0
+_AWAITED: Final = (
+    "postgres: does not answer yet. The log of this process says why; it serves by itself once"
+    " PostgreSQL answers."
+)
 _LOCK: Final = 0x1B0_0001
 """Number of the advisory lock; any other user of advisory locks takes another."""
 
@@ -110,9 +115,11 @@ class Command(BaseCommand):
         _require_secret_key()
         _require_ca_file()
         try:
-            once_it_answers(_prepare_database, settings.DATABASE_WAIT_SECONDS)
+            is_prepared = _prepare_or_say(options["host"], options["port"])
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
+        if not is_prepared:
+            return
         connection.close()  # the threads that serve have their own
         settings.DATABASES["default"].update(bounds(settings.DATABASES["default"]))
         with _static_folder() as folder:
@@ -123,9 +130,45 @@ class Command(BaseCommand):
                 connections.close()
 
 
+def _prepare_or_say(host: str, port: int) -> bool:
+    """Prepare the database, and as long as it does not answer, say so to all who ask.
+
+    Return False if the process was asked to stop meanwhile.
+    """
+    try:
+        _prepare_database()
+    except OperationalError:
+        if not settings.DATABASE_WAIT_SECONDS:
+            raise
+        connection.close()
+    else:
+        return True
+
+    def prepare(pause: Callable[[float], None]) -> None:
+        try:
+            once_it_answers(_prepare_database, settings.DATABASE_WAIT_SECONDS, pause)
+        finally:
+            connection.close()  # this thread's
+
+    server = unavailable(_AWAITED, limits())
+    with _listening(host, port):
+        return runtime.run(serve_until(prepare, server, host, port))
+
+
 def _prepare_database() -> None:
     migrate()
     _ensure_admin(settings.ADMIN_PASSWORD)
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[None]:
+    """Name the setting where the address cannot be listened on."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -144,12 +187,8 @@ async def _serve(host: str, port: int) -> None:
     from ipuhub.wsgi import application
 
     server = WebServer(application, limits(), ASIDES, {"/healthz": "ok"})
-    try:
+    with _listening(host, port):
         taken = await server.start(host, port)
-    except OSError as error:
-        raise CommandError(
-            f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
-        ) from error
     _LOG.info("the dashboard serves", host=host, port=taken)
     rounds = Rounds()
     rounds.start()

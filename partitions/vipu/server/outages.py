@@ -218,7 +218,7 @@ def _machine(draft: Draft, agent: str, index: int | None = None) -> MachineRecor
 
 
 def no_ipu(agent: str, indexes: Collection[int], index: int) -> str:
-    """What is said of an IPU that an agent's machine does not have."""
+    """Return the sentence for an IPU that an agent's machine does not have."""
     return (
         f"ipu: {agent} has the IPUs {min(indexes)} to {max(indexes)}, not {index}; use one of them"
     )

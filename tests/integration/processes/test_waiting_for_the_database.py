@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
 import pytest
 import structlog.testing
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from dashboard.management.commands.run_web import once_it_answers
+from tests.fakes.silentline import SilentLine
+from tests.fakes.waiting import wait_until
+from tests.integration.web.webprocess import said, started, status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAITS = {"IPUHUB_DATABASE_WAIT_SECONDS": "60"}
 
 
 class Away:
@@ -42,3 +53,32 @@ def test_it_is_waited_for_so_long_and_no_longer(seconds: float, tries: int) -> N
     with pytest.raises(OperationalError):
         once_it_answers(away.work, seconds, away.pause, away.clock)
     assert away.tries == tries
+
+
+@pytest.mark.django_db(transaction=True)
+def test_meanwhile_it_says_what_it_waits_for_and_then_serves_by_itself(tmp_path: Path) -> None:
+    known = connection.settings_dict
+    line = SilentLine(known["HOST"] or "127.0.0.1", int(known["PORT"]))
+    line.refuses.set()
+    place = f"127.0.0.1:{line.port}/{known['NAME']}"
+    url = f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}"
+    log = tmp_path / "log"
+    with started(log, DATABASE_URL=url, **WAITS) as port:
+        assert [status(port, path) for path in ("/healthz", "/readyz", "/login/")] == [
+            200,
+            503,
+            503,
+        ]
+        assert said(port, "/readyz").startswith("postgres: does not answer yet.")
+        assert log.read_text().count("waiting for the database") == 1
+        line.refuses.clear()
+        wait_until(lambda: status(port, "/readyz") == 200, "it serves")
+        assert status(port, "/login/") == 200
+    line.close()
+
+
+def test_who_waits_can_be_stopped(tmp_path: Path) -> None:
+    url = "postgresql://nobody:x@127.0.0.1:9/nothing"  # the port of "discard", which nobody serves
+    with started(tmp_path / "log", DATABASE_URL=url, **WAITS) as port:
+        wait_until(lambda: status(port, "/readyz") == 503, "it waits")
+    assert "Traceback" not in (tmp_path / "log").read_text()

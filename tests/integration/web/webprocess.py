@@ -52,11 +52,11 @@ def running(**settings: str) -> Iterator[tuple[int, BaseProcess]]:
 
 
 @contextmanager
-def started(said: Path, **settings: str) -> Iterator[int]:
+def started(log: Path, **settings: str) -> Iterator[int]:
     """The same as a process of its own, whose last words go into a file: a fork ends without."""
     port = _free_port()
     command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
-    with said.open("w") as file:
+    with log.open("w") as file:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment(**settings), stdout=file, stderr=file
         )
@@ -95,6 +95,16 @@ def status(port: int, path: str, **headers: str) -> int:
         return caller.getresponse().status
     except OSError:
         return 0
+    finally:
+        caller.close()
+
+
+def said(port: int, path: str) -> str:
+    """The text of an answer."""
+    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    try:
+        caller.request("GET", path)
+        return caller.getresponse().read().decode()
     finally:
         caller.close()
 

@@ -1,0 +1,74 @@
+"""io: answers that something is awaited, while a thread does the work until it succeeds.
+
+A process that does not listen yet tells nobody what it waits for: the kubelet reports "connection
+refused", and pages hang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from ipuhub.process.runtime import until_stopped
+from ipuhub.webserver.server import WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from ipuhub.webserver.server import Limits
+
+RETRY_SECONDS = 5
+
+
+class StoppedError(Exception):
+    """The process was asked to stop during a pause of the work."""
+
+
+class Pauses:
+    """Pauses of a thread that end early, with StoppedError, once the process ends."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def __call__(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            raise StoppedError
+
+    def end(self) -> None:
+        """Let the current pause and all later ones raise StoppedError."""
+        self._over.set()
+
+
+async def serve_until(
+    work: Callable[[Pauses], None], server: WebServer, host: str, port: int
+) -> bool:
+    """Run `work` in a thread and let `server` answer until it ends; raises what it raises.
+
+    Return False if the process was asked to stop before. Raise OSError if the port is in use.
+    """
+    pauses = Pauses()
+    await server.start(host, port)
+    try:
+        task = asyncio.ensure_future(asyncio.to_thread(work, pauses))
+        await until_stopped(task)
+        return not task.cancelled()
+    finally:
+        pauses.end()
+        await server.stop()
+
+
+def unavailable(sentence: str, limits: Limits) -> WebServer:
+    """Return a server that is alive (`/healthz`) and answers all else 503 with a sentence."""
+
+    def answer(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Cache-Control", "no-store"),
+            ("Retry-After", str(RETRY_SECONDS)),
+        ]
+        start_response("503 Service Unavailable", headers)
+        return [sentence.encode()]
+
+    return WebServer(answer, limits, constants={"/healthz": "ok"})
