@@ -156,5 +156,5 @@ def test_paper_has_title_and_heads_in_ink_and_nothing_to_click(
     page.emulate_media(media="screen")
     page.goto(demo.dashboard.rstrip("/") + "/jobs/?user=nobody")
     page.emulate_media(media="print")
-    assert page.get_by_role("textbox", name="User").is_visible()  # by what the list is filtered
+    assert page.get_by_role("combobox", name="User").is_visible()  # by what the list is filtered
     context.close()
