@@ -4,7 +4,8 @@ Starts a demo of its own and takes its pages empty; then writes the sample histo
 jobs run and wait, one of them with an odd name, and takes all pages in every width and scheme, as
 print, and while each of its services is silent. Also says of each page whether it is wider than
 its window or made the browser complain. With `--fleet MACHINES` it takes only overview and fleet
-of such a fleet. The pictures of README and docs (docs/images) are made anew.
+of such a fleet, with `--docs` only the pictures of README and docs (docs/images), which are made
+anew in any case but that.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "build" / "screenshots"
 OF_DOCS = ROOT / "docs" / "images"
+OTHERS_OF_DOCS = {
+    "queue": ("/queue/", 640),
+    "usage": ("/usage/?window=lastmonth", 900),
+    "system": ("/system/", 640),
+}
 BUSY = Path(__file__).with_name("busy-fleet.yaml")
 WIDTHS = (1440, 768, 390)
 SCHEMES = ("light", "dark")
@@ -97,16 +103,21 @@ def main() -> int:
     """Take all pictures; return how many pages have a problem."""
     read = argparse.ArgumentParser(description=__doc__)
     read.add_argument("--fleet", type=int, help="only overview and fleet of so many IPU-Machines")
-    machines = read.parse_args().fleet
+    read.add_argument("--docs", action="store_true", help="only the pictures of README and docs")
+    given = read.parse_args()
+    machines = given.fleet
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ipuhub-screenshots-") as folder:
         more = ("--fleet", str(machines)) if machines else ()
         demo = start_demo(Path(folder) / "demo", *more)
         try:
             with shared_browser() as browser:
-                problems = (
-                    take_fleet(browser, demo, machines) if machines else take_all(browser, demo)
-                )
+                if given.docs:
+                    problems = take_docs(browser, demo)
+                elif machines:
+                    problems = take_fleet(browser, demo, machines)
+                else:
+                    problems = take_all(browser, demo)
         finally:
             end_browser()
             stop_demo(demo)
@@ -127,6 +138,13 @@ def take_all(browser: Browser, demo: RunningDemo) -> list[str]:
     print_pages(browser, demo, {name: addresses[name] for name in PRINTED})
     take_stale(browser, demo, addresses)
     return problems
+
+
+def take_docs(browser: Browser, demo: RunningDemo) -> list[str]:
+    """The pictures of README and docs alone."""
+    prepare(demo)
+    show(browser, demo)
+    return []
 
 
 def take_fleet(browser: Browser, demo: RunningDemo, machines: int) -> list[str]:
@@ -306,6 +324,13 @@ def show(browser: Browser, demo: RunningDemo) -> None:
     page.locator(".diagnosis").wait_for()
     page.locator("#health.is-up").wait_for()
     page.screenshot(path=OF_DOCS / "job.png", clip={"x": 0, "y": 0, "width": 1440, "height": 720})
+    for name, (path, height) in OTHERS_OF_DOCS.items():
+        page.goto(demo.dashboard.rstrip("/") + path)
+        page.wait_for_load_state("networkidle")
+        page.screenshot(
+            path=OF_DOCS / f"{name}.png",
+            clip={"x": 0, "y": 0, "width": 1440, "height": height},
+        )
     page.close()
 
 
