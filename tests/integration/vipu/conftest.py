@@ -12,10 +12,13 @@ from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from tests.fakes.waiting import wait_until
 from tests.integration.vipu.agentmachines import Machine
+from tests.integration.vipu.securesite import made_site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
+
+    from tests.integration.vipu.securesite import Site
 
 
 class Clock:
@@ -91,3 +94,11 @@ def machines() -> Iterator[Callable[..., list[Machine]]]:
     yield start
     for machine in running:
         machine.kill()
+
+
+@pytest.fixture
+async def site(
+    start_server: Callable[..., tuple[VipuServer, int]], tmp_path: Path, clock: Clock
+) -> Site:
+    """A secure server with users, partitions and the key of a pod."""
+    return await made_site(start_server, tmp_path / "tls", clock)

@@ -1,10 +1,9 @@
-"""`vipu` against a real vipu-server: its words, its exit codes, how it finds the controller."""
+"""`vipu` against a real vipu-server: its words and its exit codes."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,12 +14,10 @@ import pytest
 import yaml
 
 from partitions.vipu.cli.main import main
-from partitions.vipu.cli.settings import BadSetting, find_controller
 from partitions.vipu.types import CreateRequest
 from tests.fakes.freeport import free_port
 from tests.fakes.vipu import let_ipu_fail
 from tests.fakes.waiting import wait_until
-from tests.integration.vipu.securesite import certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,56 +186,6 @@ def test_create_waits_until_programs_may_use_the_partition(
 
 
 @pytest.mark.parametrize(
-    ("given", "environment", "own", "system", "want"),
-    [
-        ({"api-host": "flag"}, {"VIPU_CLI_API_HOST": "env"}, "own", "sys", "flag:8090"),
-        ({}, {"VIPU_CLI_API_HOST": "env"}, "own", "sys", "env:8090"),
-        ({}, {}, "own", "sys", "own:8090"),
-        ({}, {}, "", "sys", "sys:8090"),
-        ({"api-port": "1"}, {"VIPU_CLI_API_PORT": "2"}, "own", "sys", "own:1"),
-        ({"api-host": "fe80::1"}, {}, "", "", "[fe80::1]:8090"),
-    ],
-)
-def test_the_nearest_setting_wins_each_by_itself(
-    tmp_path: Path,
-    given: dict[str, str | None],
-    environment: dict[str, str],
-    own: str,
-    system: str,
-    want: str,
-) -> None:
-    for name, host in ((".vipu.hcl", own), ("system.hcl", system)):
-        if host:
-            (tmp_path / name).write_text(f'# of a site\n\napi-host = "{host}"  // comment\n')
-    assert find_controller(given, environment, tmp_path, tmp_path / "system.hcl").address == want
-
-
-def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "x.hcl"
-    file.write_text('api-host="a"\napi-port: 8090\n')
-    with pytest.raises(BadSetting, match=r"x\.hcl, line 2: write key="):
-        find_controller({"config": str(file)}, {}, tmp_path, tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("line", "want"),
-    [
-        ('api_host="a"', "x.hcl, line 1: write api-host, not api_host"),
-        ('API-HOST="a"', "x.hcl, line 1: write api-host, not API-HOST"),
-        ('api-host="a:8090"', "api-host 'a:8090': write the name or address alone, and the port"),
-        ('api-host="http://a"', "api-host 'http://a': write the name or address alone"),
-        ('api-host="a', "x.hcl, line 1: write key="),
-    ],
-)
-def test_what_newcomers_write_wrong_is_told_with_what_to_write(
-    tmp_path: Path, line: str, want: str
-) -> None:
-    (tmp_path / "x.hcl").write_text(line)
-    with pytest.raises(BadSetting, match=re.escape(want)):
-        find_controller({"config": str(tmp_path / "x.hcl")}, {}, tmp_path, tmp_path / "none")
-
-
-@pytest.mark.parametrize(
     ("arguments", "want"),
     [
         (("get", "partition", "p", "--ipu-configs", "--gcd", "-1"), "-1 is not a number of at le"),
@@ -271,13 +218,6 @@ def test_what_no_message_can_carry_is_refused_before_it_is_sent(
     assert "caf" not in err
 
 
-def test_a_file_may_have_a_byte_order_mark_other_keys_and_windows_lines(tmp_path: Path) -> None:
-    file = tmp_path / "x.hcl"
-    file.write_bytes(b'\xef\xbb\xbfapi-host="a"\r\nverbose=true\r\napi-port=1\r\n')
-    found = find_controller({"config": str(file)}, {}, tmp_path, tmp_path / "none")
-    assert found.address == "a:1"
-
-
 def test_a_user_without_a_home_or_of_a_closed_folder_is_served(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
@@ -294,11 +234,6 @@ def test_a_user_without_a_home_or_of_a_closed_folder_is_served(
     monkeypatch.setattr("pathlib.Path.exists", closed)
     assert main(["list", "allocations"]) == 2
     assert ".vipu.hcl cannot be read: Permission denied" in capsys.readouterr().err
-
-
-def test_without_a_controller_all_places_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadSetting, match="--api-host, set VIPU_CLI_API_HOST, or write"):
-        find_controller({}, {}, tmp_path, tmp_path / "none")
 
 
 def test_watch_repeats_until_it_is_interrupted(port: int) -> None:
@@ -323,23 +258,6 @@ def test_what_is_interrupted_before_its_end_is_exit_code_130(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"")
-
-
-def test_user_and_key_come_from_the_environment(tmp_path: Path) -> None:
-    environment = {
-        "VIPU_CLI_API_HOST": "h",
-        "VIPU_CLI_API_USER_ID": "alice",
-        "VIPU_CLI_API_ACCESS_KEY": "k",
-        "VIPU_CLI_CA": str(tmp_path / "ca.crt"),
-    }
-    write_ca(tmp_path / "ca.crt")
-    found = find_controller({}, environment, tmp_path, tmp_path / "none").credentials
-    assert found is not None
-    assert (found.user_id, found.access_key) == ("alice", "k")
-
-
-def write_ca(path: Path) -> None:
-    path.write_bytes((certificates(path.parent / "tls") / "ca.crt").read_bytes())
 
 
 def test_watch_goes_on_when_the_controller_has_been_away(

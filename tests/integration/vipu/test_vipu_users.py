@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
-from structlog.testing import capture_logs
 
 from partitions.vipu.certificates import Role
 from partitions.vipu.cli import admin as vipu_admin
 from partitions.vipu.cli import main as vipu
-from partitions.vipu.client import AdminClient, CreateRequest, Credentials, VipuClient
+from partitions.vipu.client import CreateRequest, Credentials, VipuClient
 from partitions.vipu.errors import (
     InvalidRequest,
     NoCapacity,
     NotFound,
-    NotReady,
     Refused,
     Unauthenticated,
     VipuError,
@@ -39,10 +37,8 @@ from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.state import State
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.server.userrecords import RemovedUser, UserRecord
-from partitions.vipu.types import OperationState
 from tests.builders.fleets import fleet_of_machines
-from tests.fakes.vipu import let_ipu_fail
-from tests.integration.vipu.securesite import certificates, tls_of
+from tests.integration.vipu.securesite import tls_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +46,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.server.main import VipuServer
     from partitions.vipu.server.state import Stored
-    from tests.integration.vipu.conftest import Clock
+    from tests.integration.vipu.securesite import Site
 
     Start = Callable[..., tuple[VipuServer, int]]
 
@@ -89,59 +85,9 @@ ADMIN_SERVICES = (
 )
 
 
-@dataclass
-class Site:
-    """A secure server with alice in allocation a, who holds p0 and p1, and bob in b."""
-
-    server: VipuServer
-    folder: Path
-    port: int
-    admin_port: int
-    alice: Credentials
-    bob: Credentials
-    pod: Credentials
-
-    def vipu(self, who: Credentials | None, role: Role = Role.USER) -> VipuClient:
-        tls = tls_of(self.folder, role)
-        return VipuClient(
-            f"127.0.0.1:{self.port}", tls=tls, credentials=(lambda: who) if who else None
-        )
-
-    def admin(self) -> AdminClient:
-        return AdminClient(f"127.0.0.1:{self.admin_port}", tls=tls_of(self.folder, Role.ADMIN))
-
-
-async def _user(admin: AdminClient, name: str, *allocations: str) -> Credentials:
-    question = vipu_users_pb2.CreateUserRequest(user_id=name, allocation_ids=allocations)
-    made = await admin.ask("CreateUser", question)
-    return Credentials(made.user_id, made.access_key)
-
-
 @pytest.fixture
 def published_only() -> bool:
     return False
-
-
-@pytest.fixture
-async def site(start_server: Start, tmp_path: Path, clock: Clock) -> Site:
-    folder = certificates(tmp_path / "tls")
-    server, port = start_server(
-        secure=True, tls_dir=folder, admin_port=0, machines=2, cluster="ca,cb", allocation="a,b"
-    )
-    assert server.admin_port
-    nobody = Credentials("", "")
-    found = Site(server, folder, port, server.admin_port, nobody, nobody, nobody)
-    async with found.admin() as admin:
-        found.alice = await _user(admin, "alice", "a")
-        found.bob = await _user(admin, "bob", "b")
-    async with found.vipu(found.alice) as alice:
-        for name in ("p0", "p1"):
-            await alice.create_partition(CreateRequest(name, 2))
-        clock.forward(60)
-        made = await alice.create_partition_key("p1")
-    assert made is not None
-    found.pod = made
-    return found
 
 
 def _code(channel: grpc.Channel, method: Any, request: Any, who: Credentials | None) -> Any:
@@ -265,70 +211,6 @@ async def test_a_new_allocation_of_an_old_name_is_not_granted(site: Site) -> Non
             await bob.create_partition(CreateRequest("b1", 1))
 
 
-async def test_a_pods_key_ends_with_its_partition(site: Site) -> None:
-    async with site.vipu(site.alice) as alice, site.vipu(site.pod) as pod:
-        assert (await pod.ipuof_config("p1")).gcds
-        newer = await alice.create_partition_key("p1")
-        assert newer is not None
-        with pytest.raises(Unauthenticated):
-            await pod.partition_status("p1")
-        await alice.remove_partition("p1")
-        await alice.create_partition(CreateRequest("p1", 1))
-        async with site.vipu(newer) as late:
-            with pytest.raises(Unauthenticated):
-                await late.partition_status("p1")
-
-
-async def test_a_pod_may_reset_its_own_partition_and_goes_on_with_its_key(
-    site: Site, clock: Clock
-) -> None:
-    async with site.vipu(site.pod) as pod:
-        await pod.reset_partition("p1")
-        assert (await pod.partition_status("p1")).operation_state is OperationState.RESETTING
-        clock.forward(60)
-        assert (await pod.partition_status("p1")).is_usable
-        with pytest.raises(NotFound):
-            await pod.reset_partition("p0")  # of the same user
-        with pytest.raises(Refused, match="reads and resets the partition p1 and nothing else"):
-            await pod.remove_partition("p1")
-
-
-async def test_a_pod_moves_its_partition_to_no_other_ipus(site: Site, clock: Clock) -> None:
-    controller = site.server.controller
-    ipu = let_ipu_fail(controller, "p1", "hot")
-    before = controller.get("p1").ipus
-    async with site.vipu(site.pod) as pod:
-        with pytest.raises(NotReady, match="cannot be reset: ag0: hot"):
-            await pod.reset_partition("p1")
-        with pytest.raises(Refused, match="reads and resets the partition p1 and nothing else"):
-            await pod.reset_partition("p1", relocatable=True)
-        assert controller.get("p1").ipus == before
-        controller.heal_ipu(ipu.agent, ipu.index)
-        await pod.reset_partition("p1", relocatable=True)  # has no effect where nothing is broken
-        clock.forward(60)
-        assert (await pod.partition_status("p1")).is_usable
-    assert controller.get("p1").ipus == before
-    let_ipu_fail(controller, "p1", "hot")
-    async with site.vipu(site.alice) as alice:
-        await alice.reset_partition("p1", relocatable=True)
-    assert set(before).isdisjoint(controller.get("p1").ipus)
-
-
-async def test_a_pod_moves_no_relocatable_partition_either(site: Site) -> None:
-    controller = site.server.controller
-    async with site.vipu(site.alice) as alice:
-        await alice.create_partition(CreateRequest("r", 1, allocation_id="a", relocatable=True))
-        key = await alice.create_partition_key("r")
-        controller.cordon("ag1", "")  # the other machine is full
-        ipu = let_ipu_fail(controller, "r", "hot")
-        controller.uncordon("ag1")
-        async with site.vipu(key) as pod:
-            with pytest.raises(NotReady, match="r cannot be reset: ag1: hot"):
-                await pod.reset_partition("r")
-        await alice.reset_partition("r")
-    assert controller.get("r").ipus != (ipu.id,)
-
-
 async def test_the_state_file_has_hashes_and_no_keys_and_they_survive_a_restart(
     site: Site, start_server: Start, storage: Path
 ) -> None:
@@ -366,16 +248,6 @@ def test_an_earlier_server_hears_that_a_file_with_users_is_newer(tmp_path: Path)
     text = file.path.read_text()
     file.path.write_text(text.replace('"version": 4', '"version": 2'))
     assert file.load().users == {"alice": user}
-
-
-async def test_an_insecure_server_has_no_keys_for_pods(start_server: Start) -> None:
-    _, port = start_server()
-    async with VipuClient(f"127.0.0.1:{port}") as client:
-        await client.create_partition(CreateRequest("p1", 1))
-        with capture_logs() as told:
-            assert await client.create_partition_key("p1") is None
-            assert await client.create_partition_key("p1") is None
-    assert [line["controller"] for line in told] == [f"127.0.0.1:{port}"]
 
 
 async def test_a_key_is_never_sent_without_tls() -> None:
