@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
@@ -21,7 +20,7 @@ from ipuhub.api.auth import IsSignedIn
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.requests import live_page
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of, parse_time
@@ -250,12 +249,4 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
         "read_at": reading.fleet.read_at if reading.fleet.problem else None,
         "sees_all": scope.sees_all,
     }
-    tag = fragment_etag(request, shown)
-    note_as_of(request, reading.fleet.read_at)
-    if same := not_modified(request, tag):
-        return same
-    template = "_fleet.html" if wants_fragment(request) else "fleet.html"
-    answer = render(
-        request, template, shown | {"now": now, "etag": tag, "as_of": reading.fleet.read_at}
-    )
-    return tagged(request, answer, tag)
+    return live_page(request, ("fleet.html", "_fleet.html"), shown, reading.fleet.read_at, now=now)

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Count, Max, Sum
-from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -20,7 +19,7 @@ from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
-from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.requests import live_page
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
@@ -80,13 +79,9 @@ def system(request: HttpRequest) -> HttpResponseBase:
         **_rollups(),
         **_purges(),
     }
-    tag = fragment_etag(request, shown)
-    note_as_of(request, now)
-    if same := not_modified(request, tag):
-        return same
-    template = "_system.html" if wants_fragment(request) else "system.html"
-    context = shown | {"now": now, "etag": tag, "as_of": now, "gap_days": GAP_DAYS}
-    return tagged(request, render(request, template, context), tag)
+    return live_page(
+        request, ("system.html", "_system.html"), shown, now, now=now, gap_days=GAP_DAYS
+    )
 
 
 def _steady(found: list[Component]) -> list[Component]:

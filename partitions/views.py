@@ -22,7 +22,7 @@ from ipuhub.web.filters import BadFilter, Filters, InstantFilter
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import say
-from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.requests import live_page
 from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
 from partitions.models import PartitionLifetime
@@ -187,14 +187,13 @@ def stats(request: HttpRequest) -> HttpResponseBase:
             return export(kind, STAT_COLUMNS, table.rows, "stats")
     except BadFilter as error:
         return not_as_asked(request, error.messages)
-    context = _stats_context(table, scope) | {"problem": reading.said(in_full=scope.sees_all)}
-    tag = fragment_etag(request, context, reading.read_at if reading.problem else None)
-    note_as_of(request, reading.read_at)
-    if same := not_modified(request, tag):
-        return same
-    template = "partitions/_stats.html" if wants_fragment(request) else "partitions/stats.html"
-    context |= {"now": now, "read_at": reading.read_at, "as_of": reading.read_at, "etag": tag}
-    return tagged(request, render(request, template, context), tag)
+    shown = _stats_context(table, scope) | {
+        "problem": reading.said(in_full=scope.sees_all),
+        "stale_since": reading.read_at if reading.problem else None,
+    }
+    templates = ("partitions/stats.html", "partitions/_stats.html")
+    at = reading.read_at
+    return live_page(request, templates, shown, at, now=now, read_at=at)
 
 
 def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:

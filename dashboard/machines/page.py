@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from django.http import Http404
-from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -17,7 +16,7 @@ from dashboard.machines.facts import find_machine, is_open
 from dashboard.machines.heartbeat import heard_at, read_heartbeat, sensors_of, show
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.web.access import scope_of, signed_in
-from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.requests import live_page
 from partitions.vipu.telemetry import Heartbeat
 
 if TYPE_CHECKING:
@@ -118,10 +117,5 @@ def _answer(
         "stale_since": seen.read_at if seen.problem else None,
         "sees_all": scope.sees_all,
     }
-    tag = fragment_etag(request, shown)
-    note_as_of(request, seen.read_at)
-    if same := not_modified(request, tag):
-        return same
-    template = "machines/_machine.html" if wants_fragment(request) else "machines/machine.html"
-    context = shown | {"now": now, "etag": tag, "as_of": seen.read_at, "here": request.path}
-    return tagged(request, render(request, template, context), tag)
+    templates = ("machines/machine.html", "machines/_machine.html")
+    return live_page(request, templates, shown, seen.read_at, now=now, here=request.path)

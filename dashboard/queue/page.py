@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from django.core.paginator import Paginator
-from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -14,7 +13,7 @@ from dashboard.fleetmap import Reader, read_board
 from dashboard.live import live_reader
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.web.access import scope_of, signed_in
-from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
+from ipuhub.web.requests import live_page
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -43,10 +42,4 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
         "read_at": state.fleet.read_at if state.fleet.problem else None,
         "sees_all": scope.sees_all,
     }
-    tag = fragment_etag(request, shown)
-    note_as_of(request, state.fleet.read_at)
-    if same := not_modified(request, tag):
-        return same
-    template = "_queue.html" if wants_fragment(request) else "queue.html"
-    more = {"now": now, "etag": tag, "as_of": state.fleet.read_at}
-    return tagged(request, render(request, template, shown | more), tag)
+    return live_page(request, ("queue.html", "_queue.html"), shown, state.fleet.read_at, now=now)

@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Final
 
 from django.db.models import Model, QuerySet
 from django.http import HttpResponseNotModified
+from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
     from django.http import HttpRequest, HttpResponse
@@ -120,6 +121,27 @@ def tagged(request: HttpRequest, answer: HttpResponse, tag: str) -> HttpResponse
     say_as_of(answer, getattr(request, _AS_OF, None))
     patch_vary_headers(answer, ("HX-Request", "Cookie"))
     return answer
+
+
+def live_page(
+    request: HttpRequest,
+    templates: tuple[str, str],
+    shown: Mapping[str, object],
+    as_of: datetime | None,
+    **unmarked: object,
+) -> HttpResponse:
+    """Return a page with live figures, its changing part for htmx, or 304 for an unchanged part.
+
+    `templates`: the page's and the part's. The ETag is that of `shown`; `unmarked`, such as the
+    time, changes without being a change. `as_of`: of when the figures are.
+    """
+    tag = fragment_etag(request, shown)
+    note_as_of(request, as_of)
+    if same := not_modified(request, tag):
+        return same
+    page, part = templates
+    context = {**shown, **unmarked, "etag": tag, "as_of": as_of}
+    return tagged(request, render(request, part if wants_fragment(request) else page, context), tag)
 
 
 def say_as_of(answer: HttpResponse, at: datetime | None) -> None:
