@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.ipujob.fields import whole_number
+from jobs.ipujob.logtails import clean_tail
 from jobs.ipujob.names import (
     ANNOTATION_CREATED_BY,
     annotations_of,
@@ -22,7 +23,6 @@ from jobs.ipujob.names import (
 )
 from jobs.ipujob.spec import with_defaults
 from jobs.operator.keptstatus import plain_conditions, whole
-from jobs.operator.pods import clean_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

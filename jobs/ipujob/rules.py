@@ -27,6 +27,8 @@ class Patience:
 
 
 USUAL: Final = Patience()
+RESYNC_SECONDS: Final = 600.0
+"""The operator looks at each job at least so often, whatever watches report."""
 
 
 @dataclass(frozen=True, slots=True)

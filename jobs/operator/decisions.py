@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.ipujob.conditions import ConditionType as Condition
+from jobs.ipujob.logtails import clean_tail, longest_tail
 from jobs.ipujob.names import parse_time
 from jobs.operator.instancerecord import End, InstanceRecord, end_reason, records_of
 from jobs.operator.observed import end_of
-from jobs.operator.pods import clean_tail, longest_tail
 from jobs.operator.restarts import is_loss, is_series_over, restart_after, tally_of
 
 if TYPE_CHECKING:

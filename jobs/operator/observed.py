@@ -191,10 +191,19 @@ class Instance:
     @property
     def made_at(self) -> datetime | None:
         """Since when there are pods that do not start although the partition is there; None: they
-        have started, or there are none."""
-        if self.is_settled or self.has_started or not self.is_active:
+        have started, there are none, or something of the job's own runs in them."""
+        if self.is_settled or self.has_started or not self.is_active or self._is_at_work:
             return None
-        return min((pod.created_at for pod in self.pods if pod.created_at), default=None)
+        return max((pod.set_up_at for pod in self.pods if pod.set_up_at), default=None)
+
+    @property
+    def _is_at_work(self) -> bool:
+        """An init container of a worker runs, or, without a launcher, all workers' programs do."""
+        workers = [pod for pod in self.workers.values() if pod is not None]
+        if any(pod.is_initializing for pod in workers):
+            return True
+        all_there = len(workers) == len(self.workers)
+        return not self.has_launcher and all_there and all(pod.has_started for pod in workers)
 
     @property
     def is_blocked_out(self) -> bool:

@@ -17,7 +17,7 @@ from jobs.builders.pods import PodOptions
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind, namespace_of
 from jobs.ipujob.privileges import NOBODYS
-from jobs.ipujob.rules import USUAL, Rules
+from jobs.ipujob.rules import RESYNC_SECONDS, USUAL, Rules
 from jobs.ipujob.spec import UNLIMITED
 from jobs.operator import metrics
 from jobs.operator.controller import Controller, passes_first
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from jobs.operator.partitions import Partitions
 
 log = structlog.get_logger(__name__)
-RESYNC_SECONDS = 600.0
 HEALTH_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room, jobs go on soon
 CRD_SECONDS = 60.0

@@ -1,16 +1,16 @@
-"""domain: what the operator reads in a pod: phase, how its containers ended, the end of their logs.
+"""domain: what the operator reads in a pod: phase, what it waits for, how its containers ended.
 
-Log lines are made safe to store and to show; endings are messages that a person can act on.
+Endings are messages that a person can act on.
 """
 
 from __future__ import annotations
 
-import re
 import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import Reason
+from jobs.ipujob.logtails import clean_tail
 from jobs.ipujob.names import (
     ANNOTATION_END,
     ANNOTATION_FINGERPRINT,
@@ -28,39 +28,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.ipujob.names import Manifest
-
-LONGEST_TAIL = 2048  # bytes
-ALL_TAILS = 65536  # bytes in one status: the API server stores no object past 1.5 MB
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-# Control characters but tab and newline, halves of surrogate pairs, and what turns text around.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-def clean_tail(text: str, longest: int = LONGEST_TAIL) -> str:
-    """The last lines of `text` in at most `longest` bytes, without colours and control characters.
-
-    Of a line that a program wrote again and again (a progress bar) the last state stays.
-    """
-    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
-    shown = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    return _last(_UNSAFE.sub("", shown).strip("\n"), longest)
-
-
-def longest_tail(instances: int) -> int:
-    """Return how many bytes of log each instance may keep of an attempt (it keeps two attempts)."""
-    return min(LONGEST_TAIL, ALL_TAILS // max(2 * instances, 1))
-
-
-def _last(text: str, longest: int) -> str:
-    raw = text.encode()
-    if len(raw) <= longest:
-        return text
-    tail = raw[len(raw) - longest :].decode(errors="ignore")
-    first, newline, rest = tail.partition("\n")
-    return rest if newline and rest else first
-
 
 OOM_KILLED = "OOMKilled"
 KILLED_BY_SIGNAL = 128  # a shell and the kubelet add it to the signal's number
@@ -105,11 +72,7 @@ def terminated_of(spec: Manifest, status: Manifest) -> list[tuple[str, Manifest]
     """The containers that have ended, by name, init containers first. Not the native sidecars
     (init containers with restartPolicy Always): the kubelet ends them with SIGTERM when the others
     have ended, and Kubernetes does not judge a pod by them either."""
-    sidecars = {
-        container.get("name")
-        for container in spec.get("initContainers") or ()
-        if container.get("restartPolicy") == "Always"
-    }
+    sidecars = sidecars_of(spec)
     return [
         (str(container.get("name")), terminated)
         for kind in ("initContainerStatuses", "containerStatuses")
@@ -117,6 +80,15 @@ def terminated_of(spec: Manifest, status: Manifest) -> list[tuple[str, Manifest]
         if container.get("name") not in sidecars
         and (terminated := (container.get("state") or {}).get("terminated"))
     ]
+
+
+def sidecars_of(spec: Manifest) -> set[object]:
+    """Return the names of the native sidecars."""
+    return {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
 
 
 def exit_words(code: int) -> str:
@@ -193,8 +165,9 @@ class PodView:
     `fingerprint` tells what it was made of. `gone_by`: when its deletion's grace period is over.
     `node_trouble`: what became of its node, if that is not Ready: the pod's status may be old.
     `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
-    activeDeadlineSeconds, counted from `accepted_at`. `waits_for`: what keeps it from being Ready,
-    in the kubelet's words."""
+    activeDeadlineSeconds, counted from `accepted_at`. `is_initializing`: an init container runs
+    that is no sidecar; `set_up_at`: when the last of them ended, or else when the pod was made.
+    `waits_for`: what keeps it from being Ready, in the kubelet's words."""
 
     name: str
     namespace: str
@@ -222,7 +195,8 @@ class PodView:
     deadline: int | None = None
     accepted_at: datetime | None = None
     node_trouble: str = ""
-    created_at: datetime | None = None
+    is_initializing: bool = False
+    set_up_at: datetime | None = None
     waits_for: str = ""
 
     @property
@@ -277,7 +251,8 @@ def from_manifest(pod: Manifest) -> PodView:
         deadline=spec.get("activeDeadlineSeconds"),
         accepted_at=parse_time(status.get("startTime")),
         node_trouble=SILENT if phase == "Running" and _is_unheard(conditions) else "",
-        created_at=parse_time(meta.get("creationTimestamp")),
+        is_initializing=any("running" in state for state in _init_states(spec, status)),
+        set_up_at=_set_up_at(meta, spec, status),
         waits_for=_waits_for(status, conditions),
     )
 
@@ -332,6 +307,23 @@ def _main_started(spec: Manifest, status: Manifest) -> str | None:
                 return str(running.get("startedAt") or "")
             return terminated.get("startedAt") or None
     return None
+
+
+def _init_states(spec: Manifest, status: Manifest) -> list[Manifest]:
+    """Return the states of the init containers that end before the others begin."""
+    sidecars = sidecars_of(spec)
+    return [
+        container.get("state") or {}
+        for container in status.get("initContainerStatuses") or ()
+        if container.get("name") not in sidecars
+    ]
+
+
+def _set_up_at(meta: Manifest, spec: Manifest, status: Manifest) -> datetime | None:
+    ended = [state.get("terminated") or {} for state in _init_states(spec, status)]
+    told = (meta.get("creationTimestamp"), *(each.get("finishedAt") for each in ended))
+    times = [parse_time(text) for text in told]
+    return max((time for time in times if time is not None), default=None)
 
 
 def _exit_code(spec: Manifest, status: Manifest) -> int | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.ipujob.names import metadata, parse_time
+from jobs.ipujob.rules import RESYNC_SECONDS
 from jobs.operator.actions import DeleteChild
 from jobs.operator.instancerecord import End
 from jobs.operator.restarts import LONGEST_PAUSE_SECONDS
@@ -110,14 +111,15 @@ def given_up(
     found = {}
     for instance in instances:
         if _is_over(blocked_seconds_left([instance], now, patience)):
-            what, why = f"could not start for {patience.start_seconds / 60:.0f}", cause.message
+            what, why = f"could not start for {patience.start_seconds / 60:.0f} min", cause.message
         elif _is_over(overdue_seconds_left([instance], now, patience)):
-            what, why = f"did not start in {patience.ready_seconds / 60:.0f}", _held_up(instance)
+            minutes = f"{patience.ready_seconds / 60:.0f} min (IPUHUB_READY_HOLD_SECONDS)"
+            what, why = f"did not start in {minutes}", _held_up(instance)
         else:
             continue
         again = now + timedelta(seconds=LONGEST_PAUSE_SECONDS)
         said = (
-            f"The pods {what} min. The partition is released and requested again at "
+            f"The pods {what}. The partition is released and requested again at "
             f"{again:%H:%M:%S} UTC. {why[:LONGEST_CAUSE]}"
         )
         end = End(False, Reason.START_BLOCKED, said)
@@ -131,15 +133,15 @@ def given_up(
 def overdue_seconds_left(
     instances: Iterable[Instance], now: datetime, patience: Patience
 ) -> float | None:
-    """Return the seconds until the first attempt should have started, whatever is in its way, once
-    half of its time is over: most start long before, and need no timer; None: none is so late."""
+    """Return the seconds until the first attempt should have started, whatever is in its way; None:
+    none waits, or the operator looks again before, as for most, which need no timer."""
     seconds = patience.ready_seconds
     waits = [
         (instance.made_at - now).total_seconds() + seconds
         for instance in instances
         if instance.made_at is not None
     ]
-    late = [wait for wait in waits if wait <= seconds / 2]
+    late = [wait for wait in waits if wait <= RESYNC_SECONDS]
     return min(late) if late and seconds else None
 
 

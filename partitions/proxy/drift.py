@@ -126,7 +126,7 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
         lost=tuple(entry for entry in active if entry.id not in listed[entry.controller]),
         faulty=denied.faulty,
         replaced=denied.replaced,
-        healed=denied.healed,
+        healed=tuple(_healed(entries, listed)),
         late=late,
         untracked=tuple(
             sorted(
@@ -142,25 +142,37 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
 def contradicted(
     entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
 ) -> Drift:
-    """Return what lists, by controller and id, deny of the entries: `faulty`, `replaced`, `healed`
-    ones alone. What a list shows is certain; what it lacks may be a controller that begins.
+    """Return what lists, by controller and id, deny of the entries: `faulty` and `replaced` ones
+    alone. What a list shows is certain; what it lacks may be a controller that begins.
 
     The lists must be younger than the entries.
     """
-    faulty, replaced, healed = [], [], []
+    faulty, replaced = [], []
     for entry in entries:
-        is_active = entry.phase is Phase.ACTIVE
         found = listed.get(entry.controller, {}).get(entry.id)
-        if found is None or not (is_active or may_heal(entry)):
+        if found is None or entry.phase is not Phase.ACTIVE:
             continue
-        why = strangeness(entry, found)
-        if is_active and why:
+        if why := strangeness(entry, found):
             replaced.append((entry, why))
-        elif is_active and found.ready_state is ReadyState.ERROR:
+        elif found.ready_state is ReadyState.ERROR:
             faulty.append(entry)
-        elif not is_active and not why and found.ready_state is ReadyState.ACTIVE:
-            healed.append(entry)
-    return Drift(faulty=tuple(faulty), replaced=tuple(replaced), healed=tuple(healed))
+    return Drift(faulty=tuple(faulty), replaced=tuple(replaced))
+
+
+def _healed(
+    entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
+) -> Iterator[TrackerEntry]:
+    """Yield what is in ERROR here and works there.
+
+    The regular comparison alone looks for it: a partition that fails and works in turn would
+    otherwise end each pause of its job at once.
+    """
+    for entry in entries:
+        found = listed.get(entry.controller, {}).get(entry.id)
+        if found is None or not may_heal(entry) or strangeness(entry, found):
+            continue
+        if found.ready_state is ReadyState.ACTIVE:
+            yield entry
 
 
 def _late(

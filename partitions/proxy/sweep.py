@@ -139,6 +139,8 @@ class Sweep:
                 draft.replace(entry, new)
 
         await self._store.write(change)
+        for entry in marked.keys() & set(drift.healed):
+            log.info("partition works again", controller=entry.controller, **entry.log_fields)
 
     async def _asked(self, entry: TrackerEntry) -> TrackerEntry | None:
         """The entry by its partition's status, which tells more than a list; None: unchanged."""
@@ -150,7 +152,7 @@ class Sweep:
             return None
         if entry.phase is Phase.ACTIVE:
             return lifecycle.fault(entry, status) if status.is_faulty else None
-        if not status.is_usable:
+        if status.is_faulty or not status.is_usable:
             return None
         wants_key = fleet.wants_key(entry.controller)
         return lifecycle.activate(entry, self._now(), wants_key=wants_key)
@@ -213,8 +215,6 @@ def _warn(drift: Drift) -> None:
         log.warning("partition lost", controller=entry.controller, **entry.log_fields)
     for entry in drift.faulty:
         log.warning("partition in ERROR", controller=entry.controller, **entry.log_fields)
-    for entry in drift.healed:
-        log.info("partition works again", controller=entry.controller, **entry.log_fields)
     for entry, why in drift.replaced:
         where = {"controller": entry.controller, **entry.log_fields}
         log.warning("partition replaced", problem=why, **where)

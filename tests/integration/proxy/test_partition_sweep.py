@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import structlog.testing
+
 from ipuhub.partition import Phase
 from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import encode_entry
@@ -121,9 +123,10 @@ async def test_a_partition_that_works_again_is_active_and_one_that_is_not_clean_
 ) -> None:
     world.sweep_options = SweepOptions(overhear_seconds=0)
     proxy = await world.start()
-    for name in ("healed", "resetting", "refused"):
+    for name in ("healed", "resetting", "failed", "refused"):
         await proxy.service.ensure(request(name, size=2))
-    parts = {name: world.vipu.partitions[f"p-{name}-default-0"] for name in ("healed", "resetting")}
+    broken = ("healed", "resetting", "failed")
+    parts = {name: world.vipu.partitions[f"p-{name}-default-0"] for name in broken}
     for part in parts.values():
         part.ready, part.errors = ReadyState.ERROR, ("a cable is loose",)
     await proxy.sweep.once()
@@ -134,13 +137,20 @@ async def test_a_partition_that_works_again_is_active_and_one_that_is_not_clean_
     for part in parts.values():
         part.ready, part.errors = ReadyState.ACTIVE, ()
     parts["resetting"].operation = OperationState.RESETTING
+    parts["failed"].operation = OperationState.FAILED  # ACTIVE, as before its reset
     world.later(60)
     heard = asyncio.create_task(proxy.sweep.overhear())
     await turns()
     await proxy.fleet.views()
     await heard
+    assert {entry.phase for entry in world.entries()} == {Phase.ERROR}  # once a sweep, not at once
+    with structlog.testing.capture_logs() as lines:
+        await proxy.sweep.once()
     phases = {entry.name: entry.phase for entry in world.entries()}
-    assert phases == {"healed": "active", "resetting": "error", "refused": "error"}
+    others = dict.fromkeys(("resetting", "failed", "refused"), "error")
+    assert phases == {"healed": "active"} | others
+    told = [line["job"] for line in lines if line["event"] == "partition works again"]
+    assert told == ["default/healed"]
     parts["resetting"].operation = OperationState.IDLE
     await proxy.sweep.once()
     found = {entry.name: entry for entry in world.entries()}

@@ -144,17 +144,21 @@ def test_pods_that_are_there_and_do_not_start_give_the_partition_back_too(
     held_up: PodBuilder, want: str
 ) -> None:
     seen = slow(held_up, launcher(BUILT).waiting("PodInitializing"))
-    assert plan(seen, at(899)).requeue_after is None
-    assert plan(seen, at(1799)).requeue_after == 1
+    assert plan(seen, at(1199)).requeue_after is None  # the operator looks again each ten minutes
+    assert plan(seen, at(1200)).requeue_after == 600
     planned = plan(seen, at(1800))
     assert steps(planned) == ["decide"]
     _, reason, message = truth(planned)
     assert reason == "StartBlocked"
-    said = "The pods did not start in 30 min. The partition is released and requested again at "
+    said = (
+        "The pods did not start in 30 min (IPUHUB_READY_HOLD_SECONDS). The partition is "
+        "released and requested again at "
+    )
     assert message.startswith(f"{said}12:35:00 UTC. Pod sample-worker-0 {want}")
     (entry,) = status(planned)["instances"]
     assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:35:00Z")
     sooner = replace(seen, patience=Patience(ready_seconds=60))
+    assert plan(sooner, at(0)).requeue_after == 60
     assert "decide" not in steps(plan(sooner, at(59)))
     assert "decide" in steps(plan(sooner, at(60)))
     for never in (
@@ -168,6 +172,41 @@ def test_what_has_started_is_not_given_up() -> None:
     unready = worker(BUILT).running().with_status(conditions=[UNREADY])
     seen = slow(unready, launcher(BUILT).running())
     assert "decide" not in steps(plan(seen, at(90_000)))
+
+
+PREPARES = {"name": "data", "state": {"running": {"startedAt": "2026-03-01T12:00:05Z"}}}
+PREPARED = {"name": "data", "state": {"terminated": {"finishedAt": "2026-03-01T14:00:00Z"}}}
+
+
+def test_an_init_container_of_a_worker_has_the_time_it_takes() -> None:
+    waits = worker(BUILT).waiting("PodInitializing")
+    waits.manifest["spec"]["initContainers"] = [{"name": "data"}]
+    late = (launcher(BUILT).waiting("PodInitializing"), at(7200 + 1799))
+    assert "decide" not in steps(plan(slow(waits.with_status(**of(PREPARES)), late[0]), late[1]))
+    ended = slow(waits.with_status(**of(PREPARED)), late[0])
+    assert "decide" not in steps(plan(ended, late[1]))
+    assert "decide" in steps(plan(ended, at(7200 + 1800)))
+    waits.manifest["spec"]["initContainers"] = [{"name": "data", "restartPolicy": "Always"}]
+    assert "decide" in steps(plan(slow(waits.with_status(**of(PREPARES)), late[0]), at(1800)))
+
+
+def of(container: dict[str, Any]) -> dict[str, Any]:
+    return {"initContainerStatuses": [container]}
+
+
+def test_workers_that_are_the_program_may_become_ready_when_they_like() -> None:
+    alone = ipujob().without_launcher().workers(2)
+    job = alone.build()
+    unready = worker(job, 1).running().with_status(conditions=[UNREADY])
+    assert "decide" not in steps(plan(late_pods(alone, worker(job).running(), unready), at(90_000)))
+    stuck = worker(job, 1).waiting("ContainerCreating")
+    assert "decide" in steps(plan(late_pods(alone, worker(job).running(), stuck), at(1800)))
+
+
+def late_pods(job: Any, *pods: PodBuilder) -> Observed:
+    for pod in pods:
+        pod.manifest["metadata"] |= MADE
+    return up(job.with_status(launcherStatus="Pending"), *pods)
 
 
 def test_a_job_that_waits_for_ipus_gives_nothing_back() -> None:

@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
+from jobs.ipujob.logtails import ALL_TAILS, LONGEST_TAIL, clean_tail, longest_tail
 from jobs.operator.instancerecord import record_of
 from jobs.operator.ownership import trim_pod
 from jobs.operator.plan import plan
-from jobs.operator.pods import (
-    ALL_TAILS,
-    LONGEST_TAIL,
-    clean_tail,
-    exit_words,
-    from_manifest,
-    longest_tail,
-)
+from jobs.operator.pods import exit_words, from_manifest
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, truth, up
 
