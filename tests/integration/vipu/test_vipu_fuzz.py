@@ -42,7 +42,8 @@ MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "10000"))
 # Of these the caller hears which field is wrong, and what to do about it.
 WRONG = {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}
 REMEDY = re.compile(
-    r"\b(use|write|see|name|leave|choose|start|configure|at (least|most)|power of)\b"
+    r"[:;,] (use|write|see|name|leave|choose|start|configure)\b"
+    r"|a partition has at (least|most) \d+ IPUs?,|is a power of two: \d+"
 )
 # What stops an agent from answering is no message to be answered.
 HANG = vipu_agent_pb2.FAULT_KIND_HANG
@@ -101,9 +102,9 @@ async def fuzz(
 
 
 def names_a_field(said: str, message: Descriptor, depth: int = 3) -> bool:
-    """Whether a sentence has the name of a field of a message, or of one in it."""
+    """Whether a sentence begins with the name of a field of a message, or of one in it."""
     return any(
-        re.search(rf"\b{field.name}\b", said)
+        re.match(rf"(partition (\S+: )?)?{field.name}( [^:;]+)?: ", said)
         or (field.message_type and depth and names_a_field(said, field.message_type, depth - 1))
         for field in message.fields
     )
