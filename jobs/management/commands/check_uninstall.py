@@ -76,15 +76,21 @@ async def _left(drain: bool, seconds: int) -> list[str]:
 
 
 async def _held(client: KubeClient) -> list[tuple[str, str]]:
+    chosen = settings.JOB_NAMESPACES  # another release runs the jobs of others
     try:
-        jobs = (await client.list(IPUJOBS)).items
+        found = (await client.list(IPUJOBS, keep=_needed)).items
     except NotFound:
         return []  # no CRD, so no jobs
-    chosen = settings.JOB_NAMESPACES  # another release runs the jobs of others
-    found = [metadata(job) for job in jobs]
     return sorted(
-        (str(meta["namespace"]), str(meta["name"]))
+        (meta["namespace"], meta["name"])
         for meta in found
-        if set(FINALIZERS) & set(meta.get("finalizers") or ())
-        and (not chosen or meta["namespace"] in chosen)
+        if meta["held"] and (not chosen or meta["namespace"] in chosen)
     )
+
+
+def _needed(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what the check needs of a job: thousands of them in full do not fit into the memory
+    of the chart's hook."""
+    meta = metadata(job)
+    held = bool(set(FINALIZERS) & set(meta.get("finalizers") or ()))
+    return {"namespace": str(meta["namespace"]), "name": str(meta["name"]), "held": held}
