@@ -134,7 +134,8 @@ class Controller:
             create = self._latencies.create
             other = outages.moved_by_reset(draft, record, now, create) if may_move else None
             if other is None:
-                outages.require_usable(draft, record, may_move=may_move)
+                by_pod = bool(caller.partition)
+                outages.require_usable(draft, record, may_move=may_move, by_pod=by_pod)
             else:
                 caller.require_user()
             draft.put(other or reset_record(record, now, self._latencies.reset))

@@ -7,7 +7,7 @@ of its agent, also puts its partitions in ERROR, or moves those that may move to
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, missing
 from partitions.vipu.server.records import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from partitions.vipu.topology import Ipu
 
 MAX_REASON_LENGTH = 200
+_ANOTHER_ATTEMPT: Final = "End this attempt of the job: the next one gets other IPUs"
 
 
 def cordon(draft: Draft, agent: str, reason: str, now: datetime) -> None:
@@ -106,14 +107,20 @@ def _operation_of(record: PartitionRecord) -> tuple[OperationState, datetime, da
     return record.operation, record.started_at, record.ready_at
 
 
-def require_usable(draft: Draft, record: PartitionRecord, *, may_move: bool = False) -> None:
+def require_usable(
+    draft: Draft, record: PartitionRecord, *, may_move: bool = False, by_pod: bool = False
+) -> None:
     """Raise NotReady when the partition is being removed, an IPU of it has a fault or its agent is
-    lost. `may_move`: other IPUs were looked for, and none are free."""
+    lost. `may_move`: other IPUs were looked for, and none are free. `by_pod`: a pod asks, which may
+    neither remove, create nor move a partition."""
     if record.is_removing:
-        raise NotReady(f"partition {record.id} is being removed; create it again once it is gone")
+        remedy = _ANOTHER_ATTEMPT if by_pod else "Create it again once it is gone"
+        raise NotReady(f"partition {record.id} is being removed. {remedy}")
     for why in _problems(draft, record):
         remedy = "Remove it and create another one, reset it with --relocatable to move it, or wait"
-        if may_move:
+        if by_pod:
+            remedy = f"{_ANOTHER_ATTEMPT}. Or wait"
+        elif may_move:
             size, where = len(record.ipus), record.allocation
             remedy = f"It cannot move: no block of {size} IPUs is free in allocation {where}. Wait"
         raise NotReady(

@@ -12,6 +12,7 @@ from partitions.vipu.errors import AlreadyExists, NoCapacity, NotReady
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.records import UNCONFIRMED
 from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.server.users import Caller
 from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def test_a_partition_under_removal_is_nobodys_to_use_or_to_repair(
     controller.heal_ipu("ag1", 2)
     assert controller.get("p") is removing
     assert removing.ready_state(clock()) is ReadyState.PENDING
-    with pytest.raises(NotReady, match="partition p is being removed; create it again"):
+    with pytest.raises(NotReady, match="partition p is being removed. Create it again"):
         controller.reset("p")
+    with pytest.raises(NotReady, match="is being removed. End this attempt of the job"):
+        controller.reset("p", Caller(partition="p"))
     with pytest.raises(AlreadyExists, match="partition p is being removed; try again later"):
         controller.create(CreateRequest("p", 4))
     with pytest.raises(NoCapacity):
