@@ -99,7 +99,7 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Aside:
     """Separate threads for one path: at most `threads` requests at a time, each answered within
-    `seconds` of its arrival, or 503 with `sentence`."""
+    `seconds` of its arrival, or 503 with `sentence` (408 if its body has not arrived by then)."""
 
     threads: int
     seconds: float
@@ -205,8 +205,10 @@ class WebServer:
         body = SpooledTemporaryFile(max_size=_BODY_IN_MEMORY_BYTES)  # noqa: SIM115  # see `_run`
         try:
             try:
-                size = await self._read_body(request, body)
-                until = asyncio.get_running_loop().time() + pool.wait_seconds
+                now = asyncio.get_running_loop().time
+                arrived = now()
+                size = await self._read_body(request, body, self._body_seconds(pool))
+                until = (arrived if pool.is_aside else now()) + pool.wait_seconds
                 await _take_place(pool, until)
             except BaseException:
                 body.close()
@@ -230,7 +232,11 @@ class WebServer:
             milliseconds = int(self.limits.unread_seconds * 1000)
             one.setsockopt(socket.IPPROTO_TCP, _TIMEOUT_OPTION, milliseconds)
 
-    async def _read_body(self, request: web.BaseRequest, body: IO[bytes]) -> int:
+    def _body_seconds(self, pool: _Pool) -> float:
+        limit = self.limits.body_seconds
+        return min(limit, pool.wait_seconds) if pool.is_aside else limit
+
+    async def _read_body(self, request: web.BaseRequest, body: IO[bytes], seconds: float) -> int:
         if not request.body_exists:
             return 0
         most = self.limits.body_bytes
@@ -242,15 +248,14 @@ class WebServer:
             request.writer.output_size = 0
         size = 0
         try:
-            async with asyncio.timeout(self.limits.body_seconds):
+            async with asyncio.timeout(seconds):
                 async for block in request.content.iter_any():
                     size += len(block)
                     if size > most:
                         raise too_large
                     body.write(block)
         except TimeoutError:
-            sentence = f"The body did not arrive within {self.limits.body_seconds:g} s."
-            raise _Refusal(408, sentence) from None
+            raise _Refusal(408, f"The body did not arrive within {seconds:g} s.") from None
         body.seek(0)
         return size
 

@@ -114,18 +114,29 @@ class TwoProbes(Site):
         return super().__call__(environ, start)
 
 
-async def test_a_probe_that_waits_for_a_thread_is_answered_within_the_same_time() -> None:
+async def test_a_probe_is_answered_within_the_same_time_though_it_waits() -> None:
     site, loop = TwoProbes(), asyncio.get_running_loop()
-    async with serving(site, probe_seconds=1.0) as port:
+    probe = "GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+    async with serving(site, probe_seconds=1.0, body_seconds=5.0) as port:
         first = asyncio.create_task(said(port, "GET /readyz HTTP/1.1"))
         await asyncio.to_thread(site.running.wait)
         second = asyncio.create_task(said(port, "GET /readyz HTTP/1.1"))
+        slow, endless = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for _, writer in (slow, endless):
+            writer.write(probe.encode())
         freed = asyncio.Event()
         loop.call_later(0.6, lambda: (site.first.set(), freed.set()))
         await freed.wait()
         began = loop.time()
+        slow[1].write(b"body")
         assert "503" in (await second).splitlines()[0]
         assert loop.time() - began < 1.0, "its time began anew with the thread"
+        assert b" 503 " in await slow[0].readline()
+        assert loop.time() - began < 1.0, "its time began with the end of its body"
+        assert b" 408 " in await endless[0].readline()
+        assert loop.time() - began < 1.0, "its body had the time of any request"
+        for _, writer in (slow, endless):
+            writer.close()
         await first
 
 
