@@ -24,6 +24,9 @@ _REACHING: Final = {
 }
 """What DATABASE_URL does not say itself of how long reaching the server may take."""
 
+_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+"""libpq's sslmode, the weakest first."""
+
 NO_DATABASE: Final = "DATABASE_URL-is-not-set"
 """The name of the database where no URL names one: no server has it."""
 
@@ -61,7 +64,8 @@ def database_tls(mode: str, ca: str, certificate: str, key: str) -> dict[str, st
 
 
 def database_settings(url: str, tls: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return Django's DATABASES entry for `url`; what it says itself goes before `tls`.
+    """Return Django's DATABASES entry for `url`; what it says itself goes before `tls`. Raise
+    SettingError for a URL that would have the server verified less than a CA of `tls` asks.
 
     An empty URL is allowed, since only the web process, the prober and the reports need Postgres:
     the entry then names a database that does not exist, and its first use says so. A socket
@@ -73,6 +77,7 @@ def database_settings(url: str, tls: Mapping[str, str] | None = None) -> dict[st
             "DATABASE_URL must be postgresql://user:password@host:port/name (PostgreSQL only)"
         )
     query = dict(parse_qsl(parts.query))
+    _require_no_weaker_mode(query.get("sslmode"), tls or {})
     try:
         port = parts.port
     except ValueError as error:
@@ -88,6 +93,19 @@ def database_settings(url: str, tls: Mapping[str, str] | None = None) -> dict[st
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": session_options({**_REACHING, **(tls or {}), **query}),
     }
+
+
+def _require_no_weaker_mode(mode: str | None, tls: Mapping[str, str]) -> None:
+    """Raise SettingError if the URL's sslmode would drop the verification that a CA is there for.
+    Another mode on purpose is for IPUHUB_DATABASE_SSLMODE; what is no mode libpq refuses."""
+    wanted = tls.get("sslmode")
+    if mode not in _MODES or wanted not in _MODES or "sslrootcert" not in tls:
+        return
+    if _MODES.index(mode) < _MODES.index(wanted):
+        raise SettingError(
+            f"DATABASE_URL: sslmode={mode} is weaker than {wanted}, which IPUHUB_DATABASE_CA_PATH "
+            "asks for; leave sslmode out of the URL, or set IPUHUB_DATABASE_SSLMODE"
+        )
 
 
 def bounded(

@@ -39,7 +39,7 @@ DATABASE_TLS = database_tls(
         ("auto", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
         doc="How connections to PostgreSQL use TLS (sslmode). auto: verify-full with "
         "IPUHUB_DATABASE_CA_PATH, otherwise prefer. Parameters in DATABASE_URL take precedence "
-        "over the settings IPUHUB_DATABASE_*.",
+        "over the settings IPUHUB_DATABASE_*, but with a CA a weaker sslmode is refused.",
     ),
     ENV.text(
         "IPUHUB_DATABASE_CA_PATH",

@@ -81,6 +81,23 @@ def test_the_url_goes_before_the_settings(tmp_path: Path) -> None:
         assert "reached over TLS" in refusal(port, strange, query=f"?sslrootcert={ours.ca_file}")
 
 
+@pytest.mark.parametrize("mode", ["disable", "allow", "prefer", "require", "verify-ca"])
+def test_no_url_drops_the_verification_that_a_ca_asks_for(mode: str) -> None:
+    url = f"postgresql://db/hub?sslmode={mode}"
+    told = f"DATABASE_URL: sslmode={mode} is weaker than verify-full, which IPUHUB_DATABASE_CA_PATH"
+    with pytest.raises(SettingError, match=told):
+        database_settings(url, database_tls("auto", "/ca.crt", "", ""))
+    chosen = database_settings(url, database_tls(mode, "/ca.crt", "", ""))
+    assert chosen["OPTIONS"]["sslmode"] == mode
+    assert database_settings(url, database_tls("auto", "", "", ""))["OPTIONS"]["sslmode"] == mode
+
+
+def test_a_url_may_ask_for_more_than_the_settings() -> None:
+    url, ca = "postgresql://db/hub?sslmode=verify-full", "/ca.crt"
+    chosen = database_settings(url, database_tls("verify-ca", ca, "", ""))
+    assert chosen["OPTIONS"]["sslmode"] == "verify-full"
+
+
 def test_half_a_client_certificate_is_refused() -> None:
     with pytest.raises(SettingError, match="set both or none"):
         database_tls("auto", "", "/tls.crt", "")
