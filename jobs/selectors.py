@@ -76,6 +76,16 @@ def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:
 _ASKING_SQL: Final = (
     "({0}.reason = ANY(%(asking)s) AND {0}.deleted_at IS NULL AND {0}.completed_at IS NULL)"
 )
+_COVERED_SQL: Final = (
+    "(%(namespaces)s::text[] IS NULL OR {0}.namespace = ANY(%(namespaces)s::text[]))"
+)
+# How long the completed jobs ran, of those the reader may see that ended last.
+_RUNS: Final = f"""
+SELECT e.ipus, e.completed_at, extract(epoch FROM e.completed_at - e.started_at)::float AS seconds
+FROM (SELECT * FROM {{jobs}} c WHERE c.completed_at IS NOT NULL AND {_COVERED_SQL.format("c")}
+  ORDER BY c.completed_at DESC LIMIT {_LOOKED_AT}) e
+WHERE e.status = %(completed)s AND e.started_at IS NOT NULL
+"""  # noqa: S608  # no value is pasted in
 _FIND: Final = f"""
 SELECT j.*,
   (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.id), '[]')::text
@@ -90,14 +100,9 @@ SELECT j.*,
       (SELECT count(*) FROM {{jobs}} o WHERE o.id <> j.id AND {_ASKING_SQL.format("o")}
         AND (o.status <> %(by_age)s OR (o.created_at, o.uid) < (j.created_at, j.uid)))
     END END AS asking_before,
-  -- How long each of the jobs of this size ran, of those the reader may see that ended last.
   CASE WHEN {_ASKING_SQL.format("j")} THEN
-    ARRAY(SELECT extract(epoch FROM e.completed_at - e.started_at)::float
-      FROM (SELECT * FROM {{jobs}} c WHERE c.completed_at IS NOT NULL
-          AND (%(namespaces)s::text[] IS NULL OR c.namespace = ANY(%(namespaces)s::text[]))
-        ORDER BY c.completed_at DESC LIMIT {_LOOKED_AT}) e
-      WHERE e.ipus = j.ipus AND e.status = %(completed)s AND e.started_at IS NOT NULL
-      ORDER BY e.completed_at DESC LIMIT {_TYPICAL})
+    ARRAY(SELECT ended.seconds FROM ({_RUNS}) ended WHERE ended.ipus = j.ipus
+      ORDER BY ended.completed_at DESC LIMIT {_TYPICAL})
     END AS typical_seconds,
   CASE WHEN j.status = %(failed)s THEN
     ARRAY(SELECT jsonb_build_array(e.uid, e.name)::text FROM {{jobs}} e
@@ -107,8 +112,7 @@ SELECT j.*,
       ORDER BY e.completed_at DESC LIMIT {_EARLIER})
     END AS earlier
 FROM {{jobs}} j
-WHERE j.uid = %(uid)s
-  AND (%(namespaces)s::text[] IS NULL OR j.namespace = ANY(%(namespaces)s::text[]))
+WHERE j.uid = %(uid)s AND {_COVERED_SQL.format("j")}
 """  # noqa: S608  # no value is pasted in
 _TABLES: Final = {
     "jobs": JobRecord._meta.db_table,  # noqa: SLF001  # of Django's documented API
@@ -161,18 +165,15 @@ class TypicalRun:
 
 _TYPICAL_RUNS: Final = f"""
 SELECT waiting.uid, percentile_cont(0.5) WITHIN GROUP (ORDER BY ended.seconds), count(*)
-FROM {_TABLES["jobs"]} waiting JOIN (
-  SELECT e.ipus, extract(epoch FROM e.completed_at - e.started_at)::float AS seconds,
-    row_number() OVER (PARTITION BY e.ipus ORDER BY e.completed_at DESC) AS number
-  FROM (SELECT * FROM {_TABLES["jobs"]} c WHERE c.completed_at IS NOT NULL
-      AND (%(namespaces)s::text[] IS NULL OR c.namespace = ANY(%(namespaces)s::text[]))
-    ORDER BY c.completed_at DESC LIMIT {_LOOKED_AT}) e
-  WHERE e.status = %(completed)s AND e.started_at IS NOT NULL
+FROM {{jobs}} waiting JOIN (
+  SELECT r.ipus, r.seconds,
+    row_number() OVER (PARTITION BY r.ipus ORDER BY r.completed_at DESC) AS number
+  FROM ({_RUNS}) r
 ) ended ON ended.ipus = waiting.ipus AND ended.number <= {_TYPICAL}
-WHERE waiting.uid = ANY(%(uids)s)
-  AND (%(namespaces)s::text[] IS NULL OR waiting.namespace = ANY(%(namespaces)s::text[]))
+WHERE waiting.uid = ANY(%(uids)s) AND {_COVERED_SQL.format("waiting")}
 GROUP BY waiting.uid
 """  # noqa: S608  # no value is pasted in
+_TYPICAL_RUNS_SQL: Final = _TYPICAL_RUNS.format(**_TABLES)
 
 
 def typical_runs(scope: Scope, uids: Iterable[str]) -> dict[str, TypicalRun]:
@@ -184,7 +185,7 @@ def typical_runs(scope: Scope, uids: Iterable[str]) -> dict[str, TypicalRun]:
         "completed": JobState.COMPLETED.value,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_TYPICAL_RUNS, given)
+        cursor.execute(_TYPICAL_RUNS_SQL, given)
         return {uid: TypicalRun(seconds, jobs) for uid, seconds, jobs in cursor.fetchall()}
 
 
