@@ -222,24 +222,46 @@ _VALUES: Final = """
   SELECT (SELECT j."{kind}" FROM {jobs} j WHERE j."{kind}" > v.value ORDER BY j."{kind}" LIMIT 1)
   FROM {kind}_values v WHERE v.value IS NOT NULL
 )"""
+# Jumps from each owner in these namespaces to the next, in the index `job_owner`. To ask of each
+# value of all whether it is theirs took a second among 100,000 jobs, mostly of other namespaces.
+_OWNERS: Final = """
+owners AS (
+  SELECT first.* FROM unnest(%(namespaces)s::text[]) AS covered (namespace), LATERAL (
+    SELECT j.namespace, j."group", j."user" FROM {jobs} j WHERE j.namespace = covered.namespace
+    ORDER BY j."group", j."user" LIMIT 1) first
+  UNION ALL
+  SELECT next.* FROM owners o, LATERAL (
+    SELECT j.namespace, j."group", j."user" FROM {jobs} j
+    WHERE j.namespace = o.namespace AND (j."group", j."user") > (o."group", o."user")
+    ORDER BY j."group", j."user" LIMIT 1) next
+)"""
+_OWNED: Final = '{kind}_values AS (SELECT DISTINCT "{kind}" AS value FROM owners)'
 _LIKE: Final = """
 (SELECT '{kind}', v.value FROM {kind}_values v
 WHERE v.value <> '' AND strpos(lower(v.value), lower(%(text)s)) > 0
-  AND (%(namespaces)s::text[] IS NULL OR EXISTS (SELECT FROM {jobs} j
-    WHERE j."{kind}" = v.value AND j.namespace = ANY(%(namespaces)s::text[])))
 ORDER BY v.value <> %(text)s, v.value LIMIT %(most)s)"""
-_LIKE_SQL: Final = "WITH RECURSIVE {} {}".format(
-    ",".join(_VALUES.format(kind=kind, **_TABLES) for kind in NAMED),
-    " UNION ALL ".join(_LIKE.format(kind=kind, **_TABLES) for kind in NAMED),
+
+
+def _names_sql(*values: str) -> str:
+    likes = " UNION ALL ".join(_LIKE.format(kind=kind) for kind in NAMED)
+    return f"WITH RECURSIVE {', '.join(values)} {likes}"
+
+
+_LIKE_SQL: Final = _names_sql(*(_VALUES.format(kind=kind, **_TABLES) for kind in NAMED))
+_COVERED_LIKE_SQL: Final = _names_sql(
+    _OWNERS.format(**_TABLES), *(_OWNED.format(kind=kind) for kind in NAMED)
 )
 
 
 def names_like(scope: Scope, text: str, most: int) -> list[tuple[str, str]]:
     """Return kind and name of the namespaces, groups and users of jobs that `scope` covers with the
     text in their names, at most so many of a kind, the exact one first. Costs one query."""
-    covered = None if scope.namespaces is None else sorted(scope.namespaces)
+    given: dict[str, Any] = {"text": text, "most": most}
+    sql = _LIKE_SQL
+    if scope.namespaces is not None:
+        sql, given["namespaces"] = _COVERED_LIKE_SQL, sorted(scope.namespaces)
     with connection.cursor() as cursor:
-        cursor.execute(_LIKE_SQL, {"text": text, "namespaces": covered, "most": most})
+        cursor.execute(sql, given)
         return [(kind, name) for kind, name in cursor.fetchall()]
 
 

@@ -10,13 +10,14 @@ import pytest
 from django.db import connection
 from django.db.models import QuerySet
 from django.http import QueryDict
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from ipuhub.web.access import Scope
 from ipuhub.web.filters import order_named
 from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
-from jobs.selectors import SORTS, listed_jobs
+from jobs.selectors import NAMED, SORTS, listed_jobs, names_like, visible_jobs
 from jobs.views import JobFilters
 from tests.fakes.emptytables import empty_tables
 
@@ -175,3 +176,27 @@ def test_jobs_with_and_without_an_end_are_read_in_one_query_by_one_index(
         assert not re.search(f"(using|on) (?!{index})job_", plan)
     page = read_page(rows, order, "", 9000)
     assert page.rows[-1].name == "job-0"  # the only one without
+
+
+@pytest.mark.usefixtures("_history")
+@pytest.mark.parametrize(
+    ("scope", "indexes"),
+    [
+        (Scope(None), {"job_namespace", "job_owner", "job_group", "job_user"}),
+        (Scope(frozenset({"team-3", "team-4"})), {"job_owner"}),
+    ],
+)
+def test_owners_of_jobs_are_found_in_indexes_of_their_names(
+    scope: Scope, indexes: set[str]
+) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        found = names_like(scope, "-3", 50)
+    kinds = {kind: visible_jobs(scope).filter(**{f"{kind}__contains": "-3"}) for kind in NAMED}
+    want = {
+        (kind, name) for kind, jobs in kinds.items() for name in jobs.values_list(kind, flat=True)
+    }
+    assert set(found) == want
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {asked[0]['sql']}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert set(re.findall(r"(\w+) on jobs_jobrecord", plan)) <= indexes, plan
