@@ -34,7 +34,7 @@ class NodeLabels:
 
     def __init__(self, client: KubeClient) -> None:
         self.informer = Informer(
-            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=_what_is_read
+            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=what_is_read
         )
 
     def has(self, label: str) -> bool:
@@ -94,8 +94,8 @@ def _marks(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {key: annotations[key] for key in (MARK_OWNER, MARK_CAPACITY) if key in annotations}
 
 
-def _what_is_read(node: Manifest) -> Manifest:
-    """Nodes are large, and little of them is read."""
+def what_is_read(node: Manifest) -> Manifest:
+    """Return the part of a node that is read: nodes are large."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {key: metadata[key] for key in _KEPT if key in metadata}
     conditions = status.get("conditions") or ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,13 @@ from devcluster.demo.cluster import CRD_FILE, apply_file
 from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from ipuhub.kube.credentials import ClusterConfig
 from jobs.ipujob.names import FINALIZER, IPUJOBS
 from jobs.management.commands.check_uninstall import _held
 from tests.builders.ipujobs import ipujob
+from tests.fakes.manyobjects import ManyObjects, memory_below
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from ipuhub.kube.transport import Request
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -98,27 +95,13 @@ async def test_jobs_of_another_release_are_neither_in_the_way_nor_deleted(
         await client.patch(IPUJOBS, "other", {"metadata": {"finalizers": None}}, "kube-public")
 
 
-class ManyJobs(KubeClient):
-    """A cluster of 4,000 jobs, each of which holds 10 KB beside its name."""
-
-    async def _timed(self, verb: str, plural: str, request: Request) -> Any:
-        params = request.params or {}
-        begin, size = int(params.get("continue", 0)), int(params["limit"])
-        names = range(begin, min(begin + size, 4_000))
-        last = "" if names.stop == 4_000 else str(names.stop)
-        return {"metadata": {"continue": last}, "items": [job_with_pad(name) for name in names]}
-
-
-def job_with_pad(number: int) -> dict[str, Any]:
+def large_job(number: int) -> dict[str, Any]:
     meta = {"namespace": "default", "name": f"job-{number:04}", "finalizers": [FINALIZER]}
     return {"metadata": meta, "spec": {"pad": f"{number:010000}"}}
 
 
 async def test_thousands_of_jobs_are_checked_in_the_little_memory_of_the_hook() -> None:
-    client = ManyJobs(ClusterConfig("http://127.0.0.1:1"))
-    tracemalloc.start()
-    found = await _held(client)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    client = ManyObjects(4_000, large_job)
+    with memory_below(15_000_000):  # in full they are 40 MB
+        found = await _held(client)
     assert found == [("default", f"job-{number:04}") for number in range(4_000)]
-    assert peak < 15_000_000, "in full they are 40 MB"

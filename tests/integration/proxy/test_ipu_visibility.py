@@ -17,7 +17,7 @@ from ipuhub.kube.resources import NODES
 from ipuhub.process.leadership import LeadershipOptions
 from partitions.configured import configured
 from partitions.proxy.metrics import ADVERTISED
-from partitions.proxy.nodes.advertising import VisibilityOptions, write_changes
+from partitions.proxy.nodes.advertising import VisibilityOptions, hide_ipus, write_changes
 from partitions.proxy.nodes.visibility import (
     LABEL_FREE,
     LABEL_TOTAL,
@@ -27,6 +27,7 @@ from partitions.proxy.nodes.visibility import (
     NodeChange,
 )
 from partitions.proxy.process import running
+from tests.fakes.manyobjects import ManyObjects, memory_below
 from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, try_ensure
 from tests.fakes.waiting import eventually
 from usage.prober import pod_selection
@@ -187,3 +188,11 @@ async def test_one_setting_reaches_proxy_and_prober(lab: Lab, settings: Any) -> 
     want = VisibilityOptions(owner=f"{SYSTEM}/ipu-partitions-tracker", on_masters=True)
     assert configured("127.0.0.1", 0).visibility == want
     assert not pod_selection(None).has_ipu_requests
+
+
+async def test_thousands_of_nodes_are_looked_through_in_the_little_memory_of_the_hook() -> None:
+    def large_node(number: int) -> dict[str, Any]:
+        return {"metadata": {"name": f"n{number}"}, "status": {"images": f"{number:010000}"}}
+
+    with memory_below(15_000_000):  # in full they are 40 MB
+        assert await hide_ipus(ManyObjects(4_000, large_node), "owner") == ([], "")
