@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from dashboard.job.shapes import Job, Lives, Partition, Pod, Request
+    from dashboard.job.shapes import Attempt, Job, Lives, Partition, Pod, Request
 
 _NAMED: Final = 3  # of pods to which the same happened in the same second
 _ORDER: Final = {"reserving": 1, "Pending": 2, "active": 3, "Scheduled": 4, "Started": 5}
@@ -40,7 +40,7 @@ def list_events(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> lis
         *_of_job(job),
         *_of_attempts(job),
         *(event for each in lives.partitions for event in _of_partition(each)),
-        *_of_pods(lives.pods),
+        *_of_pods(lives.pods, job.past.attempts),
         *(_of_request(each) for each in requests),
     ]
     events.sort(key=_place, reverse=True)
@@ -91,9 +91,9 @@ def _of_partition(each: Partition) -> Iterator[Event]:
         yield Event(each.released_at, "partition", f"{name} released", "released")
 
 
-def _of_pods(pods: Sequence[Pod]) -> Iterator[Event]:
+def _of_pods(pods: Sequence[Pod], attempts: Sequence[Attempt]) -> Iterator[Event]:
     """One line for all pods to which the same happened in the same second."""
-    found = [told for pod in pods for told in _of_pod(pod)]
+    found = [told for pod in pods for told in _of_pod(pod, attempts)]
     found.sort(key=lambda each: (each[0].replace(microsecond=0), each[1], each[2], each[3]))
     for (_, what, state), same in groupby(
         found, key=lambda each: (each[0].replace(microsecond=0), each[1], each[2])
@@ -102,7 +102,7 @@ def _of_pods(pods: Sequence[Pod]) -> Iterator[Event]:
         yield Event(group[0][0], "pod", f"{_names([each[3] for each in group])}: {what}", state)
 
 
-def _of_pod(pod: Pod) -> Iterator[tuple[datetime, str, str, str]]:
+def _of_pod(pod: Pod, attempts: Sequence[Attempt]) -> Iterator[tuple[datetime, str, str, str]]:
     if pod.scheduled_at is not None:
         where = f" on {pod.node}" if pod.node else ""
         yield pod.scheduled_at, f"scheduled{where}", "Scheduled", pod.pod_name
@@ -112,7 +112,7 @@ def _of_pod(pod: Pod) -> Iterator[tuple[datetime, str, str, str]]:
         code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
         why = f" ({pod.reason})" if pod.reason and pod.reason != "Completed" else ""
         about = " about then" if pod.estimated else ""
-        if is_stopped(pod):
+        if is_stopped(pod, attempts):
             yield pod.finished_at, f"stopped{about}", STOPPED, pod.pod_name
             return
         state = "Failed" if pod.phase == "Failed" else "Completed"

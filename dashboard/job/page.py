@@ -57,14 +57,15 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         shows_live(request)
     diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
     minimap = place.map if place else None
+    attempts = view.job.past.attempts
     context = {
         "diagnosis": diagnosis,
         "minimap": minimap,
         "is_stale": bool(place and place.problem),
         # The card says it while the job is restarted; it goes, the reason must not.
-        "last_failure": None if diagnosis else last_failure(view.job.past.attempts),
+        "last_failure": None if diagnosis else last_failure(attempts),
         "stepper": draw_stepper(view.job, view.state, view.held, view.now),
-        "timeline": draw_timeline(timeline_rows(view.held), view.now, view.job.past.attempts),
+        "timeline": draw_timeline(timeline_rows(view.held, attempts), view.now, attempts),
         "machines": _machines(view.held.partitions),
     }
     return answer_tab(view, "detail", "jobs/_overview.html", context, diagnosis, minimap)

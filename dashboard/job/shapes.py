@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from jobs.ipujob.conditions import Reason
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 
@@ -128,17 +130,22 @@ class Lives(Protocol):
 
 
 STOPPED: Final = "Stopped"
-_ENDED_BY_THE_OPERATOR: Final = "DeadlineExceeded"
+_ENDED_BY_A_DEADLINE: Final = "DeadlineExceeded"
 
 
-def is_stopped(pod: Pod) -> bool:
+def is_stopped(pod: Pod, attempts: Iterable[Attempt]) -> bool:
     """Return whether a pod ran until the operator ended it, as a worker whose launcher is done.
 
-    Kubernetes calls it Failed, and nothing is wrong.
+    Kubernetes calls it Failed, and nothing is wrong. A pod that ran into the deadline of its own
+    template ends in the same way and has failed: only its attempt tells the two apart.
     """
-    return pod.phase == "Failed" and pod.reason == _ENDED_BY_THE_OPERATOR
+    if pod.phase != "Failed" or pod.reason != _ENDED_BY_A_DEADLINE:
+        return False
+    place = pod.instance or 0, pod.attempt or 0
+    own = (each.reason for each in attempts if (each.instance, each.attempt) == place)
+    return Reason.POD_DEADLINE not in own
 
 
-def outcome_of(pod: Pod) -> str:
+def outcome_of(pod: Pod, attempts: Iterable[Attempt]) -> str:
     """Return the phase of a pod as pages show it."""
-    return STOPPED if is_stopped(pod) else pod.phase
+    return STOPPED if is_stopped(pod, attempts) else pod.phase

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboard.job.shapes import outcome_of
@@ -75,7 +76,7 @@ PODS = (
     Column("pod_name", "Pod", lambda row: row.pod_name),
     Column("role", "Role", lambda row: row.role),
     Column("attempt", "Attempt", lambda row: (row.attempt or 0) + 1, kind="number"),
-    Column("phase", "Phase", lambda row: row.phase, kind="badge", shown=outcome_of),
+    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
     Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
     Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number", sparse=True),
     Column("node", "Node", lambda row: row.node),
@@ -138,8 +139,10 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
     attempts = sorted(job.past.attempts, key=lambda row: (row.attempt, row.instance))
     transitions = sorted(job.past.transitions, key=lambda row: (row.at, row.pk), reverse=True)
     conditions = [row for row in job.conditions if isinstance(row, dict)]
+    phase = partial(outcome_of, attempts=attempts)
+    pods = [replace(each, shown=phase) if each.key == "phase" else each for each in PODS]
     return [
-        Table("pods", "Pods", "No pods recorded.", PODS, held.pods),
+        Table("pods", "Pods", "No pods recorded.", pods, held.pods),
         Table("attempts", "Attempts", "No attempts recorded.", ATTEMPTS, attempts),
         Table("transitions", "History", "No changes recorded.", TRANSITIONS, transitions),
         Table("conditions", "Conditions", "No conditions recorded.", CONDITIONS, conditions),

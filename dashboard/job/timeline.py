@@ -183,13 +183,13 @@ def _percent(instant: datetime, begin: datetime, end: datetime) -> float:
 DRAWN = 40  # more rows are no drawing any more; the table below has them all
 
 
-def timeline_rows(lives: Lives) -> list[Row]:
+def timeline_rows(lives: Lives, attempts: Sequence[Attempt]) -> list[Row]:
     """Return partitions and then pods, the newest of them where there are too many."""
     partitions = [
         Row(f"{partition.partition} · {partition.size} IPUs", list(_partition_spans(partition)))
         for partition in lives.partitions[-DRAWN // 4 :]
     ]
-    pods = [Row(_pod_label(pod), list(_pod_spans(pod))) for pod in lives.pods[-DRAWN:]]
+    pods = [Row(_pod_label(pod), list(_pod_spans(pod, attempts))) for pod in lives.pods[-DRAWN:]]
     return partitions + pods
 
 
@@ -207,7 +207,7 @@ def _partition_spans(partition: Partition) -> Iterator[Span]:
         )
 
 
-def _pod_spans(pod: Pod) -> Iterator[Span]:
+def _pod_spans(pod: Pod, attempts: Sequence[Attempt]) -> Iterator[Span]:
     scheduled = pod.scheduled_at or pod.finished_at
     yield _span(pod.created_at, scheduled, "waiting", f"{pod.pod_name}: not scheduled")
     if pod.scheduled_at is None:
@@ -216,7 +216,7 @@ def _pod_spans(pod: Pod) -> Iterator[Span]:
     yield _span(pod.scheduled_at, began, "starting", f"{pod.pod_name}: starting")
     if pod.started_at is None:
         return
-    stopped = is_stopped(pod)
+    stopped = is_stopped(pod, attempts)
     failed = pod.phase == "Failed" or bool(pod.exit_code)
     own = "launcher" if pod.role == "launcher" else "worker"
     kind = "stopped" if stopped else "failed" if failed else own

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from dashboard.job.diagnosis import diagnose
 from dashboard.job.events import list_events
 from dashboard.job.stepper import draw_stepper
+from dashboard.job.tables import job_tables
+from dashboard.job.timeline import timeline_rows
+from dashboard.job.usage import Held, JobUsage
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES, Reason
 from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
@@ -200,6 +203,33 @@ def test_idle_is_a_held_partition_without_a_pod_for_a_minute(
         NINE + dt.timedelta(seconds=now),
     )
     assert (card is not None and card.kind == "idle") is idle
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        ("", ("Stopped", "stopped", "stopped")),
+        ("PodDeadlineExceeded", ("Failed", "ended (DeadlineExceeded)", "failed")),
+    ],
+)
+def test_a_pod_that_ran_into_its_own_deadline_failed_and_was_not_stopped(
+    reason: str, want: tuple[str, str, str]
+) -> None:
+    """Kubernetes reports it like a pod that the operator ended; the attempt knows better."""
+    ended = {"started_at": at(10), "scheduled_at": at(5), "finished_at": at(30)}
+    one = pod(attempt=1, phase="Failed", reason="DeadlineExceeded", **ended)
+    made = job(
+        attempts=[
+            # An earlier attempt says nothing about the pods of this one.
+            JobAttempt(instance=0, attempt=0, reason="PodDeadlineExceeded", began_at=NINE),
+            JobAttempt(instance=0, attempt=1, reason=reason, began_at=NINE),
+        ]
+    )
+    (event,) = (each for each in list_events(made, Lives([one])) if each.at == at(30))
+    (row,) = timeline_rows(Lives([one]), made.past.attempts)
+    pods = job_tables(made, Held([one], [], 0, JobUsage(NINE, NINE, 1, 0, 0, 0, 0)))[0]
+    (phase,) = (cell.value for cell in pods.cells[0] if cell.label == "Phase")
+    assert (phase, event.what.partition(": ")[2], row.spans[-1].kind) == want
 
 
 def test_the_story_says_nothing_twice_and_joins_pods_of_one_second() -> None:
