@@ -235,13 +235,6 @@ def list_ipus(
                 )
 
 
-def read_queue(
-    fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader
-) -> tuple[Waiting, ...]:
-    """Return the waiting jobs, without the map."""
-    return queue_lines(fleet, jobs, read_holdings(fleet.get("controllers") or [], jobs, reader))
-
-
 def read_holdings(
     controllers: Sequence[Mapping[str, Any]], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> dict[tuple[str, str], Holding]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dashboard.fleetmap import painter_of, read_holdings
+from dashboard.fleetmap import painter_of
 from dashboard.fleetpaint import detail_of
+from dashboard.fleetqueue import silent_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dashboard.fleetmap import Reader
     from dashboard.fleetpaint import Block
-    from dashboard.fleetqueue import JobFacts
+    from dashboard.fleetqueue import Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +27,23 @@ class MiniMap:
 
 
 def draw_minimap(
-    fleet: Mapping[str, Any], uid: str, jobs: Mapping[str, JobFacts], reader: Reader
+    fleet: Mapping[str, Any], uid: str, holdings: Mapping[tuple[str, str], Holding], fill: str
 ) -> MiniMap | None:
-    """Return the map out of the answer to `/v1/fleet`; None: no block is known for the job."""
+    """Return the map out of the answer to `/v1/fleet`. The `holdings` are those of the whole fleet:
+    each job has the colour that it has on the map of it. None: no block is known for the job, or
+    its controller does not answer."""
     controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
     asked = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
     wanted = asked["block"] if asked else None
-    if wanted is None:
+    if wanted is None or wanted["controller"] in silent_of(fleet):
         return None
     own = [each for each in controllers if each["address"] == wanted["controller"]]
     if not own:
         return None
     domain = wanted["cluster"], wanted["domain"]
     machines = [m for m in own[0]["machines"] if (m["cluster"], m["domain"]) == domain]
-    # The holdings of the whole fleet: each job has the colour that it has on the map of it.
-    painter = painter_of(
-        read_holdings(controllers, jobs, reader),
-        reader.fill,
-        wanted,
-        detail_of(sum(len(machine["ipus"]) for machine in machines)),
-    )
+    detail = detail_of(sum(len(machine["ipus"]) for machine in machines))
+    painter = painter_of(holdings, fill, wanted, detail)
     block = next(iter(painter.blocks({**own[0], "machines": machines})), None)
     if block is None:
         return None

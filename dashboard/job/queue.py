@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.fleet import visible_jobs_of
-from dashboard.fleetmap import Reader, read_queue
-from dashboard.fleetqueue import current_fits
+from dashboard.fleetmap import Reader, read_holdings
+from dashboard.fleetqueue import current_fits, queue_lines
 from dashboard.job.diagnosis import Place
 from dashboard.job.minimap import draw_minimap
 from dashboard.live import live_reader
@@ -60,7 +60,8 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
     reading = state.fleet
     reader = Reader(scope.covers, scope.sees_all, now)
     jobs = visible_jobs_of(state, scope, now)
-    lines = read_queue(reading.value, jobs, reader)
+    holdings = read_holdings(reading.value.get("controllers") or (), jobs, reader)
+    lines = queue_lines(reading.value, jobs, holdings)
     asking = reading.value.get("queue") or ()
     line = next(
         (line for each, line in zip(asking, lines, strict=True) if each["uid"] == job.uid), None
@@ -79,5 +80,5 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
         free_as_of=reading.read_at if reading.problem else None,
         problem=reading.said(in_full=scope.sees_all),
         out_of_service=reading.value.get("outOfService") or "",
-        map=draw_minimap(reading.value, job.uid, jobs, reader),
+        map=draw_minimap(reading.value, job.uid, holdings, reader.fill),
     )

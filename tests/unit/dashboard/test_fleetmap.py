@@ -12,8 +12,17 @@ from django.template.loader import render_to_string
 
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetfits import Place
-from dashboard.fleetmap import COLOURS, FILLS, FleetMap, Reader, colour_number, draw_fleet
+from dashboard.fleetmap import (
+    COLOURS,
+    FILLS,
+    FleetMap,
+    Reader,
+    colour_number,
+    draw_fleet,
+    read_holdings,
+)
 from dashboard.fleetqueue import JobFacts
+from dashboard.job.minimap import draw_minimap
 from dashboard.live import LiveState
 from dashboard.templatetags.fleet import (
     block_glyph,
@@ -103,6 +112,18 @@ def draw(
     }
     reader = Reader(lambda space: not sees or space == sees, not sees, NOW, fill)
     return draw_fleet(fleet, jobs, reader)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_small_map_promises_no_block_of_a_controller_that_does_not_answer(
+    answers: bool,
+) -> None:
+    held = controller(partition("bert", 32), reachable=answers)
+    fleet = {"controllers": [held], "queue": [waiter("large", 16, blockers=["p-bert"])]}
+    holdings = read_holdings([held], {}, Reader(lambda _: True, True, NOW))
+    found = draw_minimap(fleet, "uid-large", holdings, FILLS[0])
+    assert (found is not None) is answers
+    assert draw_minimap(fleet, "uid-other", holdings, FILLS[0]) is None
 
 
 def squares(found: FleetMap) -> list[Any]:
