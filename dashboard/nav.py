@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
 
 from ipuhub.web.access import access_of, is_accountant, is_admin
 from ipuhub.web.clusterusers import ClusterAway
@@ -139,11 +140,14 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
     page = match.view_name if match else ""
     return {
         "usage_on": settings.USAGE_ENABLED,
-        # Functions, so that a fragment, which has no navigation, does not ask what the user may do.
-        "nav": lambda: _nav(request, page),
-        "account_menu": lambda: [item[:2] for item in _items(request, ACCOUNT_TABS, page)],
-        "tabs": lambda: _tabs(request, page),
-        "may_act": lambda: _may_act(request),
+        # Lazy, so that a fragment, which has no navigation, does not ask what the user may do; and
+        # computed once, however often a page names it.
+        "nav": SimpleLazyObject(lambda: _nav(request, page)),
+        "account_menu": SimpleLazyObject(
+            lambda: [item[:2] for item in _items(request, ACCOUNT_TABS, page)]
+        ),
+        "tabs": SimpleLazyObject(lambda: _tabs(request, page)),
+        "may_act": SimpleLazyObject(lambda: _may_act(request)),
     }
 
 

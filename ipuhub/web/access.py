@@ -27,7 +27,7 @@ from ipuhub.kube.access import User as ClusterUser
 from ipuhub.models import ExternalIdentity, RoleGrant
 from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
 from ipuhub.variables.actions import RESERVED
-from ipuhub.web.clusterusers import EVERYBODY, ServiceAccount, authority
+from ipuhub.web.clusterusers import EVERYBODY, ClusterAway, ServiceAccount, authority
 from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
@@ -126,13 +126,19 @@ class Access:
 
 
 def access_of(user: Caller) -> Access:
-    """Return what `user` may do; nothing if not signed in."""
+    """Return what `user` may do; nothing if not signed in. Raises ClusterAway, again for the same
+    user object: a page that reports it does not wait for a silent Kubernetes once more."""
     if not user.is_authenticated or not user.is_active:
         return Access()
-    known: Access | None = getattr(user, _KNOWN, None)
+    known: Access | type[ClusterAway] | None = getattr(user, _KNOWN, None)
     if known is None:
-        known = _read_access(user)
+        try:
+            known = _read_access(user)
+        except ClusterAway:
+            known = ClusterAway
         setattr(user, _KNOWN, known)
+    if not isinstance(known, Access):
+        raise known
     return known
 
 

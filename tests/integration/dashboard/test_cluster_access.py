@@ -286,13 +286,24 @@ def test_the_worker_decides_about_no_job(lab: ActionsLab, settings: SettingsWrap
 
 
 def test_while_kubernetes_is_away_nothing_is_shown_and_a_sentence_says_so(
-    lab: ActionsLab, settings: SettingsWrapper, tmp_path: Any
+    lab: ActionsLab, settings: SettingsWrapper, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each page asks once, although its navigation shows what the user may open: while Kubernetes
+    is silent each question takes seconds."""
     settings.KUBECONFIG = str(tmp_path / "none")
+    real, asked = KubernetesAuthority.namespaces_of, []
+
+    def counted(self: KubernetesAuthority, user: User) -> frozenset[str] | None:
+        asked.append(user.username)
+        return real(self, user)
+
+    monkeypatch.setattr(KubernetesAuthority, "namespaces_of", counted)
     bob = browser("bob")
     for path in ("/jobs/", "/api/v1/jobs", "/jobs/uid-team-a-train/logs/"):
+        asked.clear()
         answer = bob.get(path)
         assert answer.status_code == 403
+        assert asked == ["bob@lab"]
         assert "Kubernetes does not answer" in answer.content.decode()
         assert b"uid-team-a-train" not in answer.content.replace(path.encode(), b"")
     token = {"Authorization": "Bearer x.y.z"}
