@@ -123,13 +123,26 @@ class _Slot(Generic[_T]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     built: tuple[datetime, _T] | None = None
     began: float = 0.0
-    """When that was begun to be built, by the monotonic clock."""
+    """When the last build began, by the monotonic clock."""
+    failure: Exception | None = None
+    """What that build raised."""
 
     def renew(self, now: datetime, build: Callable[[], _T]) -> _T:
         """Build it anew, and return it; who calls holds the lock."""
-        began, value = time.monotonic(), build()
-        self.built, self.began = (now, value), began
+        self.began, self.failure = time.monotonic(), None
+        try:
+            value = build()
+        except Exception as error:
+            self.failure = error
+            raise
+        self.built = (now, value)
         return value
+
+    def check(self, asked_at: float) -> None:
+        """Raise what a build raised that began after `asked_at`. Threads that waited for it would
+        otherwise fail one after the other, each after the time that one build takes."""
+        if self.failure is not None and self.began >= asked_at:
+            raise self.failure
 
     def is_younger(self, now: datetime, seconds: float) -> bool:
         built = self.built
@@ -150,20 +163,22 @@ class Shared(Generic[_K, _T]):
 
     def get(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
         """Return what was built for `key` a moment ago, or else what `build` returns."""
-        slot = self._slot(key)
+        slot, asked_at = self._slot(key), time.monotonic()
         with _turn(
             slot.lock, lambda: slot.is_younger(now, self._seconds + _GRACE_SECONDS)
         ) as is_mine:
             # Threads that waited here took `now` before the value was built.
             if slot.built is None or (is_mine and not slot.is_younger(now, self._seconds)):
+                slot.check(asked_at)
                 return slot.renew(now, build)
             return slot.built[1]
 
     def get_current(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
         """Return what was begun to be built after this call: all who call while one is built share
-        the next."""
+        the next, or what it raises, so that nobody waits for more than two."""
         slot, asked_at = self._slot(key), time.monotonic()
         with slot.lock:
+            slot.check(asked_at)
             if slot.built is None or slot.began < asked_at:
                 return slot.renew(now, build)
             return slot.built[1]

@@ -163,6 +163,34 @@ def test_a_failure_is_not_shared() -> None:
     assert shared.get("a", NOON, lambda: 1) == 1
 
 
+@pytest.mark.parametrize("ask", [Shared.get, Shared.get_current])
+def test_who_waited_for_a_build_fails_with_it_and_builds_none_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., int]
+) -> None:
+    shared, built = Shared[str, int](), []
+    ticks = count()
+    said: list[int] = []
+    clock = SimpleNamespace(monotonic=lambda: said.append(next(ticks)) or said[-1])
+    monkeypatch.setattr(readings, "time", clock)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def fail() -> int:
+        built.append(1)
+        begun.set()
+        assert go_on.wait(10)
+        raise ValueError(str(len(built)))
+
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(ask, shared, "a", NOON, fail)
+        assert begun.wait(10)
+        others = [pool.submit(ask, shared, "a", NOON, fail) for _ in range(4)]
+        wait_until(lambda: len(said) == 2 + len(others), "all to have asked")
+        go_on.set()
+        # The build under way began before they asked: they share the next one.
+        assert [str(each.exception(10)) for each in (first, *others)] == ["1", *["2"] * 4]
+    assert ask(shared, "a", NOON, lambda: 7) == 7
+
+
 def test_the_keys_are_bounded() -> None:
     shared = Shared[int, int]()
     built = [shared.get(key, NOON, lambda: 1) for key in range(1000)]
