@@ -33,7 +33,7 @@ _DEFAULT_LEASE_SECONDS: Final = 15
 class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
     `holder`: the replica that works, of `version`, and leads since `leads_since` (None: no replica
-    leads).
+    leads, or the component is not up, so that nobody knows whether it still does).
 
     One that stands for several of a kind names its `members`; `absent`: those that are down.
     """
@@ -47,6 +47,10 @@ class Component:
     absent: tuple[str, ...] = ()
     version: str = ""
     leads_since: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.state != UP:
+            object.__setattr__(self, "leads_since", None)
 
     @property
     def member_count(self) -> int | None:

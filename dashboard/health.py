@@ -59,7 +59,8 @@ def read_components(now: datetime) -> list[Component]:
 def _postgres_version() -> str:
     """Return what the connection knows of its server, without a question."""
     connection.ensure_connection()
-    number: int = connection.pg_version  # type: ignore[attr-defined]  # 170010 is 17.10
+    # Not Django's `pg_version`, which it keeps past reconnects. 170010 is 17.10.
+    number: int = connection.connection.info.server_version
     return f"{number // 10_000}.{number % 10_000}"
 
 
@@ -79,7 +80,8 @@ def _with_database(lease: Component, seen: list[Component], now: datetime) -> li
     beats = {row.name: row.at for row in rows}
     of_release = {_BEATS[row.name]: row.version for row in rows if row.name in _BEATS}
     found = _beating(lease, seen, beats, now)
-    return [replace(each, version=of_release.get(each.name) or each.version) for each in found]
+    # A standby of another release has a heartbeat, too: who leads is in the Lease.
+    return [replace(each, version=each.version or of_release.get(each.name, "")) for each in found]
 
 
 def _beating(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from django.db import connections
 
 from dashboard import observing
 from dashboard.notify.rounds import make_round
@@ -73,7 +74,7 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     add_lease(background, cluster, "ipu-operator", clock.now())
     add_lease(background, cluster, "ipuhub-prober", clock.now() - dt.timedelta(hours=1))
     heartbeat()
-    for name in ("worker", "beat"):
+    for name in ("worker", "beat", "prober"):  # the prober's may be a standby's
         Heartbeat.objects.create(name=name, at=clock.now(), version="0.0.8")
     found = states(admin)
     assert found == {
@@ -100,8 +101,18 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     }
     assert re.fullmatch(r"1\d\.\d+", listed["PostgreSQL"]["version"])
     assert listed["IPU Operator"]["leads_since"] == "2026-11-20T09:00:00Z"
+    assert listed["Prober"]["leads_since"] is None
     text = re.sub(r"<[^>]*>", "", admin.get("/system/").content.decode())
     assert re.search(r"up: leadsversion 0\.0\.9, leads for \d+ d", text)
+
+
+def test_a_new_release_of_postgres_shows_once_a_thread_has_connected_again(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What Django read over the connection that the thread had before.
+    monkeypatch.setitem(vars(connections["default"]), "pg_version", 90_001)
+    found = {each["name"]: each for each in admin.get("/api/v1/components").json()["results"]}
+    assert found["PostgreSQL"]["version"] != "9.1"
 
 
 def test_a_frozen_operator_is_seen(

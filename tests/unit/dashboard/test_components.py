@@ -11,6 +11,7 @@ from dashboard import components
 from dashboard.components import DOWN, PARTLY, UNKNOWN, UP, Component, Signs, TaskSigns
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SINCE = {"acquireTime": "2026-11-21T09:00:00.000000Z"}
 
 
 def ago(seconds: float) -> datetime:
@@ -22,6 +23,7 @@ def lease(age: float, holder: str = "pod-a", seconds: int = 15) -> Signs:
         "holderIdentity": holder,
         "renewTime": ago(age).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "leaseDurationSeconds": seconds,
+        "acquireTime": ago(300).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
     return Signs({"spec": spec})
 
@@ -35,7 +37,7 @@ def lease(age: float, holder: str = "pod-a", seconds: int = 15) -> Signs:
         (lease(100, seconds=60), UP, "leads"),
         (lease(5, holder=""), DOWN, "no replica leads"),
         (Signs(), UNKNOWN, "no Lease"),
-        (Signs({"spec": {"holderIdentity": "x"}}), UNKNOWN, "says no time"),
+        (Signs({"spec": {"holderIdentity": "x", **SINCE}}), UNKNOWN, "says no time"),
         (Signs({"spec": {"holderIdentity": "x", "renewTime": "soon"}}), UNKNOWN, "says no time"),
         (Signs(problem="403 Forbidden"), UNKNOWN, "cannot be read: 403 Forbidden"),
     ],
@@ -44,6 +46,17 @@ def test_a_leader_is_judged_by_its_lease(signs: Signs, state: str, says: str) ->
     found = components.by_lease("IPU Operator", signs, NOW)
     assert found.state == state
     assert says in found.detail
+    assert (found.leads_since is not None) == (state == UP)
+
+
+def test_a_leader_whose_lease_is_old_leads_no_more_even_if_it_only_waits() -> None:
+    away = Component("Kubernetes API", DOWN, "")
+    frozen = components.by_lease("Prober", lease(99), NOW)
+    waits = components.with_heartbeat(frozen, ago(5), away, NOW)
+    assert (waits.state, waits.leads_since) == (UP, None)
+    leads = components.by_lease("Prober", lease(2), NOW)
+    assert components.remembered(leads, ago(5), NOW).leads_since == ago(300)
+    assert components.remembered(leads, ago(500), NOW).leads_since is None
 
 
 def test_a_proxy_that_leads_and_does_not_answer_is_down() -> None:
