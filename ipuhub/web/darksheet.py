@@ -18,7 +18,6 @@ _DARK: Final = re.compile(r"""^(?::root)?\[data-bs-theme="?dark"?\]""")
 # As strong as `:root:not([data-bs-theme="dark"])`, which begins our rules of the light theme.
 _UNSET: Final = ':root[data-bs-theme=""]'
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
-_COMMA: Final = re.compile(r",(?![^()]*\))")
 _NESTING: Final = ("@media", "@supports", "@layer")
 
 
@@ -34,10 +33,22 @@ def _dark_rules(text: str) -> Iterator[str]:
             if "print" not in head and (inner := list(_dark_rules(body))):
                 yield "\n".join([f"{head} {{", *inner, "}"])
             continue
-        own = [each.strip() for each in _COMMA.split(head)]
+        own = [each.strip() for each in _selectors(head)]
         dark = [_DARK.sub(_UNSET, each) for each in own if _DARK.match(each)]
         if dark:
             yield f"{', '.join(dark)} {{ {body.strip()} }}"
+
+
+def _selectors(head: str) -> Iterator[str]:
+    """Yield the selectors of a rule: the commas inside of parentheses separate none."""
+    depth = begin = 0
+    for found in re.finditer("[(),]", head):
+        if found[0] != ",":
+            depth += 1 if found[0] == "(" else -1
+        elif depth == 0:
+            yield head[begin : found.start()]
+            begin = found.end()
+    yield head[begin:]
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
