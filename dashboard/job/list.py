@@ -59,5 +59,5 @@ def job_suggestions(request: HttpRequest) -> HttpResponseBase:
     found: dict[str, list[str]] = {"name": newest_names(scope, _MOST)}
     found |= {kind: [] for kind in NAMED}
     for kind, name in names_like(scope, "", _MOST):
-        found[kind].append(filter_text(name) if kind != "namespace" else name)
+        found[kind].append(filter_text(name))
     return render(request, "lists/_suggestions.html", {"suggestions": found})
