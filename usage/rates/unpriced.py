@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ipuhub.web.access import Scope
 from usage.pods.annotations import OPERATORS_COMPONENT
 from usage.rates.pricing import Pricing
-from usage.sums.measures import COST_UNIT, DIMENSIONS, GIB, hours
+from usage.sums.measures import COST_UNIT, DIMENSIONS, OUTPUTS
 from usage.sums.queries import Question, all_sums
 from usage.time.windows import Window
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from usage.sums.queries import SumRow
 
 _RESOURCES: Final = {
-    "cpu": ("CPU core-hours", "millicore_seconds", 1000),
-    "memory": ("memory GiB-hours", "byte_seconds", GIB),
-    "gpu": ("GPU-hours", "gpu_seconds", 1),
-    "ipu": ("IPU-hours of pods", "micro_ipu_seconds", 10**6),
-    "partition-ipu": ("IPU-hours of partitions", "partition_ipu_seconds", 1),
+    "cpu": OUTPUTS["cpu_core_hours"],
+    "memory": OUTPUTS["memory_gib_hours"],
+    "gpu": OUTPUTS["gpu_hours"],
+    "ipu": OUTPUTS["ipu_hours"],
+    "partition-ipu": OUTPUTS["partition_ipu_hours"],
 }
 _BY: Final = (DIMENSIONS["component"], DIMENSIONS["instance_type"])
 
@@ -43,9 +43,8 @@ class Unpriced:
     @property
     def sentence(self) -> str:
         """The same in words."""
-        label, _, _ = _RESOURCES[self.resource]
         return (
-            f"{self.hours:,.2f} {label} have no rate"
+            f"{self.hours:,.2f} {_RESOURCES[self.resource].noun} have no rate"
             f" ({self.begin:%F %H:%M} to {self.end:%F %H:%M} UTC)."
         )
 
@@ -93,8 +92,8 @@ def _without_price(segment: Segment, row: SumRow) -> Iterable[tuple[str, int]]:
         priced.add("partition-ipu")
     if "partition-ipu" in priced and component == OPERATORS_COMPONENT:
         priced.add("ipu")
-    for resource, (_, amount, _) in _RESOURCES.items():
-        held = getattr(row.measures, amount)
+    for resource, output in _RESOURCES.items():
+        held = getattr(row.measures, output.amount)
         if resource == "gpu":
             held -= (row.measures.cost or 0) // COST_UNIT
         if resource not in priced and held > 0:
@@ -104,12 +103,12 @@ def _without_price(segment: Segment, row: SumRow) -> Iterable[tuple[str, int]]:
 def _joined(segments: Sequence[Segment], found: dict[tuple[str, int], int]) -> list[Unpriced]:
     """Return what follows without a break as one."""
     joined: list[Unpriced] = []
-    for resource, (_, _, unit) in _RESOURCES.items():
+    for resource, output in _RESOURCES.items():
         last, total = -2, 0
         for step in sorted(step for name, step in found if name == resource):
             follows = last == step - 1
             total = found[resource, step] + (total if follows else 0)
             begin = joined.pop().begin if follows else segments[step].begin
-            joined.append(Unpriced(resource, hours(total, unit), begin, segments[step].end))
+            joined.append(Unpriced(resource, output.hours(total), begin, segments[step].end))
             last = step
     return joined

@@ -15,7 +15,7 @@ from usage.rates.pricing import Tariff, money_of, pricing_of
 from usage.rates.unpriced import read_unpriced
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports
-from usage.sums.measures import GIB, hours
+from usage.sums.measures import OUTPUTS, Output
 from usage.time.months import POD_WATCH
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from usage.time.windows import Month
 
 TOTALS: Final = (
-    ("ipu_hours", "IPU-hours, pods", "micro_ipu_seconds", 10**6),
-    ("partition_ipu_hours", "IPU-hours, partitions", "partition_ipu_seconds", 1),
-    ("idle_ipu_hours", "IPU-hours, idle", "idle_micro_ipu_seconds", 10**6),
-    ("cpu_core_hours", "CPU core-hours", "millicore_seconds", 1000),
-    ("memory_gib_hours", "Memory GiB-hours", "byte_seconds", GIB),
-    ("gpu_hours", "GPU-hours", "gpu_seconds", 1),
-    ("pod_hours", "Pod-hours", "seconds", 1),
+    OUTPUTS["ipu_hours"],
+    OUTPUTS["partition_ipu_hours"],
+    Output("idle_ipu_hours", "Idle IPU-hours", "idle_micro_ipu_seconds", 10**6),
+    OUTPUTS["cpu_core_hours"],
+    OUTPUTS["memory_gib_hours"],
+    OUTPUTS["gpu_hours"],
+    OUTPUTS["pod_hours"],
 )
 _MOST_GAPS: Final = 100
 
@@ -106,7 +106,7 @@ def review_month(month: Month) -> Review:
         raise ReportRefused(f"{month} is closed. Its report is final.")
     if report.state == ReportState.OPEN:
         raise ReportRefused(f"{month} has not ended yet and cannot be closed.")
-    names = [amount for _, _, amount, _ in TOTALS] + ["pods", "estimated"]
+    names = [each.amount for each in TOTALS] + ["pods", "estimated"]
     sums = {
         name.removesuffix("__sum"): int(total or 0)
         for name, total in report.rows.aggregate(*(Sum(name) for name in names)).items()
@@ -115,7 +115,7 @@ def review_month(month: Month) -> Review:
     unpriced_hours, problem = _unpriced_hours(pricing, ZoneInfo(report.zone))
     return Review(
         report,
-        [(name, label, hours(sums[amount], unit)) for name, label, amount, unit in TOTALS],
+        [(each.name, each.label, each.hours(sums[each.amount])) for each in TOTALS],
         money_of(report.cost, report.tariff),
         sums["pods"],
         sums["estimated"],

@@ -22,7 +22,7 @@ from usage.rates.pricing import money_of
 from usage.reading import one_snapshot
 from usage.reports.review import TOTALS
 from usage.selectors import job_names
-from usage.sums.measures import DIMENSIONS, hours
+from usage.sums.measures import DIMENSIONS
 from usage.sums.queries import Question, read_sums
 from usage.time.months import bounds_of
 from usage.time.windows import Month, MonthError, Window
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from usage.rates.pricing import Money
 
 _HOURS: Final = TOTALS[:3]  # those of IPUs
-_AMOUNTS: Final = tuple(amount for _, _, amount, _ in _HOURS)
+_HOURS_OF_JOBS: Final = _HOURS[:2]  # idle time is of the partition
+_AMOUNTS: Final = tuple(each.amount for each in _HOURS)
 _COUNTS: Final = ("pods", "lifetimes", "estimated")
 _JOB_AND_USER: Final = (DIMENSIONS["job"], DIMENSIONS["user"])
 _SHOWN_JOBS: Final = 50
@@ -123,10 +124,7 @@ class Statement:
                 "name": names.get(row.key[0], row.key[0]),
                 "user": row.key[1],
                 "pods": row.measures.pods,
-                "hours": [
-                    f"{hours(row.measures.micro_ipu_seconds, 10**6):,.2f}",
-                    f"{hours(row.measures.partition_ipu_seconds):,.2f}",
-                ],
+                "hours": [f"{each.of(row.measures):,.2f}" for each in _HOURS_OF_JOBS],
             }
             for row in sums.rows
         ]
@@ -148,17 +146,15 @@ class Statement:
     def _table(self, heads: tuple[str, ...], lines: Sequence[Line]) -> dict[str, Any]:
         return {
             "heads": heads,
-            "columns": [label for _, label, _, _ in _HOURS],
+            "columns": [each.label for each in _HOURS],
             "rows": [self._row(line) for line in lines],
             "total": self._row(_total(lines)),
         }
 
     def _row(self, line: Line) -> dict[str, Any]:
         money: Money | None = money_of(line.cost, self.report.tariff)
-        units = (unit for _, _, _, unit in _HOURS)
-        printed = [
-            f"{hours(amount, unit):,.2f}" for amount, unit in zip(line.amounts, units, strict=True)
-        ]
+        hours = (each.hours(amount) for each, amount in zip(_HOURS, line.amounts, strict=True))
+        printed = [f"{each:,.2f}" for each in hours]
         return {"line": line, "hours": printed, "cost": money}
 
 

@@ -101,6 +101,12 @@ class Output:
     amount: str
     unit: int
 
+    @property
+    def noun(self) -> str:
+        """The label within a sentence."""
+        is_acronym = self.label[:2].isupper()
+        return self.label if is_acronym else f"{self.label[0].lower()}{self.label[1:]}"
+
     def hours(self, amount: int) -> Decimal:
         """Return an exact sum in hours."""
         return hours(amount, self.unit)

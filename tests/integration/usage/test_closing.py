@@ -154,7 +154,9 @@ def test_hours_of_a_resource_without_a_rate_are_named_with_their_time(admin: Any
         ("partition-ipu", "192.00000", f"{_LAST}-01T00:00:00Z", f"{_LAST}-05T00:00:00Z"),
     ]
     page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
-    assert "192.00 IPU-hours of partitions have no rate" in page
+    assert "192.00 partition IPU-hours have no rate" in page
+    assert "96.00 GPU-hours have no rate" in page
+    assert '<th scope="row">Partition IPU-hours</th>' in page
     assert "everything has a price" not in page
 
 

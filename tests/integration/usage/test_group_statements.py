@@ -91,7 +91,7 @@ def _file_sums(files: list[list[dict[str, str]]], group: str) -> dict[tuple[str,
 def _page_sums(page: str) -> dict[tuple[str, str], list[str]]:
     heads, *rows = _rows(page)
     users = rows[: next(place for place, row in enumerate(rows) if row[0] == "Total")]
-    names = ("Pods", "IPU-hours, pods", "IPU-hours, partitions", "IPU-hours, idle")
+    names = ("Pods", "Pod IPU-hours", "Partition IPU-hours", "Idle IPU-hours")
     places = [heads.index(name) for name in (*names, "Cost")]
     return {
         (row[0], row[1]): [row[place].removesuffix(" EUR").replace("–", "0.00") for place in places]
@@ -196,7 +196,7 @@ def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
     make("2026-11", "2026-12-01T00:00")
     page = _text(carol, _PAGE)
     jobs = _rows(page[page.rindex(">Jobs<") :])
-    assert jobs[0] == ["Job", "User", "Pods", "IPU-hours, pods", "IPU-hours, partitions"]
+    assert jobs[0] == ["Job", "User", "Pods", "Pod IPU-hours", "Partition IPU-hours"]
     assert [row[1:] for row in jobs[1:]] == [
         ["bob", "1", "192.00", "0.00"],
         ["ann", "1", "96.00", "288.00"],
