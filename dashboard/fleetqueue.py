@@ -56,7 +56,8 @@ class Waiting:
     `position`: place in the order of service; 0: it can never be served.
     `free_by`: when all that hold its block have reached their time limits; None: one of them frees
     its IPUs by none, or belongs to a job that the reader may not see.
-    `typical`: how long such jobs ran, where that is not known: seconds, and of how many.
+    `has_block`: its block is known, on a controller that answers.
+    `typical`: how long such jobs ran, of a line that `is_open`: seconds, and of how many.
     """
 
     position: int
@@ -67,7 +68,13 @@ class Waiting:
     reason: str
     blockers: tuple[tuple[str, str], ...] = ()
     free_by: datetime | None = None
+    has_block: bool = False
     typical: tuple[float, int] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it waits for a block of which no time limit says when it is free."""
+        return self.kind in {"block", "blocked"} and self.has_block and self.free_by is None
 
 
 def silent_of(fleet: Mapping[str, Any]) -> frozenset[str]:
@@ -114,6 +121,7 @@ def queue_lines(
                 reason=reason,
                 blockers=blockers,
                 free_by=free_by(in_the_way(each, holdings)) if blockers else None,
+                has_block=bool(each["block"]) and each["block"]["controller"] not in silent,
             )
         )
     return tuple(lines)

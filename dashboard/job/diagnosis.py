@@ -152,9 +152,9 @@ def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
         # An older job may take the block that comes free.
         label = "Starts at the latest" if line.position == 1 else "Block free at the latest"
         yield Fact(label, "when their time limits end,", line.free_by)
-    elif job.past.typical_seconds and line.kind != "never":
+    elif job.past.typical_seconds and line.is_open:
         ran = spell_duration(median(job.past.typical_seconds))
-        yield Fact("Such jobs ran", f"{ran} (median of {len(job.past.typical_seconds)})")
+        yield Fact("Jobs of this size ran", f"{ran} (median of {len(job.past.typical_seconds)})")
 
 
 def _failed(job: Job, lives: Lives) -> Diagnosis:

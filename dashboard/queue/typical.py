@@ -1,6 +1,6 @@
-"""io: how long jobs ran that are like those that wait, for lines that have nothing better.
+"""io: how long jobs of the size of those that wait ran, for lines that have nothing better.
 
-Read at most once a minute for each group of readers: the median of many runs hardly moves.
+Read at most once a minute for each job and group of readers: the median of many runs hardly moves.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from jobs.selectors import TypicalRun
 
-_Key = tuple[frozenset[str] | None, frozenset[str]]
-_KEPT: Final[Shared[_Key, dict[str, TypicalRun]]] = Shared(seconds=60, most=1000)
+# By job, not by what is on a page: each page, and each change of the queue, has other jobs on it.
+_Runs = dict[str, "TypicalRun | None"]
+_KEPT: Final[Shared[frozenset[str] | None, _Runs]] = Shared(seconds=60, most=1000)
 
 
 def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> tuple[Waiting, ...]:
-    """Return the lines, those of visible jobs for which no time limit says when their block is
-    free with the time that such jobs ran."""
+    """Return the lines, those of visible jobs that are open with the time that jobs of their size
+    ran."""
     shown = tuple(lines)
-    asked = frozenset(line.job.uid for line in shown if line.job and _is_open(line))
+    asked = {line.job.uid for line in shown if line.job and line.is_open}
     if not asked:
         return shown
-    found = _KEPT.get((scope.namespaces, asked), now, lambda: typical_runs(scope, asked))
-    return tuple(_with_run(line, found) for line in shown)
+    known = _KEPT.get(scope.namespaces, now, dict)
+    if unknown := asked - known.keys():
+        known |= dict.fromkeys(unknown) | typical_runs(scope, unknown)
+    return tuple(_with_run(line, known) for line in shown)
 
 
-def _is_open(line: Waiting) -> bool:
-    return line.kind in {"block", "blocked"} and line.free_by is None
-
-
-def _with_run(line: Waiting, found: dict[str, TypicalRun]) -> Waiting:
-    run = found.get(line.job.uid) if line.job and _is_open(line) else None
+def _with_run(line: Waiting, known: _Runs) -> Waiting:
+    run = known.get(line.job.uid) if line.job and line.is_open else None
     return replace(line, typical=(run.seconds, run.jobs)) if run else line

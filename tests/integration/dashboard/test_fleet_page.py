@@ -18,13 +18,17 @@ from dashboard.fleetmap import FleetMap
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from dashboard.queue import page as queue_of
+from dashboard.queue import typical
 from ipuhub.web.requests import release
 from tests.builders.fleetrows import NOON, job_row, partition_row
 from tests.builders.questions import questions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.test import Client
 
+    from ipuhub.web.access import Scope
     from tests.fakes.background import Cluster, Proxy
     from tests.integration.dashboard.conftest import Clock
 
@@ -115,7 +119,38 @@ def test_who_waits_without_a_limit_is_told_how_long_such_jobs_ran(
         job_row(name, ipus=ipus, started_at=NOON, completed_at=done)
         job_row(name, "team-b", ipus=ipus, started_at=NOON, completed_at=NOON)
     for address in ("/fleet/", "/queue/"):
-        assert "; such jobs ran 20 min (median of 3)" in shown(user, address), address
+        assert "; jobs of this size ran 20 min (median of 3)" in shown(user, address), address
+
+
+def test_how_long_jobs_ran_is_read_once_a_minute_for_each_that_waits(
+    user: Client,
+    cluster: Cluster,
+    proxy: Proxy,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever of them stand on a page together."""
+    asked: list[set[str]] = []
+    real = typical.typical_runs
+
+    def counted(scope: Scope, uids: Iterable[str]) -> Any:
+        asked.append(set(uids))
+        return real(scope, asked[-1])
+
+    monkeypatch.setattr(typical, "typical_runs", counted)
+    monkeypatch.setattr(queue_of, "A_PAGE", 1)
+    hold(cluster, proxy, "all", "team-a", 32)
+    first, second = (cluster.add_job(name, "team-a") for name in ("first", "second"))
+    for name, uid in (("first", first), ("second", second)):
+        proxy.hold(name, "team-a", 16, uid=uid)
+        job_row(name, uid=uid, ipus=16)
+    for address in ("/queue/", "/queue/?page=2", "/fleet/", "/queue/"):
+        shown(user, address)
+    assert [len(each) for each in asked] == [1, 1]
+    assert asked[0] | asked[1] == {first, second}
+    clock.later(61)
+    shown(user, "/fleet/")
+    assert asked[2:] == [{first, second}]
 
 
 def test_held_without_pods_is_said_on_the_overview(

@@ -231,10 +231,13 @@ def test_who_waits_reads_which_machines_are_out_of_service_and_why(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     proxy.world.vipu.cordons["ag7"] = "new cables on Monday"
+    jobhistory.job("done", ipus=32, status="Completed", created_at=NOON, completed_at=NOON)
     job = waits("large", uid="uid-large", ipus=32)
     proxy.hold("large", "team-a", 32)
     said = "4 IPUs (ag7 is cordoned: new cables on Monday)"
     assert facts(admin, job)["Out of service"] == said
+    # No block can come free, however long jobs of this size run.
+    assert "Jobs of this size ran" not in facts(admin, job)
     assert f"Out of service: {said}" in admin.get("/fleet/").content.decode()
     found = admin.get("/api/v1/fleet").json()
     assert found["out_of_service"] == said
@@ -256,7 +259,7 @@ def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
     proxy.hold("large", "team-a", 32)
     shown = facts(admin, job)
     assert "Starts at the latest" not in shown
-    assert shown["Such jobs ran"] == "20 min (median of 3)"
+    assert shown["Jobs of this size ran"] == "20 min (median of 3)"
 
 
 def test_a_job_larger_than_the_fleet_reads_that_it_can_never_start(

@@ -26,6 +26,7 @@ def test_the_queue_says_of_each_what_it_waits_for() -> None:
         (0, "never", "never fits: the largest block has 32"),
     ]
     assert lines[0].blockers == (("bert", "uid-bert"),)
+    assert [line.is_open for line in lines] == [True, True, False, False, False]
 
 
 def test_a_block_is_free_when_the_limits_of_all_that_hold_it_have_ended() -> None:
@@ -46,6 +47,7 @@ def test_a_block_is_free_when_the_limits_of_all_that_hold_it_have_ended() -> Non
     fleet = {"controllers": [controller(*parts)], "queue": queue}
     found = draw_fleet(fleet, jobs, Reader(lambda name: name == "a", True, NOW))
     assert [line.free_by for line in found.queue] == [one, two, None, None, None, None]
+    assert [line.is_open for line in found.queue] == [False, False, True, True, True, True]
 
 
 def test_the_order_of_service_is_said_as_the_proxy_keeps_it() -> None:
@@ -99,5 +101,6 @@ def test_a_block_of_a_controller_that_does_not_answer_is_promised_to_nobody() ->
     found = draw_fleet(fleet, {}, Reader(lambda _: True, True, NOW))
     said = ("block", "the V-IPU controller of its block does not answer", (), None)
     assert [(one.kind, one.reason, one.blockers, one.free_by) for one in found.queue] == [said] * 2
+    assert not any(one.is_open for one in found.queue)
     assert (found.next, {fit.kind for fit in found.fits}) == ("", {"unknown"})
     assert not any(machine.is_target for block in found.blocks for machine in block.machines)
