@@ -19,7 +19,7 @@ from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures
 from usage.sums.queries import Question, read_sums
 from usage.sums.sql import STEP
-from usage.time.months import month_bounds
+from usage.time.months import bounds_among, month_bounds
 from usage.time.windows import Month, Window, step_begins
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ipuhub.web.access import Scope
     from usage.rates.pricing import Money, Pricing
+    from usage.time.months import MonthBounds
 
 _MICRO_IPU_HOUR: Final = 3600 * 10**6
 _EARLIER, _REST = 0, 1  # the steps before those of the days
@@ -83,8 +84,10 @@ def month_begin(now: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _compared(scope: Scope, now: datetime, zone: ZoneInfo, *, costed: bool) -> MonthSoFar:
-    span = month_bounds(Month.of(now, zone), zone)
-    before = Month.of(now, zone).previous().first(zone)
+    month = Month.of(now, zone)
+    before = month.previous().first(zone)
+    pricing = pricing_at(before, now, zone) if costed else None
+    span = _bounds(month, zone, pricing)
     # Whole hours: these are added up already.
     passed = int((now - span.first).total_seconds()) // 3600
     same_time = min(before + timedelta(hours=passed), span.first)
@@ -93,10 +96,19 @@ def _compared(scope: Scope, now: datetime, zone: ZoneInfo, *, costed: bool) -> M
     if begins[_REST] >= span.first:
         begins[_REST] = span.first - timedelta(seconds=1)
     window = Window.of(before, span.end, now)
-    pricing = pricing_at(before, window.until, zone) if costed else None
+    pricing = pricing and pricing.within(before, window.until)
     question = Question(scope, window, zone, pricing=pricing)
     rows = {row.step: row.measures for row in read_sums(question, begins, STEP, len(begins)).rows}
     return _so_far(span.first, same_time, rows, pricing)
+
+
+def _bounds(month: Month, zone: ZoneInfo, pricing: Pricing | None) -> MonthBounds:
+    """Return the bounds of the month of now: the prices since the last one began come with the
+    closed months of that time, so that they need no query of their own."""
+    if pricing is None:
+        return month_bounds(month, zone)
+    closed = {each.month: (each.first, each.end) for each in pricing.closed}
+    return bounds_among(closed, month, zone)
 
 
 def _so_far(

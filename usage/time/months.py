@@ -24,7 +24,7 @@ from usage.rates.pricing import money_of
 from usage.time.windows import Month, day_begin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import date, datetime
 
     from ipuhub.web.readings import Freshness
@@ -161,6 +161,14 @@ def month_bounds(month: Month, zone: ZoneInfo) -> MonthBounds:
     beside += [str(month.previous())] if month > _OLDEST else []
     rows = MonthReport.objects.filter(state=ReportState.CLOSED, month__in=beside)
     closed = {text: (first, end) for text, first, end in rows.values_list("month", "first", "end")}
+    return bounds_among(closed, month, zone)
+
+
+def bounds_among(
+    closed: Mapping[str, tuple[datetime, datetime]], month: Month, zone: ZoneInfo
+) -> MonthBounds:
+    """Return the bounds of `month`; `closed`: those of the closed months, of which itself and those
+    beside it count."""
     if own := closed.get(str(month)):
         return MonthBounds(month, zone, *own)
     first, end = month.first(zone), month.end(zone)

@@ -17,6 +17,7 @@ from partitions.models import CapacityChange
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
 from tests.builders.questions import questions
 from tests.builders.rates import rate
+from tests.builders.roles import grant
 from usage.models import PodLifetime
 from usage.utilization.rollups import refresh
 
@@ -349,11 +350,15 @@ def test_the_day_is_read_once_a_minute(admin: Client, clock: Clock) -> None:
     assert parts() == 1
 
 
-@pytest.mark.parametrize("who", ["admin", "user"])
+@pytest.mark.parametrize(
+    ("who", "role"), [("admin", ""), ("user", ""), ("user", "accountant"), ("user", "admin")]
+)
 def test_the_page_asks_few_questions(
-    request: pytest.FixtureRequest, cluster: Cluster, proxy: Proxy, who: str
+    request: pytest.FixtureRequest, cluster: Cluster, proxy: Proxy, who: str, role: str
 ) -> None:
     client: Any = request.getfixturevalue(who)
+    if role:
+        grant(get_user_model().objects.get(), role)
     proxy.hold("waits", "team-a", 32, uid=cluster.add_job("waits", "team-a"))
     proxy.hold("waits-too", "team-a", 32, uid=cluster.add_job("waits-too", "team-a"))
     rate("cpu", "1")

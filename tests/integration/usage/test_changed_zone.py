@@ -12,6 +12,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from dashboard.overview.month import _KEPT, read_month
 from ipuhub.web.access import Scope
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
@@ -97,6 +98,10 @@ def test_this_and_last_month_by_name_are_those_of_the_reports(
         told = tool(user).get(f"/api/v1/usage/summary?window={name}").json()
         assert told["total"]["exact"]["seconds"] == seconds
     assert month_to_date(Scope(None), now, TOKYO).seconds == 60 * 3600
+    for costed in (True, False):  # the overview's
+        _KEPT._slots.clear()
+        assert read_month(Scope(None), now, TOKYO, costed=costed).first == at("2026-09-01T00:00")
+    _KEPT._slots.clear()
 
 
 @pytest.mark.usefixtures("_always")
