@@ -137,7 +137,8 @@ def health_dot(request: HttpRequest) -> HttpResponseBase:
 
 class ComponentSerializer(serializers.Serializer[Any]):
     """A component. `state`: up, down or unknown; `since`: its last sign of life; `holder`: the
-    replica that works, and leads since `leads_since`; `version`: its release, where that is known.
+    replica that works, and leads since `leads_since` (null unless the component is up); `version`:
+    its release, where that is known.
     The V-IPU agents of a controller are one component with so many `members`; `absent` are those
     that do not answer."""
 
