@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.template.loader import render_to_string
@@ -33,85 +33,10 @@ from dashboard.templatetags.fleet import (
 from dashboard.templatetags.fleet import squares as squares_of_machine
 from ipuhub.web.readings import Reading
 from partitions.vipu.topology import PARTITION_SIZES
+from tests.builders.fleetmaps import NOW, controller, draw, partition, squares, waiter
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-LONG_AGO = "2026-11-21T11:00:00.000Z"
-
-
-def partition(name: str, size: int, **given: Any) -> dict[str, Any]:
-    job = {
-        "uid": f"uid-{name}",
-        "namespace": given.pop("namespace", "a"),
-        "name": name,
-        "instance": 0,
-        "phase": "active",
-        "since": given.pop("since", LONG_AGO),
-    }
-    return {"id": f"p-{name}", "size": size, "state": "ACTIVE", "job": job, **given}
-
-
-def controller(*partitions: dict[str, Any], machines: int = 8, **given: Any) -> dict[str, Any]:
-    holders = [each["id"] for each in partitions for _ in range(each["size"])]
-    holders += [None] * (4 * machines - len(holders))
-    return {
-        "address": "v1:8090",
-        "nodeSelector": {"vipu-ctrl": "v1"},
-        "reachable": True,
-        "message": "",
-        "ageSeconds": 0,
-        "hasNode": True,
-        "placesKnown": True,
-        "machines": [
-            {
-                "agent": f"ag{number}",
-                "cluster": "c",
-                "domain": number // 16,
-                "ipus": [
-                    {"position": at % 64, "partition": holders[at]}
-                    for at in range(4 * number, 4 * number + 4)
-                ],
-            }
-            for number in range(machines)
-        ],
-        "partitions": list(partitions),
-        **given,
-    }
-
-
-def waiter(name: str, size: int, **given: Any) -> dict[str, Any]:
-    block = {"controller": "v1:8090", "cluster": "c", "domain": 0, "start": 16, "size": size}
-    return {
-        "uid": f"uid-{name}",
-        "instance": 0,
-        "size": size,
-        "since": LONG_AGO,
-        "heldBack": False,
-        "never": "",
-        "inTheWay": 4,
-        "block": block,
-        "blockers": [],
-        **given,
-    }
-
-
-def draw(
-    *controllers: dict[str, Any],
-    queue: tuple[dict[str, Any], ...] = (),
-    running: tuple[str, ...] = (),
-    fill: str = "job",
-    sees: str = "",
-) -> FleetMap:
-    """As somebody who sees all, or the namespace `sees` alone."""
-    fleet = {
-        "controllers": list(controllers),
-        "fits": [{"size": 1, "count": 7}, {"size": 4, "count": 1}, {"size": 32, "count": 0}],
-        "queue": list(queue),
-    }
-    jobs = {
-        f"uid-{name}": JobFacts(f"uid-{name}", "a", name, "anna", runs=True) for name in running
-    }
-    reader = Reader(lambda space: not sees or space == sees, not sees, NOW, fill)
-    return draw_fleet(fleet, jobs, reader)
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -124,10 +49,6 @@ def test_the_small_map_promises_no_block_of_a_controller_that_does_not_answer(
     found = draw_minimap(fleet, "uid-large", holdings, FILLS[0])
     assert (found is not None) is answers
     assert draw_minimap(fleet, "uid-other", holdings, FILLS[0]) is None
-
-
-def squares(found: FleetMap) -> list[Any]:
-    return [s for block in found.blocks for machine in block.machines for s in machine.squares]
 
 
 def test_nothing_is_drawn_before_the_first_reading() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from dashboard.fleetmap import Reader, draw_fleet
 from dashboard.fleetqueue import JobFacts
-from tests.unit.dashboard.test_fleetmap import NOW, controller, draw, partition, waiter
+from tests.builders.fleetmaps import NOW, controller, draw, partition, waiter
 
 
 def test_the_queue_says_of_each_what_it_waits_for() -> None:
