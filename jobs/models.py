@@ -99,7 +99,7 @@ class JobRecord(models.Model):
             models.Index(F("group"), F("created_at").desc(), F("id").desc(), name="job_group"),
             # All in one direction: the list can be sorted by user.
             models.Index(fields=["user", "created_at", "id"], name="job_user"),
-            # Whose jobs there are in a namespace, for those who see that one only.
+            # Whose jobs there are in a namespace, for readers who see only that namespace.
             models.Index(fields=["namespace", "group", "user"], name="job_owner"),
             # Read as a whole for a part of a name: a fiftieth of the table.
             models.Index(fields=["name", "id"], name="job_name_search"),

@@ -96,8 +96,8 @@ class ProxyClient:
         return _record(found)
 
     async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
-        """A new key for the pods of an active partition, by which an earlier one ends; None: they
-        need none. ProxyRefused 409 if one is stored already."""
+        """Make a key for the pods of an active partition, which ends an earlier key; None: they
+        need none. ProxyRefused 409 if a key is stored already."""
         _, found, _ = await self._send("POST", _path(uid, instance) + "/key", {"attempt": attempt})
         try:
             return None if found["key"] is None else pod_key_from_json(found["key"])

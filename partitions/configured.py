@@ -82,8 +82,8 @@ def vipu_access() -> Path | None:
     folder = Path(settings.VIPU_ACCESS_PATH)
     if not folder.is_dir():
         raise ConfigError(
-            f"IPUHUB_VIPU_ACCESS_PATH: {folder} is not a folder; make one with a subfolder for "
-            "each V-IPU controller, or one called default"
+            f"IPUHUB_VIPU_ACCESS_PATH: {folder} is not a folder; make a folder with a "
+            "subfolder for each V-IPU controller, or a subfolder called default"
         )
     return folder
 

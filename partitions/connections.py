@@ -47,7 +47,7 @@ def sources() -> Sources:
 
     Raises ConfigError without a usable kubeconfig, and tries again at the next call.
     """
-    with _OPENING:  # threads that come together at the start would open one each
+    with _OPENING:  # threads that come together at the start would open a connection each
         return opened()
 
 

@@ -63,7 +63,8 @@ class ReplicaEnds(PartitionsError):
 
 
 class NotLeading(PartitionsError):
-    """Another replica may lead now, so this one sends nothing to V-IPU; nothing has happened."""
+    """Another replica may lead now, so this replica sends nothing to V-IPU; nothing has
+    happened."""
 
     retryable = True
 

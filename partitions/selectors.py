@@ -54,8 +54,8 @@ def visible_partitions(scope: Scope) -> QuerySet[PartitionLifetime]:
 
 
 def capacity_now() -> Sequence[ControllerCapacity]:
-    """The newest recorded capacity of each controller, by name; one that was taken off the list
-    has none any more."""
+    """The newest recorded capacity of each controller, by name; a controller that was taken off the
+    list has none any more."""
     newest = CapacityChange.objects.raw(_NEWEST_OF_EACH)
     return [_capacity(change) for change in newest if change.total or change.reachable]
 

@@ -20,7 +20,7 @@ class Amounts(Protocol):
 
     @property
     def free(self) -> int:
-        """Ready for new ones."""
+        """Ready for new partitions."""
 
     @property
     def cordoned(self) -> int:

@@ -116,7 +116,7 @@ def build_role(context: BuildContext) -> Manifest:
                 "apiGroups": [""],
                 "resources": ["pods/exec"],
                 "resourceNames": workers,
-                # kubectl execs by WebSocket, a GET; older ones by SPDY, a POST.
+                # kubectl execs by WebSocket, a GET; older versions by SPDY, a POST.
                 "verbs": ["create", "get"],
             },
             {
@@ -197,7 +197,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
     spec.pop("serviceAccount", None)
     _add_pull_secrets(spec, context.options.launcher_pull_secrets)
     if len(name) > LONGEST_HOST:
-        spec.setdefault("hostname", SHORT_HOSTNAME)  # mpirun dies of a longer one of its own
+        spec.setdefault("hostname", SHORT_HOSTNAME)  # mpirun crashes with a longer host name
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jobs.history.rows import JobRow
 
 # A group or user once known is not lost with the namespace or the annotation; an estimated end is
-# taken back when the job is there after all, an exact one never.
+# taken back when the job is there after all, an exact end never is.
 _JOB = """
 INSERT INTO jobs_jobrecord AS known (
     uid, cluster_uid, namespace, name, "group", "user", user_verified, ipus, instances, workers,
@@ -58,8 +58,8 @@ ON CONFLICT (uid) DO UPDATE SET
     estimated = false,
     updated_at = excluded.updated_at
 """
-# The outcome of an attempt that has ended is final; one that a deletion closed may go on if the
-# job turns out to be there.
+# The outcome of an attempt that has ended is final; an attempt that a deletion closed may go on if
+# the job turns out to be there.
 _ATTEMPT = """
 INSERT INTO jobs_jobattempt AS known (
     job_id, instance, attempt, outcome, reason, exit_code, message, log, began_at, ended_at)

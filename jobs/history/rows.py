@@ -187,8 +187,8 @@ def _has_surrogate(text: str) -> bool:
 def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:
     """The state that is now, and what its predecessors' ends tell of their beginnings.
 
-    A condition keeps only when it last changed: one that is False ended then, and began when the
-    one before it ended.
+    A condition keeps only when it last changed: a condition that is False ended then, and began
+    when the condition before it ended.
     """
     began = parse_time(_text(status.get("startTime"))) or created
     ended = []

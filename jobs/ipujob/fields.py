@@ -102,7 +102,7 @@ class FieldTable:
         return tuple(path for path, row in self.rows.items() if row.shape == shape)
 
     def default_of(self, row: Field) -> Any:
-        """Return the default; of an OBJECT that has one, with those of its fields."""
+        """Return the default; the default of an OBJECT includes the defaults of its fields."""
         return row.default if row.default is None else self._defaults_below(row.path) or row.default
 
     def value(self, spec: Mapping[str, Any], path: str) -> Any:
@@ -220,8 +220,8 @@ FIELDS: Final = FieldTable(
         Field(
             path="workers.template",
             type="V1PodTemplateSpec",
-            description="The worker pods. The first container is the one in which the launcher "
-            "starts processes. Everything Kubernetes allows in a pod template is possible; "
+            description="The worker pods. The launcher starts processes in the first "
+            "container. Everything Kubernetes allows in a pod template is possible; "
             "restartPolicy is always Never.",
         ),
         Field(

@@ -25,7 +25,7 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "IPUJob"
 # The original's name has no path, of which a current API server warns everybody who applies a job.
-# Jobs that carry it keep it; new ones get the qualified name.
+# Jobs that carry it keep it; new jobs get the qualified name.
 FINALIZER = "ipu.graphcore.ai/finalizer"
 FIRST_FINALIZER = "ipu.finalizers.graphcore.ai"
 FINALIZERS = frozenset({FINALIZER, FIRST_FINALIZER})

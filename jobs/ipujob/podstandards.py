@@ -23,7 +23,7 @@ TEMPLATE: Final = "spec.workers.template"
 POD: Final = f"{TEMPLATE}.spec"
 CONTAINER_KINDS: Final = ("initContainers", "containers", "ephemeralContainers")
 USER_NAMESPACES: Final = 35  # from this minor version on, hostUsers: false lifts some controls
-WINDOWS_EXEMPT: Final = 25  # from this one on, os.name: windows lifts controls of Linux alone
+WINDOWS_EXEMPT: Final = 25  # from then on, os.name: windows lifts controls of Linux alone
 
 
 class Standard(IntEnum):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Patience:
     """`most_losses`: attempts in a row that may end through no fault of the job (0: no limit).
     `hold_seconds`: a pause that is longer gives the partition back. `start_seconds`: how long an
-    attempt that cannot start keeps its partition. `ready_seconds`: how long one whose pods are
-    there and that does not start, for whatever reason."""
+    attempt that cannot start keeps its partition. `ready_seconds`: how long an attempt whose pods
+    are there keeps it without starting, for whatever reason."""
 
     most_losses: int = 50
     hold_seconds: float = 60.0

@@ -24,7 +24,7 @@ def status_schema() -> Schema:
             },
             "conditions": {
                 "type": "array",
-                "description": "The states the job has been in; the current one is True.",
+                "description": "The states the job has been in; the current state is True.",
                 "items": _condition(),
             },
             "workersStatus": {
@@ -116,24 +116,24 @@ def _instance() -> Schema:
         "type": "object",
         "properties": {
             "index": _integer("Which instance, from 0."),
-            "attempt": _integer("Which attempt is the current one, from 0."),
+            "attempt": _integer("The number of the current attempt, from 0."),
             "state": _text("Pending, Running, Restarting, Suspended, Completed or Failed."),
             "restarts": _integer("Restarts that count against backOffLimit."),
             "losses": _integer("Attempts in a row that a lost pod or partition has ended."),
             "restartAt": _time("When the current attempt may begin."),
             "blockedSince": _time("Since when the pods of the current attempt cannot start."),
             "reason": _text("Why it ended for good."),
-            "exitCode": _integer("The exit code that decided it, where one did."),
+            "exitCode": _integer("The exit code that decided it, if any."),
             "message": _text("How it failed, in a sentence."),
             "log": _text("The last lines of the container that failed, at most 2 KiB."),
             "lastExit": {
                 "type": "object",
-                "description": "How the attempt before the current one ended.",
+                "description": "How the previous attempt ended.",
                 "properties": {
                     "attempt": _integer("Which attempt it was."),
                     "at": _time("When it ended."),
                     "reason": _text("Why it ended, in one word."),
-                    "exitCode": _integer("The exit code that decided it, where one did."),
+                    "exitCode": _integer("The exit code that decided it, if any."),
                     "message": _text("Why it ended, in a sentence."),
                     "log": _text("The last lines of the container that failed, at most 2 KiB."),
                 },

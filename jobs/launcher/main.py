@@ -277,7 +277,7 @@ class Launcher:
         self._say(f"all {self._task.workers} workers are ready")
 
     def _are_workers_ready(self) -> bool:
-        """Follow the workers until all are Ready, one goes, or for half a minute.
+        """Follow the workers until all are Ready, a worker is gone, or half a minute is over.
 
         Raise LauncherError where the job has gone with them: its workers will never be ready.
         """

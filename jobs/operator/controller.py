@@ -216,7 +216,7 @@ class Controller:
                 group.create_task(self.beside.work())
 
     async def _work(self, begin: Callable[[], None]) -> None:
-        """Take key after key, until another worker has taken this one's place."""
+        """Take key after key, until another worker has taken this worker's place."""
         is_away = False
 
         def leave() -> None:

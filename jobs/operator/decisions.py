@@ -153,8 +153,8 @@ def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:
 
 def released(observed: Observed, wanted: int) -> Records:
     """Instances that are not wanted any more and may hold something: their next attempt, should
-    they be wanted again, must not find pods of this one. Of one that was given up before the first
-    status only what it holds tells."""
+    they be wanted again, must not find pods of this attempt. Of an instance that was given up
+    before the first status only what it holds tells."""
     known = {record.index: record for record in records_of(observed.status())}
     held = {*observed.partitions, *(pod.instance for pod in observed.pods)} - known.keys()
     records = [*known.values(), *map(InstanceRecord, held)]

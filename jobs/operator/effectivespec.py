@@ -82,7 +82,7 @@ def effective_spec(observed: Observed, written: JobSpec) -> EffectiveSpec:
 
 
 def effective_spec_of_invalid(observed: Observed, written: Manifest) -> JobSpec | None:
-    """Return the spec in effect of a job with an invalid spec; None if no pod shows one."""
+    """Return the spec in effect of a job with an invalid spec; None if no pod has a fingerprint."""
     fingerprints = _fingerprints(observed)
     if not fingerprints:
         return None
@@ -166,7 +166,7 @@ def fingerprint_of(spec: JobSpec) -> PodFingerprint:
 
 @lru_cache(maxsize=4096)
 def read_fingerprint(text: str) -> PodFingerprint | None:
-    """Return the fingerprint of a pod; None if it has none, or an unknown one."""
+    """Return the fingerprint of a pod; None if it is missing or unknown."""
     try:
         found = json.loads(text)
         return PodFingerprint(

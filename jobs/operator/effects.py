@@ -146,7 +146,7 @@ def _reaches(version: str, wanted: str) -> bool:
 async def store_key(effects: Effects, job: JobKey, action: StoreKey) -> None:
     """Have a key made for the pods of an attempt, keep it in a Secret of the job, and say so.
 
-    After a crash on the way another key is made, by which the first one ends; its Secret stays
+    After a crash on the way another key is made, which ends the first key; its Secret stays
     until the job is deleted. Raises ApiError, or an error of the proxy.
     """
     asked_at = effects.now()
@@ -179,7 +179,8 @@ class Rehearsals:
     async def judge(self, action: TryPod) -> None:
         """Raise the ApiError by which the server would refuse the pod.
 
-        Of a burst of the same pods one is tried. If it is refused each is, for its own words.
+        Of a burst of equal pods only the first is tried. If the server refuses it, each pod is
+        tried, for its own message.
         """
         first = self._under_way.get(action.key)
         if first is not None:

@@ -327,7 +327,7 @@ class Executor:
         return not await has_live_pods(self._effects.client, this.observed.key, action.instance)
 
     async def _is_late(self, this: _Pass) -> bool:
-        """Return whether the job has changed since: one that has given its partition back may be
+        """Return whether the job has changed since: a job that has given its partition back may be
         over, and a late copy of it must not begin it again. Asked once in a pass."""
         if this.is_current:
             return False

@@ -213,8 +213,8 @@ class Instance:
 
     @property
     def outdated(self) -> tuple[PodView, ...]:
-        """Pods of earlier attempts. One of a later attempt says that our copy of the job is late:
-        who knows of that attempt looks after it."""
+        """Pods of earlier attempts. A pod of a later attempt says that our copy of the job is late:
+        the replica that knows of that attempt looks after it."""
         return tuple(pod for pod in self.strays if pod.attempt < self.attempt)
 
     @property
@@ -252,8 +252,8 @@ def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> I
 
 
 def _is_resting(record: InstanceRecord, partition: Partition | None, now: datetime) -> bool:
-    """Return whether a pause is not over. One for the sake of the partition is over once that
-    works."""
+    """Return whether a pause is not over. A pause for the sake of the partition is over once that
+    partition works."""
     if record.restart_at is None or now >= record.restart_at:
         return False
     is_for_partition = (record.last_exit or {}).get("reason") in OF_PARTITION
@@ -305,11 +305,11 @@ def _lost_pod(instance: Instance) -> End | None:
 
 def _is_second(instance: Instance) -> bool:
     """The launcher has not started the command although its attempt has: an operator that was
-    late made it after the one that did had gone, and its gate keeps it from a second start."""
+    late made it after the launcher that did had gone, and its gate keeps it from a second start."""
     launcher = instance.launcher
     if launcher is None or launcher.has_started or not instance.record.was_running:
         return False
-    # One that is Pending in our copy may run by now: only its end is beyond doubt.
+    # A launcher that is Pending in our copy may run by now: only its end is beyond doubt.
     return launcher.phase == "Failed" and launcher.exit_code is not None
 
 
@@ -320,8 +320,8 @@ def _launcher_exit(instance: Instance) -> End | None:
     for pod in instance.workers.values():
         if pod is None or not pod.is_terminal or pod.is_lost or pod.is_ended_by_us:
             continue
-        # A sleeping worker does not end by itself. One that failed takes the job with it, and
-        # one that ended well before the start would be waited for until the end of days; later
+        # A sleeping worker does not end by itself. A failed worker takes the job with it, and
+        # a worker that ended well before the start would be waited for without end; later
         # the launcher knows best what it means.
         if pod.phase == "Failed" or not instance.has_started:
             return _ended_early(pod)

@@ -253,7 +253,8 @@ class Observer:
         if owner is not None:
             return JobKey(*owner, uid)
         left = [pod for pod in claims if is_pod_of(pod, claimed_key(pod))] or self._orphans(uid)
-        # Several may say so, each in its namespace: one after another, those that go already last.
+        # Several may say so, each in its namespace: they take turns, those that are being deleted
+        # last.
         return claimed_key(min(left, key=is_being_deleted)) if left else None
 
     def _orphans(self, uid: str) -> list[Manifest]:

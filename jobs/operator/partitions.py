@@ -42,7 +42,7 @@ class Partitions(Protocol):
         ...
 
     async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
-        """Make a key for the pods of an active partition; an earlier one ends. None: they need
+        """Make a key for the pods of an active partition; an earlier key ends. None: they need
         none."""
         ...
 
@@ -62,10 +62,10 @@ class PartitionFacts:
 
     An answer to one of our own calls is newer than a list that was asked for before it: such a
     list must not bring the past back. `problem` says why nothing is known; empty: all is well.
-    `answered_at`: when the last list was asked for that has been answered; `polls`: how often one
-    was asked for. In the line are those whose last answer is that they wait for IPUs, as long as
-    they ask again whenever they are woken.
-    `is_live` tells whether a job of this UID still exists.
+    `answered_at`: when the last list was asked for that has been answered; `polls`: how often a
+    list was asked for. In the line are those whose last answer is that they wait for IPUs, as long
+    as they ask again whenever they are woken. `is_live` tells whether a job of this UID still
+    exists.
     """
 
     def __init__(self, partitions: Partitions, is_live: Callable[[str], bool]) -> None:

@@ -39,7 +39,7 @@ LONGEST_WHY = 600
 class Ending:
     """Why a pod failed: a reason, a message, and the last lines of the failed container's log.
 
-    `exit_code` is None if no container has one.
+    `exit_code` is None if no container has an exit code.
     """
 
     reason: Reason
@@ -92,7 +92,7 @@ def sidecars_of(spec: Manifest) -> set[object]:
 
 
 def exit_words(code: int) -> str:
-    """Return the exit code with its signal, if there is one: `137 (SIGKILL)`."""
+    """Return the exit code with its signal, if any: `137 (SIGKILL)`."""
     try:
         return f"{code} ({signal.Signals(code - KILLED_BY_SIGNAL).name})"
     except ValueError:

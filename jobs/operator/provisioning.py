@@ -45,9 +45,9 @@ MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
 def is_due(instance: Instance, now: datetime) -> bool:
     """Return whether to ask for the instance's partition now.
 
-    One that waits for IPUs is asked for when the poll wakes all who wait, oldest first: with a
-    timer for each of them, chance would decide who asks first. What is held for an earlier
-    attempt has been asked for by that one, be it a moment ago: nothing would wake a job that was
+    A partition that waits for IPUs is requested when the poll wakes all who wait, oldest first:
+    with a timer for each of them, chance would decide who asks first. What is held for an earlier
+    attempt was requested by that attempt, if only a moment ago: nothing would wake a job that was
     suspended and resumed within this moment.
     """
     partition = instance.partition
@@ -80,8 +80,9 @@ def _is_wanted(instance: Instance) -> bool:
 def reservations(
     instances: Iterable[Instance], size: int, now: datetime
 ) -> tuple[EnsurePartition, ...]:
-    """The partitions to ask for now, a number of them at a time. All are of one size: where one
-    waits for IPUs the others would hear the same, and the first of those that wait asks for all."""
+    """The partitions to ask for now, a number of them at a time. All are of one size: where the
+    first waits for IPUs the others would hear the same, and the first of those that wait asks for
+    all."""
     all_of_them = tuple(instances)
     due = [instance for instance in all_of_them if is_due(instance, now)]
     if any(_waits(instance) for instance in all_of_them):
@@ -121,7 +122,8 @@ def release_again_after(observed: Observed, now: datetime) -> float | None:
 
 
 def _next_call(partitions: Iterable[Partition], phases: set[Phase], now: datetime) -> float | None:
-    """One that is due now is asked for now, so that nothing here is overdue."""
+    """The delay until the next request; what is due now is requested now, so nothing here is
+    overdue."""
     waits = [
         (p.asked_at + ASK_AGAIN - now).total_seconds()
         for p in partitions
@@ -313,7 +315,7 @@ def restore_again_after(
 
 
 def _seconds_left(observed: Observed, child: Child, now: datetime) -> float:
-    """None is left for one that was made before the job was started or resumed."""
+    """No time is left for an object made before the job was started or resumed."""
     began = parse_time(observed.status().get("startTime"))
     if child.made_at is None or (began is not None and child.made_at < began):
         return 0.0

@@ -136,7 +136,7 @@ def with_status(
     """`steps` and the status, if it is worth a write now.
 
     It is written before pods are made, beside the objects that they need, since a write that
-    succeeds proves that our copy of the job is no late one, and otherwise last. A pass that asks
+    succeeds proves that our copy of the job is not late, and otherwise last. A pass that asks
     for a partition leaves the status to the pass that knows the answer, unless the pass before
     could not ask, or a new job asks for so many that it takes a while; counts wait until nothing
     else is to be done and a second has gone by, on the way up ten, and how much room a waiting job
@@ -323,7 +323,7 @@ def _partitions(observed: Observed) -> list[Manifest]:
             **({"message": partition.message} if partition.is_removal_refused else {}),
         }
         for index, partition in observed.partitions.items()
-        if partition.id  # one that waits has none
+        if partition.id  # a waiting partition has none
     }
     for entry in observed.status().get("partitions") or ():
         index = entry.get("instance", 0)

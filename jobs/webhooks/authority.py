@@ -47,7 +47,7 @@ class Keys:
 
 
 def with_authority(keys: Keys, now: datetime) -> Keys:
-    """Return `keys` with an authority that is valid for a while; `keys` itself if it has one.
+    """Return `keys` with an authority that is valid for a while; `keys` itself if its authority is.
 
     An older authority stays trusted until it expires, because its certificate is still served.
     """

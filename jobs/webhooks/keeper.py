@@ -61,9 +61,9 @@ class KeeperOptions:
 class KeptCertificate:
     """The server certificate of the Secret; `clock` gives aware UTC times.
 
-    `problem` says why there is none to serve, or why the one in the Secret is not in use (the
-    last good one stays). `unpublished` says why the API server does not trust it yet; once it
-    does, `note` is told of further trouble, since a replica that answers is better than none.
+    `problem` says why there is no certificate to serve, or why the Secret's is not in use (the
+    last good certificate stays). `unpublished` says why the API server does not trust it yet; once
+    it does, `note` is told of further trouble, since a replica that answers is better than none.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ def operations(review: Review, limits: SessionLimits = UNLIMITED) -> Operations:
 
     `ipuhub.io/created-by` is who made the job, whatever the object claims; only CREATE knows it,
     so that UPDATE copies it from the old object. The finalizer comes on CREATE and never on an
-    object that is being deleted, where the API server refuses a new one.
+    object that is being deleted, where the API server refuses a new finalizer.
     """
     if review.subresource or review.operation not in {"CREATE", "UPDATE"}:
         return []

@@ -254,7 +254,7 @@ class Certificate:
         CERTIFICATE_END.set(self.ends_at().timestamp())
 
     def refresh(self) -> bool:
-        """Load changed files; return whether new ones are in use now."""
+        """Load changed files; return whether new files are in use now."""
         try:
             if self._stamps() == self._seen:
                 self._judge_end()

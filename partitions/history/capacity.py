@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The IPUs of one V-IPU controller; an unreachable one keeps the numbers it had."""
+    """The IPUs of one V-IPU controller; while a controller is unreachable its last numbers stay."""
 
     controller: str
     total: int = 0
@@ -37,7 +37,7 @@ def capacity_changes(
     """Return the differences between the proxy's `/v1/controllers` and the last rows by controller.
 
     A controller that is gone from the answer has no IPUs any more: it is off the list and holds
-    nothing of ours. One that never answered is nothing to tell. Raises ProxyUnavailable for an
+    nothing of ours. A controller that never answered is left out. Raises ProxyUnavailable for an
     answer that makes no sense.
     """
     items = answer.get("items")

@@ -199,7 +199,7 @@ def store_shards(
     since: datetime | None,
     now: datetime,
 ) -> None:
-    """Write what maps show, each as last seen; what is gone from one was there at `since`.
+    """Write what maps show, each as last seen; what is gone from a map was there at `since`.
 
     The same maps again change nothing. `owners` is by job UID; a job that nobody knows yet counts
     for its namespace until its partition changes again.
@@ -341,7 +341,7 @@ class PartitionRecorder:
         store_shards(cursor, rows, owners, cluster_uid=cluster_uid, since=since, now=at)
 
     def unrecorded(self, cursor: Cursor[Any], rows: Sequence[ShardRow]) -> int:  # noqa: ARG002
-        """Return all entries: a ConfigMap outlives its content, so equal ones prove nothing."""
+        """Return all entries: a ConfigMap outlives its content, so equal versions prove nothing."""
         return len(rows)
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:

@@ -118,7 +118,8 @@ class Routes:
         """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away.
 
         For a while the last numbers of a silent controller count, and those of the last second of
-        one that answers; `Age` says how old they are. With `?detail=true` more, in another shape.
+        a controller that answers; `Age` says how old they are. With `?detail=true` more, in another
+        shape.
         """
         detail = requests.read_flag(request, "detail")
         entries, views, age = await self._read_fleet()

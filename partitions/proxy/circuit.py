@@ -5,8 +5,8 @@ opens: no call is sent for a pause. Then it is half-open: one call tries. An ans
 silence opens it for a longer pause.
 
 A service that answers questions may still leave orders unanswered, and may do so with some orders
-only. So each kind of order has a circuit of its own beside the one of all calls (`Circuits`), and
-answers to questions say nothing about it.
+only. So each kind of order has a circuit of its own beside the circuit of all calls (`Circuits`),
+and answers to questions say nothing about it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ORDER_PAUSE = Backoff(first_seconds=2.0, max_seconds=60.0)
 
 
 class CircuitOpen(Unavailable):
-    """The call was not sent, as the controller has not answered the last ones."""
+    """The call was not sent, as the controller has not answered the last calls."""
 
 
 class Calls(StrEnum):
@@ -105,7 +105,7 @@ class CircuitFacts:
             return ""
         stopped = f"no {_NOUNS[self.calls]} since {format_time(self.since)}"
         if self.state is CircuitState.HALF_OPEN or self.next_try is None:
-            return f"{stopped}, one is trying now"
+            return f"{stopped}, a trial is under way"
         when = "at" if self.calls is Calls.ALL else "not before"
         return f"{stopped}, next try {when} {format_time(self.next_try)}"
 
@@ -124,11 +124,11 @@ _CLOSED: Final = CircuitFacts()
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """The state at one moment. Each transition returns the next one.
+    """The state at one moment. Each transition returns the next state.
 
     `failures`: calls in a row without an answer. `pauses`: since it was closed. `retry_at`: on the
-    clock of the caller, in seconds. `term` is another one after each change of `state`: what comes
-    of a call of an earlier term says nothing about this one. `is_trying`: the trial is under way.
+    clock of the caller, in seconds. `term` is new after each change of `state`: what comes
+    of a call of an earlier term says nothing about this term. `is_trying`: the trial is under way.
     """
 
     state: CircuitState = CircuitState.CLOSED
@@ -139,7 +139,7 @@ class Circuit:
     is_trying: bool = False
 
     def admits(self, now: float, *, may_try: bool = True) -> bool:
-        """Return whether a call may be sent now; `may_try`: also as the one that tries."""
+        """Return whether a call may be sent now; `may_try`: also as the trial."""
         if self.state is CircuitState.CLOSED:
             return True
         return may_try and now >= self.retry_at and not self.is_trying

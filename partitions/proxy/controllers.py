@@ -1,5 +1,5 @@
-"""domain: the V-IPU controllers, the partitions that they list, and which controller gets a new
-one."""
+"""domain: the V-IPU controllers, the partitions that they list, and which controller gets the
+next partition."""
 
 from __future__ import annotations
 
@@ -236,12 +236,12 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
     """Return why `order_candidates` found nothing, for someone who waits for IPUs."""
     free = sum(view.free for view in views if view.has_node)
     if not views:
-        sentence = "no V-IPU controller is configured; add one as host:port:label=value"
+        sentence = "no V-IPU controller is configured; add a controller as host:port:label=value"
         return Shortage(Reason.NO_CONTROLLERS, sentence, free)
     labelled = [view for view in views if view.has_node]
     if not labelled:
         labels = ", ".join(sorted({view.spec.label for view in views}))
-        sentence = f"no node has the label of a V-IPU controller: label one with {labels}"
+        sentence = f"no node has the label of a V-IPU controller: label a node with {labels}"
         return Shortage(Reason.NO_LABELLED_NODE, sentence, free)
     silent = [view.spec.address for view in labelled if not view.is_reachable]
     if not any(view.is_reachable and view.creates for view in labelled):

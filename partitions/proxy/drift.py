@@ -1,8 +1,8 @@
 """domain: differences between the tracker and the V-IPU controllers.
 
-Also whether a partition under the expected id can be the one that was made for an entry. V-IPU
-stores no owner, and another cluster or a person can use the same id. So the listed properties are
-compared with the requested ones.
+Also whether a partition under the expected id can be the partition that was made for an entry.
+V-IPU stores no owner, and another cluster or a person can use the same id. So the listed properties
+are compared with what was requested.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
 def contradicted(
     entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
 ) -> Drift:
-    """Return what lists, by controller and id, deny of the entries: `faulty` and `replaced` ones
+    """Return what lists, by controller and id, deny of the entries: `faulty` and `replaced`
     alone. What a list shows is certain; what it lacks may be a controller that begins.
 
     The lists must be younger than the entries.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _NO_SETTINGS = PartitionSettings()
-# Of `fresh_seconds`: from then on the next answer is asked for, while readers have the last one.
+# Of `fresh_seconds`: from then on the next answer is requested, while readers get the last answer.
 _RENEW_AFTER = 0.8
 # For so long the last answer of a controller that is silent by now is good enough for people.
 _REMEMBER_SECONDS = 60.0
@@ -133,7 +133,7 @@ class Fleet:
         except (OSError, UnicodeDecodeError, InvalidControllers) as error:
             if str(error) != self._list_problem:
                 log.warning(
-                    "list of V-IPU controllers not usable, keeping the last good one",
+                    "list of V-IPU controllers not usable, keeping the last good list",
                     problem=str(error),
                     controllers=len(self._specs),
                 )
@@ -149,8 +149,8 @@ class Fleet:
         return list(await asyncio.gather(*(self.view(spec) for spec in self._specs)))
 
     async def view(self, spec: ControllerSpec) -> ControllerView:
-        """Return the current state of one controller; one that did not answer last time is hardly
-        waited for, so that it does not delay what another one can do."""
+        """Return the current state of one controller; a controller that did not answer last time is
+        hardly waited for, so that it does not delay what another controller can do."""
         has_node = self._has_node(spec.label)
         member = self._member(spec.address)
         try:
@@ -299,7 +299,7 @@ class Fleet:
         Raise NoAnswer after so many `seconds`; the call goes on.
 
         A call that is under way already may have been answered before what the caller has just
-        seen happen, so only the next one will do.
+        seen happen, so only the next call will do.
         """
         if member.following is None or member.following.done():
             member.following = asyncio.create_task(self._list_after(member, address))

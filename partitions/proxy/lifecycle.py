@@ -70,7 +70,7 @@ _NEXT: Mapping[Phase, frozenset[Phase]] = {
 def decide(entry: TrackerEntry | None, request: Request) -> Verdict:
     """Return what to do about a request, given the newest entry of its holder.
 
-    Raises StaleAttempt for a lower attempt than the known one, Contradiction for another job's
+    Raises StaleAttempt for an attempt below the known attempt, Contradiction for another job's
     name or, within one attempt, another size.
     """
     if entry is None:
@@ -89,7 +89,7 @@ def decide(entry: TrackerEntry | None, request: Request) -> Verdict:
         _refuse_other_size(entry, request.size)
         return Verdict.KEEP
     if entry.lost_at is not None:
-        return Verdict.RELEASE_FIRST  # what comes now is another holding: this one has ended
+        return Verdict.RELEASE_FIRST  # this holding has ended; another begins
     return Verdict.RESET if request.size == entry.size else Verdict.RELEASE_FIRST
 
 
@@ -137,7 +137,7 @@ def accept(entry: TrackerEntry) -> TrackerEntry:
 
 def activate(entry: TrackerEntry, now: datetime, *, wants_key: bool = False) -> TrackerEntry:
     """The partition is ACTIVE; the time of its first activation stays. `wants_key`: its pods need a
-    key, a new one for each attempt, since this may be another partition of the same id."""
+    key, new for each attempt, since this may be another partition of the same id."""
     active = replace(_to(entry, Phase.ACTIVE), active_at=entry.active_at or now)
     return replace(active, pod_key=KEY_WANTED) if wants_key else active
 
@@ -151,7 +151,7 @@ def require_key_wanted(entry: TrackerEntry, attempt: int) -> None:
             f"{attempt} is made once it is active for that attempt"
         )
     if entry.pod_key != KEY_WANTED:
-        why = "have one already" if entry.pod_key else "need none"
+        why = "have a key already" if entry.pod_key else "need none"
         raise Contradiction(f"no key for the pods of partition {entry.id}: they {why}")
 
 
@@ -172,8 +172,8 @@ def fault(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
 
 
 def may_heal(entry: TrackerEntry) -> bool:
-    """Return whether a partition that works is all the entry lacks: one that its controller refused
-    to reset works as well, and is not clean."""
+    """Return whether a partition that works is all the entry lacks: a partition that its controller
+    refused to reset works as well, and is not clean."""
     return entry.phase is Phase.ERROR and entry.reason == Reason.PARTITION_ERROR
 
 
@@ -208,8 +208,8 @@ def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
 def give_up(entry: TrackerEntry, now: datetime) -> TrackerEntry | None:
     """A reservation that found no room; None when nothing of it is worth keeping.
 
-    One that was active in an earlier attempt becomes a tombstone: its IPU-seconds count. So does
-    one that may come yet.
+    A reservation that was active in an earlier attempt becomes a tombstone: its IPU-seconds count.
+    So does a partition that may come yet.
     """
     return finish_release(entry, now) if entry.active_at or entry.may_come else None
 

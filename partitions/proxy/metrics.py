@@ -35,7 +35,7 @@ REQUESTS = PROXY.histogram(
 )
 PARTITIONS = PROXY.gauge(
     "ipuhub_partitions",
-    "Partitions in the tracker by phase; released ones are tombstones.",
+    "Partitions in the tracker by phase; released partitions are tombstones.",
     "How many partitions are in each phase? Are any stuck?",
     "controller",
     "phase",

@@ -58,7 +58,7 @@ class ProxyOptions:
 
     Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
     allowed to by the API server. `finish_seconds`: how long partitions in the making or going may
-    take to end their phase when the process is to end. With `mutations_port` (0: any free one)
+    take to end their phase when the process is to end. With `mutations_port` (0: any free port)
     `/v1` is served there only; None: on `port`. With `pod`, the name of its own pod in `namespace`,
     the leader labels it, and a standby is ready.
     """
@@ -198,7 +198,7 @@ class ProxyProcess(ClusterProcess):
         return Advertiser(self.nodes, self.fleet, self.client, options, say)
 
     def _leadership_problem(self) -> str:
-        """Return why this replica is not Ready; one that is found by the label may be Ready without
+        """Return why this replica is not Ready; a replica found by the label may be Ready without
         leading."""
         standby = "" if self.label else self.leadership.standby
         return self.leadership.problem or standby

@@ -1,9 +1,9 @@
 """io: the queue of requests that wait for a partition, in this process's memory.
 
 Also reservation: small partitions could take each free block before a large one fits. Once the
-oldest request has waited for a set time, newer requests are kept off ONE V-IPU controller: the one
-that needs the fewest IPUs of our own partitions freed. A newer request that delays nothing there
-still proceeds, and so does everything on the other controllers.
+oldest request has waited for a set time, newer requests are kept off ONE V-IPU controller: the
+controller that needs the fewest IPUs of our own partitions freed. A newer request that delays
+nothing there still proceeds, and so does everything on the other controllers.
 
 The oldest request is served in the end: what must be freed on the chosen controller never grows,
 and another controller is chosen only if less must be freed there. So the number falls each time one
@@ -256,7 +256,8 @@ class Readiness:
     """What is known of the time that controllers take to create and to reset partitions.
 
     Looking too early costs controller and proxy a call, too late costs a job the time: the next
-    first look comes a little earlier after each that was in time, and later after one too early.
+    first look comes a little earlier after each look that was in time, and later after a look too
+    early.
     """
 
     def __init__(self) -> None:
@@ -272,7 +273,7 @@ class Readiness:
     def learn(self, controller: str, seconds: float, looks: int, *, is_reset: bool) -> None:
         """A partition was found ACTIVE at look number `looks`, so long after its acceptance.
 
-        A single one that took very long does not make all that follow wait as long.
+        A single partition that took very long does not make all that follow wait as long.
         """
         known = self.first_look_seconds(controller, is_reset=is_reset)
         slower = min(seconds, 2 * known + _FIRST_SECONDS)

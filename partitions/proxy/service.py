@@ -135,7 +135,7 @@ class PartitionService:
             return await self._answer(holder)
 
     async def release(self, uid: str, instance: int) -> Partition:
-        """Remove the partition; raises UnknownPartition if there never was one."""
+        """Remove the partition; raises UnknownPartition if there never was a partition."""
         holder = (uid, instance)
 
         def change(draft: Draft) -> None:
@@ -152,7 +152,7 @@ class PartitionService:
             return await self._answer(holder)
 
     async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
-        """Make a key for the pods of an active partition; an earlier one ends.
+        """Make a key for the pods of an active partition; an earlier key ends.
 
         It is in the answer and nowhere else: who loses it asks again. None: they need none. Raises
         UnknownPartition, StaleAttempt, ControllerUnavailable, or Contradiction where a key is
@@ -175,7 +175,7 @@ class PartitionService:
         """Note that pods can use the key that was made last; it stays for this attempt.
 
         Raises UnknownPartition, StaleAttempt, or Contradiction: another key has been made since, or
-        by another replica, and a new one is to be made.
+        by another replica, and a new key is to be made.
         """
         holder = (uid, instance)
 
@@ -187,7 +187,7 @@ class PartitionService:
                 return
             lifecycle.require_key_wanted(entry, attempt)
             if self._made_keys.get(holder) != (entry.key, key_id):
-                raise Contradiction(f"key {key_id} is not the last one made; make a new one")
+                raise Contradiction(f"key {key_id} is not the last key made; make a new key")
             draft.put(lifecycle.with_key(entry, key_id))
 
         with self._call():
@@ -240,7 +240,7 @@ class PartitionService:
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """Count a call as one that has to end before this replica does."""
+        """Count a call that has to end before this replica does."""
         if self._is_ending:
             raise ReplicaEnds("this replica is shutting down; try again in a moment")
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()

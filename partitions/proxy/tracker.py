@@ -139,7 +139,7 @@ class Tracker:
 
     @classmethod
     def read(cls, name: str, shards: Iterable[Shard]) -> Tracker:
-        """Take in ConfigMaps; `name` is the first one's."""
+        """Take in ConfigMaps; `name` is the name of the first."""
         by_name = {shard.name: shard for shard in shards}
         entries: dict[str, TrackerEntry] = {}
         unreadable = set()
@@ -169,7 +169,7 @@ class Tracker:
 
 
 class Draft:
-    """A tracker with changes that are not written yet; each change sees the ones before it."""
+    """A tracker with changes that are not written yet; each change sees the changes before it."""
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker

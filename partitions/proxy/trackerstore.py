@@ -68,8 +68,8 @@ class TrackerStore:
     changed the tracker meanwhile, or when the fate of a patch is unknown.
 
     `left_seconds` says for how long nobody else can lead. A ConfigMap refuses writes from an old
-    copy, but each only for itself: a replica that stood still could reserve an id in one that its
-    successor has reserved in another.
+    copy, but each only for itself: a replica that stood still could reserve an id in a ConfigMap
+    that its successor has reserved in another.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class TrackerStore:
                 return
 
     async def _gather(self) -> None:
-        """Let more changes come, when the last ones have just gone out."""
+        """Let more changes come, when the last changes have just gone out."""
         allowed = (self._options.at_once - 1) * self._options.gather_seconds
         pause = self._quiet_at - allowed - asyncio.get_running_loop().time()
         if pause > 0 and not self._stale:

@@ -91,7 +91,7 @@ def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuA
 
 
 async def make_key(api: VipuApi, partition_id: str) -> PodKey | None:
-    """Make a key for the pods of a partition; an earlier one ends. None: its controller makes none.
+    """Make a key for the pods of a partition; an earlier key ends. None: its controller makes none.
 
     Raises ControllerUnavailable.
     """
@@ -130,8 +130,8 @@ async def find_removals(
 ) -> frozenset[tuple[str, str]]:
     """Return which partitions are being removed, by controller and id, of what was just listed.
 
-    Asks about those that are PENDING without a job that waits for them, which are few. One that
-    nobody answers for counts as not being removed.
+    Asks about those that are PENDING without a job that waits for them, which are few. A partition
+    that nobody answers for counts as not being removed.
     """
     phases = {(entry.controller, entry.id): entry.phase for entry in tracked}
     pending = [

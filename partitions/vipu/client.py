@@ -163,7 +163,7 @@ class VipuClient:
     async def list_ipu_attributes(self) -> Topology:
         """The fleet: every IPU with its place, agent, cluster and allocation.
 
-        One that has not changed is not read again: that of 4,096 IPUs takes 60 ms of CPU.
+        A fleet that has not changed is not read again: reading 4,096 IPUs takes 60 ms of CPU.
         """
         answer = await self._call(self._user.ListIPUAttributes, pb.ListIPUAttributesRequest())
         said = sha256(answer.SerializeToString(deterministic=True)).digest()

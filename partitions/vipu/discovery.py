@@ -155,7 +155,7 @@ class Announcer:
 
     def __init__(self, interfaces: Sequence[str], host: str, ports: Mapping[str, int]) -> None:
         if ":" in host and host not in _EVERYWHERE:
-            raise ValueError(f"announcements are IPv4, and --host {host} is not: leave out one")
+            raise ValueError(f"announcements are IPv4, and --host {host} is not: leave out either")
         self._indexes = _indexes(interfaces)
         self._source = "" if host in _EVERYWHERE else host
         self._ports = ports
@@ -186,7 +186,7 @@ class Announcer:
 
 
 def _indexes(interfaces: Sequence[str]) -> dict[int, str]:
-    """The interfaces by number; raises ValueError for one that this host does not have."""
+    """The interfaces by number; raises ValueError for an interface that this host does not have."""
     found = {}
     for name in interfaces:
         try:

@@ -8,13 +8,13 @@ _LONGEST_QUOTE = 80
 
 
 def quoted(name: str) -> str:
-    """A name that a caller sent, for a sentence; only the length of one that is too long."""
+    """A name that a caller sent, for a sentence; only the length if the name is too long."""
     return repr(name) if len(name) <= _LONGEST_QUOTE else f"of {len(name):,} characters"
 
 
 def missing(what: str, name: str, command: str) -> str:
     """Return the sentence for an unknown name sent as `what`_id, with the command that lists the
-    known ones."""
+    known names."""
     return f"{what}_id: there is no {what} {quoted(name)}; see {command}"
 
 
@@ -50,7 +50,7 @@ class Refused(VipuError):
 
 
 class Unauthenticated(Refused):
-    """The controller does not know this caller: no access key, or a wrong one."""
+    """The controller does not know this caller: no access key, or a wrong key."""
 
 
 class NotReady(VipuError):

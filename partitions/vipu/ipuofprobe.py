@@ -102,7 +102,7 @@ async def _sentence(device: DevicePort, host: _Lookup) -> str:
 
 
 async def _why_closed(addresses: Sequence[_Address], port: int) -> str:
-    """Return why the port answers at none of the addresses; empty if it answers at one."""
+    """Return why the port answers at none of the addresses; empty if it answers at any."""
     why = ""
     try:
         async with asyncio.timeout(ASK_SECONDS):

@@ -42,14 +42,15 @@ class OptionParser(argparse.ArgumentParser):
     def read(
         self, prefix: str, arguments: Sequence[str], environ: Mapping[str, str]
     ) -> argparse.Namespace:
-        """The command line, and before it the environment; ends the process where one is wrong."""
+        """Read the command line, and before it the environment; end the process where an option is
+        wrong."""
         given: list[str] = []
         for action in self._actions:
             name = f"{prefix}{action.dest.upper()}"
             if action.dest == "help" or name not in environ:
                 continue
             words = _words(action, environ[name])
-            self.source = f"{name}: "  # one at a time, to say which is wrong
+            self.source = f"{name}: "  # one option at a time, to say which is wrong
             self.parse_args(words)
             given += words
         self.source = ""
@@ -65,7 +66,7 @@ def _words(action: argparse.Action, text: str) -> list[str]:
 
 
 def port_number(text: str) -> int:
-    """An option's port; 0 stands for any free one."""
+    """An option's port; 0 stands for any free port."""
     port = int(text)
     if not 0 <= port <= 65535:
         raise argparse.ArgumentTypeError(f"{port} is not a port (0 to 65535)")
@@ -174,14 +175,15 @@ def listen(server: _Port, host: str, port: int, credentials: grpc.ServerCredenti
 
 
 def allow_open_files() -> None:
-    """Raise the soft limit of open files to the hard one; each connection is one."""
+    """Raise the soft limit of open files to the hard limit; each connection is an open file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems allow less than the hard limit says
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def remedy(problem: str, usual: str) -> str:
-    """Return the remedy for a problem of the operating system: for most problems, the usual one."""
+    """Return the remedy for a problem of the operating system: for most problems, the usual
+    remedy."""
     if problem == os.strerror(errno.EMFILE):
         return "let this process open more files: raise its hard limit (ulimit -n)"
     return usual

@@ -35,7 +35,7 @@ def _stamp(paths: tuple[Path | None, ...]) -> _Stamp:
 
 def _check_pair(certificate: bytes, key: bytes, path: Path | None) -> None:
     """Raise TlsFilesError unless the key is that of the certificate: while both are being replaced
-    one may be new and the other old."""
+    the key may be new and the certificate old."""
     try:
         public = x509.load_pem_x509_certificate(certificate).public_key()
         private = serialization.load_pem_private_key(key, None).public_key()
@@ -48,7 +48,7 @@ def _check_pair(certificate: bytes, key: bytes, path: Path | None) -> None:
 class ClientTls:
     """What a client presents and whom it trusts; called, it returns what the files hold now.
 
-    Raises TlsFilesError where they cannot be read at first; later the last good ones stay.
+    Raises TlsFilesError where they cannot be read at first; later the last good files stay in use.
     """
 
     def __init__(self, ca: Path, certificate: Path | None = None, key: Path | None = None) -> None:

@@ -56,7 +56,7 @@ class IpuId(NamedTuple):
     """Where an IPU stands: its IPU-Link domain, its place (0 to 63) in it, and the cluster.
 
     Each cluster of a V-IPU controller numbers its own domains. An empty cluster: nobody has said
-    which one it is.
+    which cluster it is.
     """
 
     domain: int
@@ -161,7 +161,8 @@ class Topology:
 
 
 def size_problem(size: int) -> str:
-    """One sentence why no partition has `size` IPUs and which sizes are next; "" when one can."""
+    """One sentence why no partition has `size` IPUs and which sizes are next; "" when a partition
+    can."""
     if size in PARTITION_SIZES:
         return ""
     if size < 1:
@@ -204,7 +205,7 @@ def topology_from_attributes(
 ) -> Topology:
     """The fleet that a controller's IPU attributes describe: agent -> device number -> attributes.
 
-    Takes the stated places when every IPU states a valid one; else IPUs count in agent order
+    Takes the stated places when every IPU states a valid place; else IPUs count in agent order
     (ag2 before ag10), 64 to a domain, which is how a rack is cabled unless someone says otherwise:
     a guess, since the published attributes tell of boards and not of places.
     """
@@ -237,7 +238,8 @@ def _stated_places(
 
 def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Iterator[Ipu]:
     for number, (agent, index, found) in enumerate(_flat(attributes)):
-        # Not even a stated cluster: IPUs of several would be numbered as if they were of one.
+        # Not even a stated cluster: IPUs of several would be numbered as if they were of one
+        # cluster.
         place = IpuId(*divmod(number, DOMAIN_IPUS))
         yield Ipu(place, agent, index, hardware=_hardware(found))
 
@@ -393,6 +395,6 @@ def _merged(cluster: str, domain: int, free: Mapping[int, str]) -> Iterator[Bloc
 
 
 def _may_be_same(first: str, second: str) -> bool:
-    """Return whether two allocations are the same; of an unknown one only the controller can say
-    no."""
+    """Return whether two allocations are the same; of an unknown allocation only the controller can
+    say no."""
     return first == second or not first or not second

@@ -212,7 +212,7 @@ class FakePartitions:
         self._answer("store_key")
         record = self.records[uid, instance]
         if record.attempt != attempt or self.valid_keys[uid, instance].id != key_id:
-            raise StaleAttemptError(f"{key_id} is not the last one made")
+            raise StaleAttemptError(f"{key_id} is not the last key made")
         self.records[uid, instance] = replace(record, pod_key=key_id)
         return self.records[uid, instance]
 

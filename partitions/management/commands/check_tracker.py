@@ -74,7 +74,8 @@ class Command(BaseCommand):
             return len(lines) + len(found) - done
 
     async def _force(self, proxy: ProxyProcess, entry: TrackerEntry) -> bool:
-        """Ask about one that its controller does not remove, and do it; whether it is settled."""
+        """Ask about an entry that its controller does not remove, remove it, and return whether it
+        is settled."""
         question = f"  To remove it by force, enter {entry.id} (anything else changes nothing): "
         if await asyncio.to_thread(self._answer, question) != entry.id:
             return False
@@ -87,7 +88,7 @@ class Command(BaseCommand):
         return True
 
     async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:
-        """Ask about one, and do it; whether it is settled."""
+        """Ask about a stranger, do it, and return whether it is settled."""
         claim, work = stranger.claim, Repair(proxy.store, proxy.fleet, utc_now)
         what = f"adopt it for {_job(claim)}" if claim else "remove it from its controller"
         question = f"  To {what}, enter {stranger.id} (anything else changes nothing): "

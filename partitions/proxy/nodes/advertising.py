@@ -30,7 +30,7 @@ _OPTIONS: Final = WriteOptions(manager="ipuhub-ipu-visibility")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibilityOptions:
     """`owner` names this installation; `look_seconds`: how often to compare with the nodes, and
-    `count_seconds`: how often to count the IPUs, whose free ones change with every job."""
+    `count_seconds`: how often to count the IPUs, whose free count changes with every job."""
 
     owner: str
     on_masters: bool = False

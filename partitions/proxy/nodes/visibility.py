@@ -69,7 +69,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """Merge patches of one node; an empty one is not written.
+    """Merge patches of one node; an empty patch is not written.
 
     While a node has a number of ours it has our mark: a crash in between leaves nothing behind
     that nobody takes away.
@@ -124,8 +124,8 @@ def nodes_with(label: str, nodes: Iterable[ShownNode]) -> list[ShownNode]:
 def _designate(reaching: Iterable[ShownNode], label: str) -> str:
     """The one node that shows the IPUs of a controller; "": none can.
 
-    A node that can take pods goes before one that cannot, then the present one, so that capacity
-    moves only when it must.
+    A node that can take pods goes before a node that cannot, then the present node, so that
+    capacity moves only when it must.
     """
     able = [node for node in reaching if not node.has_plugin]
     ranks = {node.name: (not node.is_usable, not node.shows(label), node.name) for node in able}

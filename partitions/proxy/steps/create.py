@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 async def create(step: Step) -> Next:
-    """Reset the partition if it exists and is ours, else create one."""
+    """Reset the partition if it exists and is ours, else create it."""
     entry, memory, fleet = step.entry, step.memory, step.around.fleet
     try:
         listed = {} if memory.is_first_ask else await fleet.listed(entry.controller)
@@ -40,7 +40,7 @@ async def create(step: Step) -> Next:
     if found is not None and is_there and (why := strangeness(entry, found)):
         return await take_other_id(step, listed, why)
     if is_ending:
-        return Next.POLL  # neither ours to reset nor room for a new one yet
+        return Next.POLL  # neither ours to reset nor room for a new partition yet
     spec = fleet.spec_of(entry.controller)
     if spec and not memory.is_reset and entry.asked != asked_of(spec.settings):
         await step.replace(lifecycle.ask(entry, asked_of(spec.settings)))
@@ -124,8 +124,8 @@ async def _not_taken(step: Step, error: VipuError) -> Next:
 
 
 async def _not_sent(step: Step, error: CircuitOpen) -> Next:
-    """The controller fell silent since it was chosen, or answers no creations: another one is
-    asked. What may come here after all is known first, so that its tombstone has it removed."""
+    """The controller fell silent since it was chosen, or answers no creations: another controller
+    is asked. What may come here after all is known first, so that its tombstone has it removed."""
     entry, memory = step.entry, step.memory
     if memory.is_reset:
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# A controller that takes a removal may begin it late; one that has forgotten it never does.
+# A controller that takes a removal may begin it late; a controller that has forgotten it never
+# does.
 LOOKS_UNTIL_ASKED_AGAIN: Final = 10
 # A removal that takes longer, about 1 s, is worth a write: people see that it goes on.
 LOOKS_UNTIL_TOLD: Final = 6

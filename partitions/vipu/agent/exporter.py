@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.agent.machine import IpuReading, Machine, PartitionReading
 
-# What every scraper knows; the client library would name a newer one, which says the same here.
+# What every scraper knows; the client library would name a newer version, which says the same here.
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # Field of a reading, name, help, question.
 _GAUGES: Final = (

@@ -65,8 +65,8 @@ class Device:
 class Configuration:
     """A machine's part of a partition.
 
-    `generation` names the operation that asked for it: the same one again changes nothing, another
-    one is a reset.
+    `generation` names the operation that asked for it: the same generation again changes nothing,
+    another generation is a reset.
     """
 
     partition: str
@@ -150,7 +150,8 @@ class Machine(Protocol):
         ...
 
     def release(self, partition: str, now: datetime) -> None:
-        """Begin to free the IPUs of a partition; one that is not there is released already."""
+        """Begin to free the IPUs of a partition; a partition that is not there is released
+        already."""
         ...
 
     def reset(self, partition: str, generation: str, now: datetime) -> None:

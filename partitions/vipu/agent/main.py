@@ -116,7 +116,7 @@ def parse_options(
     arguments: list[str] | None = None, environ: Mapping[str, str] = os.environ
 ) -> AgentOptions:
     """Read the command line, and before it the environment; ends the process with a usage text
-    where one is wrong."""
+    where an option is wrong."""
     command_line = sys.argv[1:] if arguments is None else arguments
     return AgentOptions(**vars(_parser().read(_ENVIRONMENT, command_line, environ)))
 
@@ -220,7 +220,7 @@ class VipuAgent:
         return ports
 
     async def stop(self) -> None:
-        """Refuse new calls, and let running ones end for up to 2 s."""
+        """Refuse new calls, and let running calls end for up to 2 s."""
         await self._running.aclose()
         log.info("vipu-agent stopped")
 
@@ -263,7 +263,7 @@ class VipuAgent:
 
 def _counted(first: int, number: int) -> int:
     if first and first + number > 65535:
-        raise ValueError(f"the ports from {first} on are too few: choose a lower one")
+        raise ValueError(f"the ports from {first} on are too few: choose a lower port")
     return first + number if first else 0
 
 

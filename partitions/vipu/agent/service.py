@@ -41,8 +41,8 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     """What a controller may ask of one machine.
 
     `agent` is its name in the log. `simulated` is the same machine where it can fail on command,
-    None for a real one; `ipuof` are its ports, which follow its partitions. `exporter_port` is of
-    its metrics, 0 until somebody sets it.
+    None for a real machine; `ipuof` are its ports, which follow its partitions. `exporter_port` is
+    of its metrics, 0 until somebody sets it.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ class SimulatedMachine:
             self._ipus[device.index].use(now, in_use=True)
 
     def release(self, partition: str, now: datetime) -> None:
-        """Begin to free the IPUs of a partition; one that is not there is released already.
+        """Begin to free the IPUs of a partition; a partition that is not there is released already.
 
         The machine resets them, which takes no time unless its resets are slow.
         """
@@ -188,7 +188,7 @@ class SimulatedMachine:
             )
         self._forget_freed(now)
         tested = set(self._ipus) if ipu is None else {ipu}
-        if kind is not MachineTest.CONNECTIVITY:  # that one only reads
+        if kind is not MachineTest.CONNECTIVITY:  # this test only reads
             for name, part in self._parts.items():
                 if tested & {device.index for device in part.configuration.devices}:
                     raise NotReady(f"partition {name} uses it; remove that first")
@@ -220,7 +220,7 @@ class SimulatedMachine:
     def inject(self, fault: Fault, now: datetime) -> None:
         """Let something go wrong from now on; raises InvalidRequest for a part that is not there.
 
-        Of two faults of one kind and place the later one counts.
+        Of two faults of one kind and place the later fault counts.
         """
         if fault.ipu not in self._ipus or not 0 <= fault.link < LINKS:
             raise InvalidRequest(

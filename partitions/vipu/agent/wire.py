@@ -149,7 +149,7 @@ def _sensors(message: pb.Sensors) -> Sensors:
 
 
 def test_kind_from_message(value: diagnostics_pb.TestKind.ValueType) -> MachineTest:
-    """The kind of a test; raises InvalidRequest for an unknown one."""
+    """The kind of a test; raises InvalidRequest for an unknown kind."""
     try:
         return _TESTS[value]
     except KeyError:

@@ -87,7 +87,7 @@ def _add_users(actions: Any, create: Any, remove: Any, shared: argparse.Argument
     about = "let somebody use allocations; prints an access key and writes it to a file"
     _allocations(_named(create, "user", users.create_user, about, shared), "none")
     _named(remove, "user", users.remove_user, "remove a user; partitions stay", shared)
-    about = "make a new access key; the old one ends"
+    about = "make a new access key; the old key ends"
     rotate = entities(actions, "rotate-key", about)
     _named(rotate, "user", users.rotate_key, about, shared)
     for action, command, about in (
@@ -131,7 +131,7 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
     about = "make a partition and wait until it is ACTIVE"
     partition = _named(create, "partition", partitions.create_partition, about, shared)
     partitionoptions.create(partition)
-    about = "put agents that are in no cluster into a new one, in the order of their cabling"
+    about = "put agents that are in no cluster into a new cluster, in the order of their cabling"
     cluster = _named(create, "cluster", fleet.create_cluster, about, shared)
     _agents(cluster)
     cluster.add_argument(

@@ -39,7 +39,7 @@ async def get_agent(client: VipuClient, options: argparse.Namespace) -> Table:
     rows = list(zip((*_AGENT_HEADS, *_AGENT_MORE), _agent(agent), strict=True))
     rows += [("Cordoned since", as_time(agent.cordoned_at))] if agent.cordoned else []
     rows += [(f"Fault of IPU {index}", agent.faults[index]) for index in sorted(agent.faults)]
-    # An earlier controller, or one that has not heard the agent yet, does not say it.
+    # An earlier controller, or a controller that has not heard the agent yet, does not say it.
     rows += _machine(agent.inventory) if agent.HasField("inventory") else []
     below = _ipus(agent) if agent.inventory.ipus else None
     return Table(("Attribute", "Value"), rows, as_data(agent), below=below)

@@ -66,7 +66,7 @@ async def discover_agents(client: VipuClient, options: argparse.Namespace) -> Ta
 
 
 async def create_cluster(client: VipuClient, options: argparse.Namespace) -> None:
-    """Put agents that are in no cluster into a new one. Raise VipuError."""
+    """Put agents that are in no cluster into a new cluster. Raise VipuError."""
     question = pb.CreateClusterRequest(
         cluster_id=options.name,
         agent_ids=options.agents,

@@ -28,7 +28,7 @@ class Table:
 
     `data` is what JSON and YAML show in its place. `is_bad`: what it shows has failed, and so has
     the command. `is_last`: what it shows has ended, and with it `--watch`. `below`: a second table,
-    whose data is part of the first one's.
+    whose data is part of the first table's.
     """
 
     heads: Sequence[str]

@@ -58,7 +58,7 @@ def relocatable(parser: argparse.ArgumentParser) -> None:
 
 
 def moving(parser: argparse.ArgumentParser) -> None:
-    """Of `reset partition`, and of whatever else may move one and waits for it."""
+    """Of `reset partition`, and of other commands that may move a partition and wait for it."""
     relocatable(parser)
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is ACTIVE")
 

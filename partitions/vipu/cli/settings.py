@@ -118,7 +118,7 @@ def _places(
 
 
 def home_folder() -> Path | None:
-    """The user's home; None for one without, as in a container whose user has no name."""
+    """The user's home; None without a home, as in a container whose user has no name."""
     try:
         return Path.home()
     except RuntimeError:

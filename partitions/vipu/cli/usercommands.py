@@ -25,7 +25,7 @@ async def create_user(client: VipuClient, options: argparse.Namespace) -> str:
 
 
 async def rotate_key(client: VipuClient, options: argparse.Namespace) -> str:
-    """Replace a user's key and show the new one. Raise VipuError."""
+    """Replace a user's key and show the new key. Raise VipuError."""
     return _shown(client, await client.ask("RotateKey", pb.RotateKeyRequest(user_id=options.name)))
 
 

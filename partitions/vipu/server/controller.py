@@ -216,7 +216,7 @@ class Controller:
 
     @property
     def state(self) -> State:
-        """All that is known at this moment; it never changes, later there is another one."""
+        """All that is known at this moment; it never changes: each write makes another state."""
         return self.writes.state
 
     @property

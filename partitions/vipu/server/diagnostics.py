@@ -113,7 +113,7 @@ class SimulatedTester:
 
 
 class Diagnostics:
-    """Runs tests and keeps the last ones; safe to call from many threads."""
+    """Runs tests and keeps the last results; safe to call from many threads."""
 
     def __init__(self, controller: Controller, tester: Tester) -> None:
         self._controller = controller

@@ -45,6 +45,6 @@ class Events:
             self._count += 1
 
     def last(self) -> tuple[list[Event], int]:
-        """The events that are kept, and how many older ones are not."""
+        """The events that are kept, and how many older events are not."""
         with self._lock:
             return list(self._kept), self._count - len(self._kept)

@@ -128,8 +128,8 @@ def ipus_of(topology: Topology) -> dict[str, int]:
 def topology_of(layout: Layout, ipus: Mapping[str, int]) -> Topology:
     """The fleet of these agents, each with a number of IPUs, as the layout arranges it.
 
-    Agents of no cluster stand in one without a name. Raises KeyError for an agent that the fleet
-    does not have.
+    Agents of no cluster stand in a cluster without a name. Raises KeyError for an agent that the
+    fleet does not have.
     """
     allocation_of = {agent: one.id for one in layout.allocations.values() for agent in one.agents}
     found: list[Ipu] = []
@@ -189,7 +189,7 @@ def with_cluster(layout: Layout, wanted: WantedCluster, ipus: Mapping[str, int])
         if taken := set(cluster.agents) & set(wanted.agents):
             raise NotReady(
                 f"agent_ids: {min(taken)} is in cluster {cluster.id}; an agent is in one cluster: "
-                "remove that one first"
+                "remove that cluster first"
             )
     domains = _domains(wanted, ipus)
     cluster = Cluster(wanted.id, domains, wanted.links, wanted.looped)
@@ -204,8 +204,8 @@ def new_agent(agent: AgentRecord, known: Mapping[str, AgentRecord], fleet: Itera
     _check_id("agent_id", agent.id)
     if agent.ipus not in PARTITION_SIZES:
         raise InvalidRequest(
-            f"host: the machine at {agent.address} has {agent.ipus} IPUs; use one with 1, 2, 4, 8, "
-            "... or 64"
+            f"host: the machine at {agent.address} has {agent.ipus} IPUs; use a machine with 1, 2, "
+            "4, 8, ... or 64"
         )
     if agent.id in set(fleet):
         where = f" at {known[agent.id].address}" if agent.id in known else ""
@@ -222,7 +222,9 @@ def removable_agent(layout: Layout, agent_id: str, known: Mapping[str, AgentReco
         )
     for cluster in layout.clusters.values():
         if agent_id in cluster.agents:
-            raise NotReady(f"agent {agent_id} is in cluster {cluster.id}: remove that one first")
+            raise NotReady(
+                f"agent {agent_id} is in cluster {cluster.id}: remove that cluster first"
+            )
 
 
 def without_cluster(layout: Layout, cluster_id: str) -> Layout:
@@ -255,7 +257,7 @@ def with_allocation(layout: Layout, wanted: Allocation) -> Layout:
     if taken := sorted(set(agents) & holders.keys()):
         raise NotReady(
             f"agent_ids: {taken[0]} is in allocation {holders[taken[0]]}; an agent is in one "
-            "allocation: remove that one first"
+            "allocation: remove that allocation first"
         )
     ordered = tuple(agent for agent in cluster.agents if agent in set(agents))
     made = replace(wanted, agents=ordered)

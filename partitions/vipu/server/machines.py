@@ -223,6 +223,6 @@ def _place(ipu: Ipu) -> dict[str, str]:
 
 
 def _machine_address(ipu: Ipu) -> str:
-    """An address of the machine in 10.0.0.0/8, every fourth one: clusters share the network."""
+    """An address of the machine in 10.0.0.0/8, every fourth address: clusters share the network."""
     number = _ADDRESSES * int(ipu.agent.removeprefix(AGENT_PREFIX))
     return f"10.{1 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"

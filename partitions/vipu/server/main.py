@@ -90,7 +90,7 @@ class VipuServer:
 
     @property
     def admin_port(self) -> int | None:
-        """The port of the admin API of a started server, if it has one."""
+        """The port of the admin API of a started server, if it has an admin API."""
         return self._admin.port if self._admin else None
 
     @property
@@ -148,7 +148,7 @@ class VipuServer:
                 controller.confirm(record)
 
     def stop(self) -> None:
-        """Refuse new calls, let running ones end for up to 2 s, and release the state file."""
+        """Refuse new calls, let running calls end for up to 2 s, and release the state file."""
         if self._server is not None:
             self._stop_serving()
             log.info("vipu-server stopped")
@@ -169,7 +169,7 @@ class VipuServer:
             server.stop(STOP_SECONDS).wait()
 
     def _fleet(self) -> Topology:
-        """The IPUs of the agents' machines, or the simulated ones."""
+        """The IPUs of the agents' machines, or the simulated IPUs."""
         options = self._options
         if options.simulates_machines:
             return fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
@@ -254,7 +254,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.init or options.tls_init is not None:
         return _prepare(options)
     logs.configure(options.log_level, options.log_format)
-    # Each client and each agent has a connection, and a probed IPUoF port has one for a moment.
+    # Each client and each agent has a connection, and so has a probed IPUoF port for a moment.
     allow_open_files()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -301,7 +301,7 @@ def _init_storage(options: ServerOptions) -> list[str]:
         said += [f"Default user is: {name}", f"Access key is '{key}'."]
         if not allocations:
             said.append(
-                "There is no allocation yet. Once you have created one: "
+                "There is no allocation yet. Once you have created an allocation: "
                 f"vipu-admin grant user {name} --allocations ID"
             )
     file = StateFile(options.storage)

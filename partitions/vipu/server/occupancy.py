@@ -35,9 +35,9 @@ class _Domain:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The holders and free blocks of a fleet; each change gives a new one.
+    """The holders and free blocks of a fleet; each change gives a new occupancy.
 
-    Closed IPUs get no new partition, whether one holds them or not.
+    Closed IPUs get no new partition, whether a partition holds them or not.
     """
 
     topology: Topology

@@ -34,7 +34,7 @@ _ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """How one vipu-server runs; port 0 takes any free one.
+    """How one vipu-server runs; port 0 takes any free port.
 
     `cluster` and `allocation` may list several, separated by commas: the first allocation is of
     the first cluster, and so on, each with `machines` machines.
@@ -117,7 +117,7 @@ def parse_options(
     arguments: list[str] | None = None, environ: Mapping[str, str] = os.environ
 ) -> ServerOptions:
     """Read the command line, and before it the environment; ends the process with a usage text
-    where one is wrong."""
+    where an option is wrong."""
     command_line = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.read(_ENVIRONMENT, command_line, environ)

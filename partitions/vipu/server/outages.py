@@ -89,7 +89,8 @@ def fail_part(draft: Draft, seen: PartitionRecord, sentence: str, now: datetime)
     """Take that a machine cannot serve a partition that it has set up, or not set it up.
 
     It is in ERROR, or is reset once more where it may do so by itself: not while an agent of it is
-    lost, nor while an IPU of it has a fault. One that is no longer as it was seen stays as it is.
+    lost, nor while an IPU of it has a fault. A partition that has changed since it was seen stays
+    as it is.
     """
     record = draft.partitions.get(seen.id)
     if record is None or record.is_removing or record.errors != seen.errors:
@@ -117,7 +118,9 @@ def require_usable(
         remedy = _ANOTHER_ATTEMPT if by_pod else "Create it again once it is gone"
         raise NotReady(f"partition {record.id} is being removed. {remedy}")
     for why in _problems(draft, record):
-        remedy = "Remove it and create another one, reset it with --relocatable to move it, or wait"
+        remedy = (
+            "Remove it and create a new partition, reset it with --relocatable to move it, or wait"
+        )
         if by_pod:
             remedy = f"{_ANOTHER_ATTEMPT}. Or wait"
         elif may_move:

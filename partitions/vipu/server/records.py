@@ -1,7 +1,7 @@
 """domain: what vipu-server stores about a partition, and its state at any time.
 
 No timer drives a partition: an operation ends at a stored instant. So a controller that was killed
-and restarted reports the same state as one that kept running.
+and restarted reports the same state as a controller that kept running.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class PartitionRecord:
 class MachineRecord:
     """What is said of an IPU-Machine: a cordon, faults of its IPUs, that its agent is lost.
 
-    `cordon` is the reason given, None without a cordon; `faults` has a sentence for each IPU that
-    has one, by device number; `lost` is a sentence, empty while the agent answers.
+    `cordon` is the reason given, None without a cordon; `faults` has a sentence for each IPU with
+    a fault, by device number; `lost` is a sentence, empty while the agent answers.
     """
 
     agent: str

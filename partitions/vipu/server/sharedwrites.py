@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from partitions.vipu.server.state import State
     from partitions.vipu.server.statefile import StateFile
 
-    # Puts a new record, or takes one away; raises VipuError before it does either.
+    # Puts a new record, or takes a record away; raises VipuError before it does either.
     Change: TypeAlias = Callable[[Draft], None]
 
 log = structlog.get_logger(__name__)

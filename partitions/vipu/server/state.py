@@ -68,7 +68,7 @@ class State:
 
 
 class Draft:
-    """A state that is being changed, and the list of its changes; the old one stays as it is."""
+    """A state that is being changed, and the list of its changes; the old state stays as it is."""
 
     def __init__(self, state: State) -> None:
         self.partitions = dict(state.partitions)
@@ -87,7 +87,7 @@ class Draft:
         )
 
     def put(self, record: PartitionRecord) -> None:
-        """Add a partition, or put it in place of the one of its id."""
+        """Add a partition, or put it in place of the partition of its id."""
         old = self.partitions.get(record.id)
         if old is None or old.ipus != record.ipus:
             without = self.occupancy if old is None else self.occupancy.freed(old.ipus)
@@ -101,7 +101,7 @@ class Draft:
         self.changes.append(Removed(partition_id))
 
     def put_machine(self, record: MachineRecord) -> None:
-        """Keep what is said of a machine; one of which nothing is said is forgotten."""
+        """Keep what is said of a machine; a machine of which nothing is said is forgotten."""
         self.machines[record.agent] = record
         if record.is_in_service:
             del self.machines[record.agent]
@@ -145,7 +145,7 @@ class Draft:
         self._forget_grants()
 
     def put_user(self, user: UserRecord) -> None:
-        """Add a user, or put the record in place of the one of its id."""
+        """Add a user, or put the record in place of the record of its id."""
         self.users = {**self.users, user.id: user}
         self.changes.append(user)
 
@@ -155,7 +155,8 @@ class Draft:
         self.changes.append(RemovedUser(user_id))
 
     def _forget_grants(self) -> None:
-        """A later allocation of the same name is another one: its users are granted it anew."""
+        """Drop grants of allocations that are gone: a later allocation of the same name needs new
+        grants."""
         for user in self.users.values():
             kept = tuple(each for each in user.allocations if each in self.layout.allocations)
             if kept != user.allocations:

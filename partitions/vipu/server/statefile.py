@@ -2,10 +2,10 @@
 
 A line a write: the changes that were made together, with a checksum. The line is on disk before any
 answer is sent, so a controller that is killed at any instruction finds all that it has answered. A
-line that was being written then is the last one and incomplete: nobody was told of its changes, and
-it is dropped. Anything else that cannot be read stops the start and is never overwritten: it may be
-the only record of who holds which IPUs. When the file has grown to a multiple of what is in force,
-it is written anew, synced and renamed into place.
+line that was being written then is the last line and incomplete: nobody was told of its changes,
+and it is dropped. Anything else that cannot be read stops the start and is never overwritten: it
+may be the only record of who holds which IPUs. When the file has grown to a multiple of what is in
+force, it is written anew, synced and renamed into place.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "ipuhub-vipu-server"
 VERSION: Final = 2
-# Added for a file with clusters and allocations, for one with users, for one with created agents,
-# and for one with a removal under way, which earlier servers would take for an ACTIVE partition:
+# Added for a file with clusters and allocations, with users, with created agents,
+# and with a removal under way, which earlier servers would take for an ACTIVE partition:
 # servers that know none of them must say that it is a newer file.
 _WITH_LAYOUT: Final = 1
 _WITH_USERS: Final = 2
@@ -211,7 +211,7 @@ class StateFile:
         self._size += len(line)
 
     def _write_whole(self, state: State) -> None:
-        """Put a file of this state alone in place of the old one."""
+        """Put a file of this state alone in place of the old file."""
         version = _version_of(state)
         lines = [json.dumps({"format": FORMAT, "version": version}).encode() + b"\n"]
         lines += [_line([stored]) for stored in state.stored]

@@ -1,7 +1,7 @@
 """domain: users of a controller, their access keys, and what each caller may see.
 
-A key is 32 random bytes. Nobody guesses one, so a plain SHA-256 protects it as well as a slow hash
-of a password would, and a check costs microseconds at each call.
+A key is 32 random bytes. Nobody guesses a key, so a plain SHA-256 protects it as well as a slow
+hash of a password would, and a check costs microseconds at each call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEY_BYTES = 32
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls: with `allocations` None everybody's partitions are the caller's; `partition` is
-    the only one that a pod may read."""
+    the only partition that a pod may read."""
 
     name: str = ""
     allocations: frozenset[str] | None = None
@@ -145,7 +145,7 @@ def remove_user(draft: Draft, user_id: str) -> None:
 
 
 def put_key(draft: Draft, user_id: str, key: str, now: datetime) -> None:
-    """Put a new key in place of the old one; raises NotFound."""
+    """Put a new key in place of the old key; raises NotFound."""
     user = _existing(draft, user_id)
     draft.put_user(replace(user, key_hash=hash_key(key), key_created_at=now))
 

@@ -198,7 +198,7 @@ async def test_who_stops_waiting_for_the_trial_leaves_it_to_the_next(world: Worl
     world.vipu._arrive = hang  # type: ignore[method-assign]
     trial = asyncio.create_task(api.partition_status("p"))
     await asked.wait()
-    assert "one is trying now" in proxy.fleet.problem
+    assert "a trial is under way" in proxy.fleet.problem
     with pytest.raises(CircuitOpen, match="no calls for a while"):
         await api.partition_status("p")
     trial.cancel()

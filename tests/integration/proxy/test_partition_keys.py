@@ -41,7 +41,7 @@ async def test_a_key_is_made_for_an_active_partition_and_stays_for_its_attempt(
         stored = await proxy.service.store_key(UID, 0, 0, key.id)
         assert (stored.phase, stored.pod_key) == ("active", key.id)
         assert await proxy.service.store_key(UID, 0, 0, key.id) == stored  # once more: the same
-        with pytest.raises(Contradiction, match="they have one already"):
+        with pytest.raises(Contradiction, match="they have a key already"):
             await proxy.service.make_key(UID, 0, 0)
     assert world.vipu.keys == 1
 
@@ -67,10 +67,10 @@ async def test_only_the_key_that_was_made_last_can_be_stored(world: World) -> No
         second = await proxy.service.make_key(UID, 0, 0)
         assert first is not None
         assert second is not None
-        with pytest.raises(Contradiction, match="is not the last one made"):
+        with pytest.raises(Contradiction, match="is not the last key made"):
             await proxy.service.store_key(UID, 0, 0, first.id)
     async with world.process() as successor:  # it cannot know whether a third was made
-        with pytest.raises(Contradiction, match="is not the last one made"):
+        with pytest.raises(Contradiction, match="is not the last key made"):
             await successor.service.store_key(UID, 0, 0, second.id)
 
 

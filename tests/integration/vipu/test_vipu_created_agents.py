@@ -110,7 +110,7 @@ async def test_a_fleet_is_put_together_from_nothing_and_taken_apart_again(
         assert await state_of(vipu, "p") is ReadyState.ACTIVE
         assert await one.partitions() == before
         _, err = await asked("remove", "agent", "left", code=1)
-        assert "agent left is in cluster c1: remove that one first" in err
+        assert "agent left is in cluster c1: remove that cluster first" in err
         await asked("remove", "partition", "p")
         assert await vipu.list_partitions() == []
         assert await one.names() == []
@@ -318,7 +318,7 @@ def test_a_first_user_is_granted_nothing_while_there_is_nothing(
     assert server_main([*command, "--storage", str(file)]) == 0
     line = "vipu-admin grant user john --allocations ID"
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said == f"There is no allocation yet. Once you have created one: {line}"
+    assert said == f"There is no allocation yet. Once you have created an allocation: {line}"
     assert start(storage=file).controller.state.users["john"].allocations == ()
 
 

@@ -69,7 +69,7 @@ class Machines(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTiming:
-    """How often agents are asked, and after how much silence one is lost."""
+    """How often agents are asked, and after how much silence an agent is lost."""
 
     heartbeat_seconds: float = 1.0
     lost_seconds: float = 5.0
@@ -222,7 +222,7 @@ def failed_parts(
 ) -> list[tuple[PartitionRecord, str]]:
     """Return the partitions that a machine cannot set up or serve any more, and its words on why.
 
-    One that is READY and not confirmed yet is left to the questions to its IPUoF ports.
+    A partition that is READY and not confirmed yet is left to the questions to its IPUoF ports.
     """
     found = []
     for each in health.partitions:

@@ -143,7 +143,7 @@ class AgentLink:
     def has_done(self, record: PartitionRecord) -> bool:
         """Return whether the machine has done its part of a partition.
 
-        Nobody waits for a lost one to free IPUs: they get no new partition, and it frees them
+        Nobody waits for a lost machine to free IPUs: they get no new partition, and it frees them
         first.
         """
         if record.is_removing:

@@ -38,7 +38,7 @@ class ServerFacts:
     """What a controller does not know of the server around it.
 
     `agents`: host:port by agent; `links` are the connections to them, if there are any;
-    `discovery` listens for new ones.
+    `discovery` listens for new agents.
     """
 
     version: str

@@ -74,7 +74,7 @@ class AdminPort:
         self._health = add_standard_services(self._server, names)
 
     def start(self, host: str, port: int, tls: ServerTls | None) -> None:
-        """Listen; port 0 takes any free one. Raises ListenError or TlsFilesError."""
+        """Listen; port 0 takes any free port. Raises ListenError or TlsFilesError."""
         self.port = listen(self._server, host, port, tls.credentials() if tls else None)
         self._server.start()
         log.info("admin API listens", host=host, port=self.port)
@@ -86,7 +86,7 @@ class AdminPort:
             )
 
     def stop(self) -> None:
-        """Refuse new calls and let running ones end for up to 2 s."""
+        """Refuse new calls and let running calls end for up to 2 s."""
         self._health.enter_graceful_shutdown()
         self._server.stop(STOP_SECONDS).wait()
         self._diagnostics.stop()

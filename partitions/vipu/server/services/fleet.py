@@ -40,7 +40,7 @@ _LONGEST_HOST: Final = 253
 
 
 class FleetService(FleetServiceServicer):
-    """How the machines are arranged; no change moves one that holds a partition.
+    """How the machines are arranged; no change moves a machine that holds a partition.
 
     `facts`: the connections to the agents, none where this server simulates its machines, and what
     listens for new agents.
@@ -110,7 +110,7 @@ class FleetService(FleetServiceServicer):
 
     @answering
     def CreateCluster(self, request: pb.CreateClusterRequest) -> pb.CreateClusterReply:
-        """Put agents that are in no cluster into a new one."""
+        """Put agents that are in no cluster into a new cluster."""
         wanted = layout.WantedCluster(
             id=request.cluster_id,
             agents=tuple(request.agent_ids),

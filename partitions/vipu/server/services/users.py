@@ -71,7 +71,7 @@ class UserAdminService(UserAdminServiceServicer):
 
     @answering
     def RotateKey(self, request: pb.RotateKeyRequest) -> pb.AccessKey:
-        """Answer with a new key; the old one ends."""
+        """Answer with a new key; the old key ends."""
         name, key, now = request.user_id, users.new_key(), self._controller.clock()
         self._change(
             "key of user changed", name, lambda draft: users.put_key(draft, name, key, now)
@@ -118,7 +118,7 @@ class PartitionKeyService(PartitionKeyServiceServicer):
     def RevokePartitionKey(
         self, request: pb.RevokePartitionKeyRequest, caller: users.Caller
     ) -> pb.RevokePartitionKeyReply:
-        """End the key of a partition, if it has one."""
+        """End the key of a partition, if it has a key."""
         self._put(request.partition_id, "", caller)
         return pb.RevokePartitionKeyReply()
 

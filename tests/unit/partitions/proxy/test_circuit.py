@@ -204,13 +204,13 @@ def test_people_read_since_when_and_when_it_tries_next() -> None:
         "no calls since 2026-11-21T08:00:00Z, next try at 2026-11-21T08:00:04Z"
     )
     assert CircuitFacts(HALF_OPEN, since).sentence == (
-        "no calls since 2026-11-21T08:00:00Z, one is trying now"
+        "no calls since 2026-11-21T08:00:00Z, a trial is under way"
     )
     orders = CircuitFacts(OPEN, since, later, CREATE), CircuitFacts(HALF_OPEN, since, calls=REMOVE)
     assert CircuitFacts(orders=orders).held_orders == (
         "no answer to creations: no creations since 2026-11-21T08:00:00Z, "
         "next try not before 2026-11-21T08:00:04Z; "
-        "no answer to removals: no removals since 2026-11-21T08:00:00Z, one is trying now"
+        "no answer to removals: no removals since 2026-11-21T08:00:00Z, a trial is under way"
     )
 
 

@@ -120,8 +120,8 @@ def test_a_controller_without_a_node_takes_nothing() -> None:
 @pytest.mark.parametrize(
     ("views", "size", "reason", "free", "says"),
     [
-        ([], 4, Reason.NO_CONTROLLERS, 0, "add one as host:port:label=value"),
-        ([view("a", has_node=False)], 4, Reason.NO_LABELLED_NODE, 0, "label one with a=b"),
+        ([], 4, Reason.NO_CONTROLLERS, 0, "add a controller as host:port:label=value"),
+        ([view("a", has_node=False)], 4, Reason.NO_LABELLED_NODE, 0, "label a node with a=b"),
         ([silent("a")], 4, Reason.CONTROLLER_UNAVAILABLE, 0, "answers: a"),
         ([silent("a"), view("b", has_node=False)], 4, Reason.CONTROLLER_UNAVAILABLE, 0, "a"),
         (
