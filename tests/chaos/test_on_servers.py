@@ -81,13 +81,13 @@ LOSSES_WITH_PROXY = (
 )
 PLURALS = {"ipujobs", "pods"}
 # On the embedded API, where all tests wait for these, fewer of all; `.ci/run` has a real one.
-SEEDS = 8 if IS_LONG else 2 if GIVEN else 1
-LOST_EVENTS = 8 if IS_LONG else 3 if GIVEN else 1  # of a life
+SEEDS = 8 if IS_LONG else 1
+LOST_EVENTS = 8 if IS_LONG else 2 if GIVEN else 1  # of a life
 DEATHS = (1, 2) if IS_LONG or GIVEN else (1.5,)  # thirds of a life's writes
 # Of the writes after which somebody dies: every one, or every so many.
-STRIDE = 1 if IS_LONG else 4 if GIVEN else 20
-PROXY_STRIDE = 1 if IS_LONG else 6 if GIVEN else 24  # such a run takes twice the time
-OWN_STRIDE = 1 if IS_LONG else 2 if GIVEN else 6  # the proxy's own
+STRIDE = 1 if IS_LONG else 6 if GIVEN else 20
+PROXY_STRIDE = 1 if IS_LONG else 9 if GIVEN else 24  # such a run takes twice the time
+OWN_STRIDE = 1 if IS_LONG else 3 if GIVEN else 6  # the proxy's own
 STORIES = [NAMES[name] for name in (EVERY_LIFE if IS_LONG else LIVES)]
 # Of the four faults that come to these, two to each life on the embedded API: in memory all come
 # to all lives, and `.ci/run` has a real one.
@@ -273,7 +273,7 @@ async def partition_that_works_again(world: ChaosWorld) -> None:
     """The pause ends with the fault."""
     partitions: WholeProxy = world.partitions
     await running(world, new().with_spec(restartPolicy=AGAIN))
-    broken = partitions.break_partition("a cable is loose")
+    broken = await partitions.break_partition("a cable is loose")
     await world.until(lambda: world.state() == "Restarting", launcher_exit=None)
     announced = world.status()["instances"][0]["restartAt"]
     await partitions.reset_by_hand(broken)

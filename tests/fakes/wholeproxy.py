@@ -140,21 +140,28 @@ class WholeProxy:
         if self._present is not None:
             self._present.process.fleet.reload()
 
-    def break_partition(self, what: str) -> str:
+    async def break_partition(self, what: str) -> str:
         """An IPU of the partition that is held fails, and is mended at once: the partition stays in
-        ERROR until a person resets it. Return its id."""
+        ERROR until a person resets it. Return its id, once the proxy has seen it."""
         assert self._lab.vipu is not None
         controller = self._lab.vipu.controller
         (held,) = self.held()
         ipu = let_ipu_fail(controller, held.id, what)
         controller.heal_ipu(ipu.agent, ipu.index)
+        await self._sweep()
         return held.id
 
     async def reset_by_hand(self, partition: str) -> None:
         """A person does, and the proxy sees it."""
         async with VipuClient(f"127.0.0.1:{self._lab.vipu_port}") as vipu:
             await vipu.reset_partition(partition)
-        await eventually(lambda: [one.phase for one in self.held()] == [Phase.ACTIVE])
+        await self._sweep()
+        assert [one.phase for one in self.held()] == [Phase.ACTIVE]
+
+    async def _sweep(self) -> None:
+        """The proxy's next sweep, which would be a minute later."""
+        assert self._present is not None
+        await self._present.process.sweep.once()
 
     # --- what the world sees -------------------------------------------------------------------
 
