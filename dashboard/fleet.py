@@ -24,8 +24,10 @@ from ipuhub.web.requests import live_page
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of, parse_time
+from jobs.selectors import groups_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from django.http import HttpRequest
@@ -55,8 +57,16 @@ def read_fill(request: HttpRequest) -> str:
 
 def read_map(state: LiveState, scope: Scope, now: datetime, fill: str) -> FleetMap:
     """The map of a reading, for a reader."""
-    reader = Reader(scope.covers, scope.sees_all, now, fill)
-    return draw_fleet(state.fleet.value, visible_jobs_of(state, scope, now), reader)
+    fleet = state.fleet.value
+    groups = read_groups(fleet, scope) if fill == "group" else {}
+    reader = Reader(scope.covers, scope.sees_all, now, fill, groups)
+    return draw_fleet(fleet, visible_jobs_of(state, scope, now), reader)
+
+
+def read_groups(fleet: Mapping[str, Any], scope: Scope) -> dict[str, str]:
+    """Return by UID the groups for which the usage of jobs with partitions counts, as recorded."""
+    partitions = (each for c in fleet.get("controllers") or () for each in c["partitions"])
+    return groups_of(scope, {each["job"]["uid"] for each in partitions if each["job"]})
 
 
 def visible_jobs_of(state: LiveState, scope: Scope, now: datetime) -> dict[str, JobFacts]:

@@ -5,29 +5,34 @@ Names of jobs that the reader may not see are left out; their IPUs show as held 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 from dashboard.fleetfits import fragments_of, size_fits
 from dashboard.fleetpaint import MARKS, Painter, detail_of, unheld
-from dashboard.fleetqueue import Holding, JobFacts, policy_of, queue_lines, served_first, silent_of
+from dashboard.fleetqueue import (
+    UNKNOWN_GROUP,
+    Holding,
+    JobFacts,
+    policy_of,
+    queue_lines,
+    served_first,
+    silent_of,
+)
 from ipuhub.partition import parse_time
+from ipuhub.web.palette import OTHER, paints_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from dashboard.fleetfits import Fragments, SizeFit
-    from dashboard.fleetpaint import Block, Detail, Paint
+    from dashboard.fleetpaint import Block, Detail
     from dashboard.fleetqueue import Waiting
+    from ipuhub.web.palette import Paint
 
-FILLS: Final = ("job", "user", "namespace", "state")
-OTHER: Final[Paint] = ("is-other", ())
-COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; told apart by colour-blind people
-PATTERNS: Final = 3  # plain, and two decals for names that share a colour
+FILLS: Final = ("job", "group", "user", "state")
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
 _OTHERS: Final = ("idle", "removing", "faulty", "free", "cordoned", "outside")
 _STATES: Final = {"ERROR": "faulty", "REMOVING": "removing"}
@@ -59,7 +64,8 @@ class SilentController:
 class IpuRow:
     """One IPU for programs. `state`: held, idle (held, no pod of the job runs), removing (its
     partition is being removed), faulty, free, cordoned (free, but jobs cannot get it) or outside
-    (not for jobs). Of what the reader may not see, `partition` and `job_uid` are empty."""
+    (not for jobs); `note`: its fault, or why it gets no new partition. Of what the reader may not
+    see, `partition`, `job_uid`, `job` and `since` are empty."""
 
     controller: str
     cluster: str
@@ -69,6 +75,9 @@ class IpuRow:
     state: str
     partition: str
     job_uid: str
+    job: JobFacts | None = None
+    since: datetime | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +140,14 @@ class FleetMap:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """For whom and of when the map is drawn: what he may see, and by what squares get colours."""
+    """For whom and of when the map is drawn: what he may see, and by what squares get colours;
+    `groups`: of jobs by UID, where they are shown."""
 
     covers: Callable[[str], bool]
     sees_all: bool
     now: datetime
     fill: str = FILLS[0]
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
@@ -232,6 +243,9 @@ def list_ipus(
                     state=holding.state if holding else unheld(controller, ipu)[0],
                     partition=holding.id if holding else "",
                     job_uid=holding.job.uid if holding and holding.job else "",
+                    job=holding.job if holding else None,
+                    since=holding.since if holding else None,
+                    note=ipu.get("fault") or ipu.get("cordon") or "",
                 )
 
 
@@ -267,6 +281,7 @@ def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Read
     job = jobs.get(held_by["uid"]) or JobFacts(
         held_by["uid"], held_by["namespace"], held_by["name"], "", runs=False
     )
+    job = replace(job, group=reader.groups.get(held_by["uid"], ""))
     is_old = since is None or (reader.now - since).total_seconds() >= IDLE_AFTER_SECONDS
     if state == "held" and is_old and not job.runs:
         state = "idle"
@@ -283,28 +298,10 @@ def _workers(number: int) -> str:
     return f"{number} worker{'' if number == 1 else 's'} running"
 
 
-def colour_number(name: str) -> int:
-    """The colour that belongs to a name, on every page and at every time."""
-    return crc32(name.encode()) % COLOURS
-
-
-def paints_of(names: Iterable[str]) -> Mapping[str, Paint]:
-    """Return how each name is drawn. Its colour belongs to it, whatever else is on the page; names
-    that share one differ by a decal, the first in alphabetical order has none."""
-    found: dict[str, Paint] = {}
-    taken = Counter[int]()
-    for name in sorted({*names} - {""}):
-        colour = colour_number(name)
-        number = taken[colour] % PATTERNS
-        found[name] = f"fill-{colour}", (f"decal-{number}",) if number else ()
-        taken[colour] += 1
-    return found
-
-
 def _paints(holdings: Iterable[Holding], fill: str) -> Mapping[str, Paint]:
     if fill == "state":
         return {name: (f"is-{name}", ()) for name in ("held", "idle", "removing", "faulty")}
-    return paints_of(holding.group_by(fill) for holding in holdings)
+    return paints_of((holding.group_by(fill) for holding in holdings), UNKNOWN_GROUP)
 
 
 def _legend(holdings: Iterable[Holding], paints: Mapping[str, Paint], fill: str) -> tuple[Key, ...]:

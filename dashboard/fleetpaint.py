@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dashboard.fleetqueue import Holding
+    from ipuhub.web.palette import Paint
 
-Paint = tuple[str, tuple[str, ...]]
-"""A CSS class, and the patterns over it."""
 MARKS: Final = {
     "idle": ("hatch",),
     "removing": ("fading",),
@@ -44,6 +43,14 @@ class Square:
 
 
 @dataclass(frozen=True, slots=True)
+class Joint:
+    """Neighbours of one partition, which are drawn apart: the outline around them."""
+
+    x: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """An IPU-Machine; `is_target`: the next who waits would get IPUs of it; `key`: its controller
     and agent (None: it stands for several, or nobody names it)."""
@@ -51,6 +58,7 @@ class Machine:
     name: str
     width: int
     squares: tuple[Square, ...]
+    joints: tuple[Joint, ...] = ()
     is_target: bool = False
     key: tuple[str, str] | None = None
 
@@ -124,7 +132,8 @@ class Painter:
         is_target = self._is_target(controller["address"], machine)
         is_one = machine["agent"] and "agent" not in (ipus[0] if ipus else {})
         own = (controller["address"], machine["agent"]) if is_one else None
-        return Machine(name, max(x - _GAP, 1), tuple(squares), is_target, own)
+        joints = tuple(_joints([run[0]["partition"] for run in alike], squares))
+        return Machine(name, max(x - _GAP, 1), tuple(squares), joints, is_target, own)
 
     def _square(
         self, controller: Mapping[str, Any], run: Sequence[Mapping[str, Any]], x: int, width: int
@@ -153,6 +162,14 @@ class Painter:
             return False
         wanted = range(block["start"], block["start"] + block["size"])
         return any(ipu["position"] in wanted for ipu in machine["ipus"])
+
+
+def _joints(partitions: Sequence[str | None], squares: Sequence[Square]) -> Iterable[Joint]:
+    """Yield an outline for each partition that has more than one of the squares side by side."""
+    for partition, run in groupby(range(len(squares)), lambda at: partitions[at]):
+        own = [squares[at] for at in run]
+        if partition and len(own) > 1:
+            yield Joint(own[0].x, own[-1].x + own[-1].width - own[0].x)
 
 
 def _joined(cluster: str, domain: int, machines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

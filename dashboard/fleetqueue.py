@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.partition import parse_time
 from ipuhub.text import spell_duration
@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+UNKNOWN_GROUP: Final = "group not known yet"
+"""Of a job that no recorder has seen: no group has a name with blanks."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """What the map says of a job. `runs`: some pod of it does; `ends_by`: when it frees its IPUs at
     the latest, by its time limit (None: nothing says when); `workers`: how many of its worker pods
-    run (None: it has no status yet)."""
+    run (None: it has no status yet); `group`: for whom its usage counts (empty: not known)."""
 
     uid: str
     namespace: str
@@ -26,6 +30,7 @@ class JobFacts:
     runs: bool
     ends_by: datetime | None = None
     workers: int | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class Holding:
         """The name that gives the holding its colour; empty: grey."""
         if fill == "state":
             return self.state
+        if fill == "group" and self.job:
+            return self.job.group or UNKNOWN_GROUP
         return str(getattr(self.job, "name" if fill == "job" else fill)) if self.job else ""
 
 

@@ -51,7 +51,7 @@ _REPORTS = (
     "usage:review",
 )
 _RATES = ("usage:rates", "usage:end-rate")
-_MAP = ("fleet", "machine", "ipu")
+_MAP = ("fleet", "fleet-table", "machine", "ipu")
 _PARTITIONS = ("partitions:list", "partitions:stats")
 _MONTH, _PODS, _GAPS = ("usage:month",), ("usage:lifetimes",), ("usage:gaps",)
 _FAULTS, _UTILIZATION = ("usage:faults",), ("utilization",)

@@ -12,6 +12,7 @@ from dashboard.actions.auditlist import audit_page
 from dashboard.actions.pages import act_on_job, create_job
 from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
+from dashboard.fleettable import fleet_table
 from dashboard.health import health_dot
 from dashboard.help import help_page
 from dashboard.job.list import job_list, job_suggestions
@@ -60,6 +61,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("help/", help_page, name="help"),
     path("queue/", queue_page, name="queue"),
     path("fleet/", fleet_page, name="fleet"),
+    path("fleet/table/", fleet_table, name="fleet-table"),
     path("fleet/machines/<str:controller>/<str:name>/", machine_page, name="machine"),
     path("fleet/machines/<str:controller>/<str:name>/ipus/<int:position>/", ipu_page, name="ipu"),
     path("system/health", health_dot, name="health-dot"),

@@ -66,6 +66,11 @@ def listed_jobs(scope: Scope) -> QuerySet[JobRecord]:
     return shown.annotate(ended_at=ENDED_AT, seconds=DURATION_SECONDS)
 
 
+def groups_of(scope: Scope, uids: Iterable[str]) -> dict[str, str]:
+    """Return by UID the groups for which recorded jobs count. Costs one query."""
+    return dict(visible_jobs(scope).filter(uid__in=sorted(uids)).values_list("uid", "group"))
+
+
 def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:
     """Return the job with this UID, or none, even if the URL's value is no UID."""
     if "\0" in uid:  # no text in PostgreSQL has it

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from ipuhub.web.access import require_accountant, signed_in, usage_scope_of
 from ipuhub.web.filters import BadFilter, filter_text
 from ipuhub.web.lists import ListPage
+from ipuhub.web.palette import OTHER, paints_of
 from usage.page import drill, is_month, step_of
 from usage.query import given, names_of, read_output, read_question
 from usage.retention.purged import list_notes
@@ -66,6 +67,8 @@ def month_chart(request: HttpRequest) -> JsonResponse:
         job_names([key for key in heights if isinstance(key, str)]) if _is_by_job(question) else {}
     )
     order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
+    shown = {key: names.get(key) or _shown_name(key) for key in order}
+    paints = paints_of(shown[key] for key in order if key is not None)
     answer = JsonResponse(
         {
             "label": _chart_label(output, question),
@@ -77,9 +80,9 @@ def month_chart(request: HttpRequest) -> JsonResponse:
             **_totals(question, closed, order),
             "series": [
                 {
-                    "name": names.get(key) or _shown_name(key),
+                    "name": shown[key],
                     "url": drill(params, question.by, key),
-                    "other": key is None,
+                    "paint": OTHER if key is None else paints[shown[key]],
                     "values": [
                         float(output.hours(sums.get((n, key), 0))) for n in range(len(begins))
                     ],

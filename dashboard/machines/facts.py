@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dashboard.fleetmap import Reader
-    from dashboard.fleetpaint import Paint
     from dashboard.fleetqueue import Holding, JobFacts
+    from ipuhub.web.palette import Paint
 
 _HARDWARE: Final = {
     "boardType": "Board type",

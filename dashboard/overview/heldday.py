@@ -1,4 +1,4 @@
-"""domain: the last 24 hours in steps of ten minutes: IPUs held by namespace, as a chart.
+"""domain: the last 24 hours in steps of ten minutes: IPUs held by group, as a chart.
 
 The chart marks the steps in which jobs failed.
 """
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from dashboard.fleetmap import OTHER, paints_of
+from dashboard.fleetqueue import UNKNOWN_GROUP
+from ipuhub.web.palette import OTHER, paints_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,15 +24,16 @@ _HEIGHT: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class DaySums:
-    """Amounts x seconds per step and namespace, from `begin` on: IPUs held, or jobs that wait."""
+    """Amounts x seconds per step, from `begin` on: IPUs held, or jobs that wait; by namespace,
+    which says who may see them, and the group for which they count (empty: not known)."""
 
     begin: datetime
-    by_namespace: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    by_owner: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One namespace (empty: all others) in the chart: its outline, and its mean of held IPUs."""
+    """One group (empty: all others) in the chart: its outline, and its mean of held IPUs."""
 
     label: str
     points: str
@@ -64,9 +66,9 @@ def day_before(now: datetime) -> tuple[datetime, datetime]:
 
 def sum_up(parts: Iterable[Mapping[str, Any]], begin: datetime) -> DaySums:
     """IPU-seconds per step, exact, out of the rows of `trends.parts_sql`."""
-    found: dict[str, list[int]] = {}
+    found: dict[tuple[str, str], list[int]] = {}
     for part in parts:
-        steps = found.setdefault(part["namespace"], [0] * STEPS)
+        steps = found.setdefault((part["namespace"], part["group"]), [0] * STEPS)
         first, last, ipus = part["first"], part["last"], part["ipus"]
         # As if all ended with their first step; what is too much is taken back from the last.
         steps[first] += ipus * (first + 1) * STEP_SECONDS - part["begins"]
@@ -86,15 +88,17 @@ def draw_day(
 
     `failed`: how many jobs failed, by the number of the step.
     """
-    largest = sorted(
-        (name for name in day.by_namespace if covers(name)),
-        key=lambda name: (-sum(day.by_namespace[name]), name),
-    )[:_SHOWN]
-    rest = [steps for name, steps in day.by_namespace.items() if name not in largest]
-    layers = [(name, day.by_namespace[name]) for name in largest]
+    seen: dict[str, list[Sequence[int]]] = {}
+    rest: list[Sequence[int]] = []
+    for (namespace, group), steps in day.by_owner.items():
+        (seen.setdefault(group or UNKNOWN_GROUP, []) if covers(namespace) else rest).append(steps)
+    sums = {group: _total(rows) for group, rows in seen.items()}
+    largest = sorted(sums, key=lambda group: (-sum(sums[group]), group))[:_SHOWN]
+    rest += [steps for group, steps in sums.items() if group not in largest]
+    layers = [(group, sums[group]) for group in largest]
     if rest:
-        layers.append(("", [sum(column) for column in zip(*rest, strict=True)]))
-    paints = paints_of(largest)
+        layers.append(("", _total(rest)))
+    paints = paints_of(largest, UNKNOWN_GROUP)
     highest = max((sum(c) for c in zip(*(steps for _, steps in layers), strict=True)), default=0)
     top = max(capacity * STEP_SECONDS, highest, 1) * 1.08
     areas, floor = [], [0] * STEPS
@@ -116,6 +120,10 @@ def draw_day(
         for step, number in sorted((failed or {}).items())
     )
     return DayChart(tuple(areas), capacity, _y(capacity * STEP_SECONDS, top), ticks, failures)
+
+
+def _total(rows: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
 def _outline(floor: Sequence[int], ceiling: Sequence[int], top: float) -> str:

@@ -68,7 +68,7 @@ def draw_failures(steps: Mapping[int, int]) -> Sparkline:
 
 def means(day: DaySums, covers: Callable[[str], bool]) -> list[float]:
     """The mean amount of each step, of the namespaces that may be seen."""
-    seen = [steps for name, steps in day.by_namespace.items() if covers(name)]
+    seen = [steps for (name, _), steps in day.by_owner.items() if covers(name)]
     return [total / STEP_SECONDS for total in _totals(seen)]
 
 

@@ -1,4 +1,5 @@
-"""io: IPUs held, IPUs in use and jobs waiting in the last 24 hours, by namespace and step.
+"""io: IPUs held, IPUs in use and jobs waiting in the last 24 hours, by namespace, group
+and step.
 
 They end with the last whole step of ten minutes, and are read at most once a minute: each open page
 asks every three seconds.
@@ -31,7 +32,7 @@ _JOBS: Final = JobRecord._meta.db_table  # noqa: SLF001  # of Django's documente
 _PODS: Final = PodLifetime._meta.db_table  # noqa: SLF001
 _ENDED: Final = "coalesce(completed_at, deleted_at)"
 _WAITED: Final = f"""
-  SELECT namespace, 1 AS size, greatest(created_at, {_FIRST}) AS start,
+  SELECT namespace, "group", 1 AS size, greatest(created_at, {_FIRST}) AS start,
     least(coalesce(started_at, {_ENDED}, {_UNTIL}), {_UNTIL}) AS stop
   FROM (
     SELECT * FROM {_JOBS} WHERE {_ENDED} > {_FIRST}
@@ -40,32 +41,32 @@ _WAITED: Final = f"""
   ) AS jobs WHERE created_at < {_UNTIL} AND (started_at IS NULL OR started_at > {_FIRST})"""  # noqa: S608  # no value is pasted in
 """A piece for each job from its creation to its start."""
 _USED: Final = f"""
-  SELECT namespace, size, lower(span) AS start, upper(span) AS stop FROM (
-    SELECT held.namespace, held.size, unnest(range_agg(tstzrange(
+  SELECT namespace, "group", size, lower(span) AS start, upper(span) AS stop FROM (
+    SELECT held.namespace, held."group", held.size, unnest(range_agg(tstzrange(
       greatest(pod.scheduled_at, held.start), least(pod.finished_at, held.stop)))) AS span
     FROM ({PARTITION_PIECES}) AS held JOIN {_PODS} AS pod
       ON pod.job_uid = held.job_uid AND pod.job_uid <> '' AND pod.namespace = held.namespace
      AND pod.partition IN (held.partition, '')
     WHERE pod.scheduled_at < held.stop AND held.stop > held.start
       AND (pod.finished_at IS NULL OR pod.finished_at > greatest(pod.scheduled_at, held.start))
-    GROUP BY held.id, held.namespace, held.size
+    GROUP BY held.id, held.namespace, held."group", held.size
   ) AS spans"""  # noqa: S608
 """A piece for each time in which a pod of its job ran on a partition."""
 
 
 def parts_sql(pieces: str) -> str:
-    """Return SQL that adds pieces (namespace, size, start, stop) up by the steps in which they
-    begin and end: `begins` and `ends` are sizes x seconds since `first`."""
+    """Return SQL that adds pieces (namespace, group, size, start, stop) up by the steps in which
+    they begin and end: `begins` and `ends` are sizes x seconds since `first`."""
     return f"""
-SELECT json_agg(summed) FROM (SELECT namespace,
+SELECT json_agg(summed) FROM (SELECT namespace, "group",
   least(floor(begin / {STEP_SECONDS}), {STEPS} - 1)::int AS first,
   least(floor("end" / {STEP_SECONDS}), {STEPS} - 1)::int AS last,
   sum(size)::bigint AS ipus, sum(size * begin)::bigint AS begins, sum(size * "end")::bigint AS ends
-  FROM (SELECT namespace, size,
+  FROM (SELECT namespace, "group", size,
     floor(extract(epoch FROM start - {_FIRST}))::bigint AS begin,
     floor(extract(epoch FROM stop - {_FIRST}))::bigint AS "end"
     FROM ({pieces}) AS pieces WHERE stop >= start) AS clipped
-  GROUP BY 1, 2, 3) AS summed"""  # noqa: S608
+  GROUP BY 1, 2, 3, 4) AS summed"""  # noqa: S608
 
 
 _ALL: Final = ", ".join(f"({parts_sql(each)})" for each in (PARTITION_PIECES, _WAITED, _USED))

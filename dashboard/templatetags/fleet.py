@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 register = template.Library()
 _HEIGHT = 14
+_AROUND = 0.7  # of the outline of a partition; squares are two apart
 _MOST_BLOCKS = 64
 _CELL = 3  # pixels of an IPU in the glyph of a block, and their gap
 _MOST_CELLS = 8  # of a side
@@ -29,6 +30,11 @@ _MOST_CELLS = 8  # of a side
 def squares(machine: Machine) -> SafeString:
     """Return the SVG elements of a machine's squares; each names its holder, and leads to it."""
     drawn = "".join(part for square in machine.squares for part in _draw(square, machine))
+    drawn += "".join(
+        f'<rect class="joint" x="{each.x - _AROUND:g}" y="-{_AROUND:g}" rx="2" '
+        f'width="{each.width + 2 * _AROUND:g}" height="{_HEIGHT + 2 * _AROUND:g}"/>'
+        for each in machine.joints
+    )
     return mark_safe(drawn)  # noqa: S308  # every text in it is escaped
 
 
@@ -55,13 +61,13 @@ def _draw(square: Square, machine: Machine) -> Iterator[str]:
         if square.key
         else ""
     )
-    if link:
-        yield f'<a href="{link}" tabindex="-1">'
-    yield f"<g><title>{escape(machine.name)}: {escape(square.label)}</title>"
+    # The title is the link's own: then it is its name, too.
+    yield f'<a href="{link}" tabindex="-1">' if link else "<g>"
+    yield f"<title>{escape(machine.name)}: {escape(square.label)}</title>"
     yield f'<rect class="ipu {square.css}" {place}/>'
     for decal in square.decals:
         yield f'<rect class="over" fill="url(#{decal})" {place}/>'
-    yield "</g></a>" if link else "</g>"
+    yield "</a>" if link else "</g>"
 
 
 @lru_cache(maxsize=4096)

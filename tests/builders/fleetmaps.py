@@ -87,7 +87,8 @@ def draw(
     jobs = {
         f"uid-{name}": JobFacts(f"uid-{name}", "a", name, "anna", runs=True) for name in running
     }
-    reader = Reader(lambda space: not sees or space == sees, not sees, NOW, fill)
+    groups = {f"uid-{name}": "ml" for name in running}
+    reader = Reader(lambda space: not sees or space == sees, not sees, NOW, fill, groups)
     return draw_fleet(fleet, jobs, reader)
 
 

@@ -3,7 +3,7 @@
 (() => {
   // On a phone the navigation scrolls: show where one is.
   document.querySelector(".main-nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  const ACTIVE = 3000, SOON = 1000, IDLE = 60000;
+  const ACTIVE = 3000, SOON = 1000, IDLE = 60000, MOST_NEWS = 3;
   const refresh = () => {
     document.querySelectorAll("[data-live]").forEach((part) => window.htmx.trigger(part, "refresh"));
     schedule();
@@ -33,7 +33,12 @@
     const link = row.querySelector("a[href]");
     return link ? [[link.getAttribute("href"), row]] : [];
   }));
-  let before = new Map(), shown = null;
+  // What a toast says of each part that has one; rows are known by their first link, too.
+  const toasts = () => new Map([...document.querySelectorAll("[data-toast]")].map((part) => {
+    const link = part.matches("tr") ? part.querySelector("a[href]")?.getAttribute("href") : "";
+    return [`${link} ${part.dataset.toast}`, part.dataset.toast];
+  }));
+  let before = new Map(), shown = new Map();
   const tint = (row) => {
     row.classList.remove("is-news");
     void row.offsetWidth; // a row that is tinted already starts anew
@@ -50,7 +55,7 @@
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.target.id === "health") return;
     before = new Map([...rows()].map(([key, row]) => [key, words(row)]));
-    shown = document.querySelector("[data-toast]")?.dataset.toast ?? null;
+    shown = toasts();
     const here = document.activeElement;
     focused = here && here.closest("[data-live]") ? here.getAttribute("href") : null;
   });
@@ -59,8 +64,8 @@
     // A filter brings other rows; only what came by itself is marked.
     if (before.size && event.detail.requestConfig?.triggeringEvent?.type === "refresh")
       for (const [key, row] of rows()) if (before.get(key) !== words(row)) tint(row);
-    const now = document.querySelector("[data-toast]")?.dataset.toast ?? null;
-    if (shown !== null && now !== null && now !== shown) toast(now);
+    const news = shown.size ? [...toasts()].filter(([key]) => !shown.has(key)) : [];
+    if (news.length) toast(news.slice(0, MOST_NEWS).map(([, text]) => text).join(" · "));
     if (focused && document.activeElement?.getAttribute("href") !== focused) {
       const again = [...document.querySelectorAll("[data-live] a")].find((a) => a.getAttribute("href") === focused);
       if (again) again.focus({ preventScroll: true });

@@ -14,10 +14,11 @@
   // ages.js and zone.js write the words of a time, from an instant that is the same.
   const isSameTime = (old, next) => old.matches("time") && next.matches("time") && old.dateTime === next.dateTime && (old.hasAttribute("data-age") || old.dataset.utc === next.textContent.trim());
   const isTicked = (old) => old.matches("details[open] input[type=checkbox]");
+  const isSaid = (old) => old.matches("[data-map-says]"); // by map.js, as tabindex on the map
   const callbacks = {
-    beforeNodeMorphed: (old, next) => !(isElement(old) && isElement(next) && (isSameTime(old, next) || isTicked(old))),
+    beforeNodeMorphed: (old, next) => !(isElement(old) && isElement(next) && (isSameTime(old, next) || isTicked(old) || isSaid(old))),
     // The server opens nothing, and copy.js shows the buttons that can copy.
-    beforeAttributeUpdated: (name, node) => !((name === "open" && node.matches("details")) || (name === "hidden" && node.matches("[data-copy], [data-copy-from]"))),
+    beforeAttributeUpdated: (name, node) => !((name === "open" && node.matches("details")) || (name === "hidden" && node.matches("[data-copy], [data-copy-from]")) || (name === "tabindex" && node.matches("[data-map] svg a"))),
   };
   window.htmx.defineExtension("morph", {
     isInlineSwap: (style) => style === "morph",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from dashboard import fleet
+from dashboard import fleet, fleettable
 from dashboard.fleetfits import Fragments
 from dashboard.fleetmap import FleetMap
 from dashboard.overview.heldday import STEP_SECONDS
@@ -47,6 +48,48 @@ def hold(cluster: Cluster, proxy: Proxy, name: str, namespace: str, size: int) -
     cluster.add_job(name, namespace, **RUNNING)
     proxy.hold(name, namespace, size)
     return f"uid-{name}"
+
+
+@pytest.mark.parametrize("address", ["/", "/fleet/"])
+def test_the_map_by_group_has_the_groups_for_which_usage_counts(
+    admin: Client, cluster: Cluster, proxy: Proxy, address: str
+) -> None:
+    for name in ("bert", "unseen"):
+        hold(cluster, proxy, name, "team-a", 4)
+    job_row("bert", uid="uid-bert", group="vision")
+    legend = shown(admin, f"{address}?fill=group").partition("fleet-legend")[2]
+    assert re.search(r"vision\s*<strong>4</strong>", legend)
+    assert re.search(r"group not known yet\s*<strong>4</strong>", legend)
+
+
+def test_the_table_has_every_square_of_the_map(
+    admin: Client, cluster: Cluster, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = hold(cluster, proxy, "bert", "team-a", 4)
+    job_row("bert", uid=uid, group="vision")
+    assert reverse("fleet-table") in shown(admin, "/fleet/")
+    text = shown(admin, "/fleet/table/")
+    assert text.count("<tr>") == 32 + 1
+    assert text.count(reverse("jobs:detail", args=[uid])) == 4
+    lines = b"".join(admin.get("/fleet/table/?format=json").streaming_content)
+    rows = json.loads(lines)
+    assert [(row["job"], row["group"]) for row in rows[:5]] == [("bert", "vision")] * 4 + [("", "")]
+    assert [row["state"] for row in rows].count("free") == 28
+    assert admin.get("/fleet/table/?format=xml").status_code == 400
+    monkeypatch.setattr(fleettable, "A_PAGE", 20)
+    last = shown(admin, "/fleet/table/?page=2")
+    assert (last.count("<tr>"), "Page 2 of 2" in last) == (12 + 1, True)
+
+
+def test_the_table_names_nothing_that_one_may_not_see(
+    user: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    hold(cluster, proxy, "secret", "team-b", 8)
+    for form in ("", "?format=csv"):
+        answer = user.get(f"/fleet/table/{form}")
+        said = b"".join(answer) if answer.streaming else answer.content
+        assert b"secret" not in said
+        assert b"team-b" not in said
 
 
 @pytest.mark.parametrize("address", ["/", "/fleet/"])
@@ -181,7 +224,7 @@ def test_an_unknown_colouring_is_refused_in_words(admin: Client) -> None:
     for address in ("/", "/fleet/"):
         answer = admin.get(address, {"fill": "shoe-size"})
         assert answer.status_code == 400
-        assert "fill: &#x27;shoe-size&#x27; is not one of job, user" in answer.content.decode()
+        assert "fill: &#x27;shoe-size&#x27; is not one of job, group" in answer.content.decode()
 
 
 def test_the_colouring_stays_while_the_page_is_polled(
@@ -281,7 +324,7 @@ def test_the_held_ipus_of_a_day_are_those_of_the_records(clock: Clock) -> None:
         partition_row(name, size=size, reserved_at=reserved, released_at=released)
     held = read_reach(now, now).trends.held
     assert held.begin == begin
-    steps = held.by_namespace["team-a"]
+    steps = held.by_owner["team-a", ""]
     assert [amount // STEP_SECONDS for amount in steps[:6]] == [5] * 6
     assert [amount / STEP_SECONDS for amount in steps[12:15]] == [9, 5, 1]
     assert sum(steps) == (4 * 1 + 8 * 0.25 + 2 * 1 + 1 * 24) * 3600

@@ -176,6 +176,7 @@ _API_MACHINE: Final = {"controller": "vipu-1", "machine": "ag0"}
 _FLEET: Final = {
     "queue": Example(OF_ALL, queries=("", "?page=2")),
     "fleet": Example(OF_ALL),
+    "fleet-table": Example(OF_ALL, queries=_FILES),
     "machine": Example(OF_ALL, _MACHINE),
     "ipu": Example(OF_ALL, {**_MACHINE, "position": 0}),
     "api-machine": Example(API_OF_ALL, _API_MACHINE),

@@ -95,6 +95,11 @@ def test_a_chart_shows_names_as_text_and_under_the_pointer_too(address: str, coo
         for step in range(10):
             page.mouse.move(place["x"] + place["width"] * step / 10, place["y"] + 80)
         assert "<img src=x" in legend.inner_text()
+        keys = legend.locator("svg.key rect:first-child")
+        fills = keys.evaluate_all("(all) => all.map((key) => getComputedStyle(key).fill)")
+        assert len(fills) == 9  # eight names and the rest, each as the stylesheet says
+        assert "rgb(138, 143, 152)" in fills
+        assert "rgb(0, 0, 0)" not in fills
         assert not has_run(page)
 
 

@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
+from ipuhub.web.palette import colour_number
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, held, pod
 
@@ -80,6 +81,21 @@ def test_odd_names_come_out_as_they_went_in_and_run_nowhere(admin: User, name: s
     assert drawn["Content-Type"] == "application/json"
     only = client.get(f"/usage/?{urlencode({'group': name})}")
     assert len(table(only.content.decode())) == 1
+
+
+def test_a_colour_of_the_chart_belongs_to_the_name_whatever_its_rank(admin: User) -> None:
+    client, seen = browser(admin), []
+    for more in ("vision", "speech"):
+        for group in ("vision", "speech", more):
+            pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group=group)
+        drawn = client.get("/usage/chart.json").json()["series"]
+        seen.append([(each["name"], each["paint"]) for each in drawn])
+        if more == "vision":
+            for _ in range(3):
+                pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="speech")
+    assert [name for name, _ in seen[0]] == [name for name, _ in reversed(seen[1])]
+    assert dict(seen[0]) == dict(seen[1])
+    assert dict(seen[0])["vision"][0] == f"fill-{colour_number('vision')}"
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,8 @@ from django.template.loader import render_to_string
 
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetfits import Place
-from dashboard.fleetmap import (
-    COLOURS,
-    FILLS,
-    FleetMap,
-    Reader,
-    colour_number,
-    draw_fleet,
-    read_holdings,
-)
-from dashboard.fleetqueue import JobFacts
+from dashboard.fleetmap import FILLS, FleetMap, Reader, draw_fleet, read_holdings
+from dashboard.fleetqueue import UNKNOWN_GROUP, JobFacts
 from dashboard.job.minimap import draw_minimap
 from dashboard.live import LiveState
 from dashboard.templatetags.fleet import (
@@ -31,6 +23,7 @@ from dashboard.templatetags.fleet import (
     machine_name,
 )
 from dashboard.templatetags.fleet import squares as squares_of_machine
+from ipuhub.web.palette import COLOURS, colour_number
 from ipuhub.web.readings import Reading
 from partitions.vipu.topology import PARTITION_SIZES
 from tests.builders.fleetmaps import NOW, controller, draw, partition, squares, waiter
@@ -138,7 +131,7 @@ def test_who_may_not_see_a_job_learns_nothing_of_it_but_that_it_holds_ipus() -> 
 
 @pytest.mark.parametrize(
     ("fill", "label", "css"),
-    [("user", "anna", ""), ("namespace", "a", ""), ("state", "held", "is-held")],
+    [("user", "anna", ""), ("group", "ml", ""), ("state", "held", "is-held")],
 )
 def test_squares_get_their_colour_by_what_is_asked(fill: str, label: str, css: str) -> None:
     found = draw(
@@ -149,6 +142,25 @@ def test_squares_get_their_colour_by_what_is_asked(fill: str, label: str, css: s
     assert squares(found)[0].css == (css or f"fill-{colour_number(label)}")
     assert [key.label for key in found.legend] == [label]
     assert sum(key.ipus for key in found.legend) == 12
+
+
+def test_a_job_that_nobody_recorded_has_no_group_and_the_map_says_so() -> None:
+    found = draw(
+        controller(partition("bert", 4), partition("new", 2)), running=("bert",), fill="group"
+    )
+    assert [(key.label, key.ipus) for key in found.legend] == [("ml", 4), (UNKNOWN_GROUP, 2)]
+    assert [(s.css, s.decals) for s in squares(found)[4:6]] == [
+        ("is-other", ("decal-1", "hatch"))
+    ] * 2
+
+
+def test_squares_of_one_partition_side_by_side_are_joined_by_an_outline() -> None:
+    found = draw(controller(partition("bert", 2), partition("one", 1), partition("yolo", 5)))
+    first, second, third = found.blocks[0].machines[:3]
+    assert [(each.x, each.width) for each in first.joints] == [(0, 22)]  # two of ten, two apart
+    assert [(each.x, each.width) for each in second.joints] == [(0, 46)]
+    assert third.joints == ()
+    assert squares_of_machine(first).count('class="joint"') == 1
 
 
 def test_what_the_controller_says_of_an_ipu_is_on_its_square() -> None:

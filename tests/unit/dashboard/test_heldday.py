@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dashboard.fleetqueue import UNKNOWN_GROUP
 from dashboard.overview.heldday import STEP_SECONDS, STEPS, day_before, draw_day, sum_up
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ BEGIN = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 DAY = STEPS * STEP_SECONDS
 
 
-def part(namespace: str, ipus: int, begin: int, end: int) -> dict[str, Any]:
+def part(namespace: str, ipus: int, begin: int, end: int, group: str = "") -> dict[str, Any]:
     """As parts_sql gives it for one partition."""
     return {
         "namespace": namespace,
+        "group": group or namespace,
         "first": min(begin // STEP_SECONDS, STEPS - 1),
         "last": min(end // STEP_SECONDS, STEPS - 1),
         "ipus": ipus,
@@ -38,7 +40,7 @@ def part(namespace: str, ipus: int, begin: int, end: int) -> dict[str, Any]:
 )
 def test_sums_equal_a_plain_loop(held: list[tuple[str, int, int, int]]) -> None:
     spans = [(name, ipus, min(one, two), max(one, two)) for name, ipus, one, two in held]
-    found = sum_up([part(*span) for span in spans], BEGIN).by_namespace
+    found = sum_up([part(*span) for span in spans], BEGIN).by_owner
     for name in "ab":
         want = [
             sum(
@@ -48,7 +50,7 @@ def test_sums_equal_a_plain_loop(held: list[tuple[str, int, int, int]]) -> None:
             )
             for step in range(STEPS)
         ]
-        assert list(found.get(name, [0] * STEPS)) == want
+        assert list(found.get((name, name), [0] * STEPS)) == want
 
 
 def test_the_day_ends_with_the_last_whole_step() -> None:
@@ -70,7 +72,21 @@ def test_namespaces_that_one_may_not_see_are_others() -> None:
     assert "secret" not in repr(theirs)
 
 
-def test_many_namespaces_are_six_and_the_rest() -> None:
+def test_namespaces_of_a_group_are_one_area_and_a_group_that_is_not_known_says_so() -> None:
+    rows = [part("a", 4, 0, DAY, "ml"), part("b", 2, 0, DAY, "ml"), part("c", 1, 0, DAY)]
+    rows += [part("secret", 8, 0, DAY, "ml"), {**part("d", 1, 0, DAY), "group": ""}]
+    seen = draw_day(sum_up(rows, BEGIN), 32, lambda space: space != "secret")
+    assert [(area.label, area.mean) for area in seen.areas] == [
+        ("ml", 6.0),
+        ("c", 1.0),
+        (UNKNOWN_GROUP, 1.0),
+        ("", 8.0),
+    ]
+    assert [area.css for area in seen.areas[2:]] == ["is-other"] * 2
+    assert seen.areas[2].decals != seen.areas[3].decals
+
+
+def test_many_groups_are_six_and_the_rest() -> None:
     day = sum_up([part(f"n{number}", number + 1, 0, DAY) for number in range(9)], BEGIN)
     areas = draw(day).areas
     assert [area.label for area in areas] == ["n8", "n7", "n6", "n5", "n4", "n3", ""]

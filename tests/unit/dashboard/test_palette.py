@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.fleetmap import COLOURS
+from ipuhub.web.palette import COLOURS
 from usage.utilization.weekhours import LEVELS
 
 STATIC = Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub"

@@ -52,7 +52,7 @@ def test_failures_are_counted_by_the_hour() -> None:
 
 def test_means_are_of_the_namespaces_that_may_be_seen() -> None:
     steps = [STEP_SECONDS * 2] * STEPS
-    day = DaySums(datetime(2026, 11, 20, tzinfo=UTC), {"a": steps, "b": steps})
+    day = DaySums(datetime(2026, 11, 20, tzinfo=UTC), {("a", "x"): steps, ("b", "x"): steps})
     assert means(day, lambda name: name == "a") == [2.0] * STEPS
     assert means(day, lambda _: False) == [0.0] * STEPS
 

@@ -1,0 +1,43 @@
+"""domain: the colours of names, the same on maps and in charts.
+
+A paint is a class of ipuhub.css with patterns of templates/fleet/_decals.html over it: people who
+do not tell two colours apart, and paper without any, have the patterns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Paint = tuple[str, tuple[str, ...]]
+"""A CSS class, and the patterns over it."""
+COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; told apart by colour-blind people
+PATTERNS: Final = 3  # plain, and two decals for names that share a colour
+OTHER: Final[Paint] = ("is-other", ())
+UNKNOWN: Final[Paint] = ("is-other", ("decal-1",))
+"""Of what has no name yet: grey as all that nobody names, and not the same as that."""
+
+
+def colour_number(name: str) -> int:
+    """The colour that belongs to a name, on every page and at every time."""
+    return crc32(name.encode()) % COLOURS
+
+
+def paints_of(names: Iterable[str], unknown: str = "") -> Mapping[str, Paint]:
+    """Return how each name is drawn. Its colour belongs to it, whatever else is on the page; names
+    that share one differ by a decal, the first in alphabetical order has none.
+
+    `unknown`: the words that stand for a name that is not known, which have no colour.
+    """
+    found: dict[str, Paint] = {unknown: UNKNOWN} if unknown else {}
+    taken = Counter[int]()
+    for name in sorted({*names} - {"", unknown}):
+        colour = colour_number(name)
+        number = taken[colour] % PATTERNS
+        found[name] = f"fill-{colour}", (f"decal-{number}",) if number else ()
+        taken[colour] += 1
+    return found

@@ -1,0 +1,76 @@
+"""The fleet map in a browser: by keyboard, and what changed while somebody looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings as django_settings
+from playwright.sync_api import expect
+
+from tests.builders.clients import browser as signed_in_client
+from tests.builders.fleetrows import job_row
+from tests.integration.web.livepages import live_server, page_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.fakes.background import Cluster, Proxy
+
+FOCUSED = "document.activeElement.querySelector('title')?.textContent ?? ''"
+STOPS = "document.querySelectorAll('[data-map] svg a[tabindex=\"0\"]').length"
+
+
+def focused(page: Page) -> str:
+    """The words of the IPU that has the focus."""
+    found: str = page.evaluate(FOCUSED)
+    return found
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_the_map_is_one_stop_whose_arrows_reach_every_ipu_and_a_toast_says_what_changed(
+    cluster: Cluster, proxy: Proxy, django_user_model: type
+) -> None:
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+    cluster.add_job("bert", "team-a", launcherStatus="Running", workersStatus={"active": 1})
+    proxy.hold("bert", "team-a", 4)
+    job_row("bert", uid="uid-bert")
+    with live_server() as address:
+        with page_of(address, cookie, 1280) as page:
+            page.goto("/fleet/")
+            assert page.evaluate(STOPS) == 1
+            page.locator("[data-map] svg a").first.focus()
+            first = focused(page)
+            assert "team-a/bert" in first
+            expect(page.locator("[data-map-says]")).to_have_text(first)
+            page.keyboard.press("ArrowRight")
+            assert focused(page).startswith(first.partition(":")[0])
+            for _ in range(3):
+                page.keyboard.press("ArrowRight")
+            assert focused(page).endswith("free")
+            page.keyboard.press("Home")
+            page.keyboard.press("ArrowDown")
+            below = focused(page)
+            assert below not in {"", first}
+            assert page.evaluate(STOPS) == 1
+            cluster.add_job("yolo", "team-a", launcherStatus="Running")
+            proxy.hold("yolo", "team-a", 8)
+            page.get_by_role("link", name="yolo", exact=True).first.wait_for()
+            page.keyboard.press("ArrowUp")  # the stop is where it was, after a change, too
+            assert focused(page) == first
+            page.keyboard.press("Enter")
+            page.wait_for_url("**/jobs/uid-bert/")
+        with page_of(address, cookie, 1280) as page:
+            page.goto("/")
+            cluster.add_job("new", "team-a", launcherStatus="Running")
+            toast = page.locator("#toast")
+            toast.wait_for()
+            assert toast.inner_text() == "3 running, 0 pending"
+        with page_of(address, cookie, 1280, scripts=False) as page:
+            page.goto("/fleet/")
+            page.locator("[data-map] svg a").first.click()
+            page.wait_for_url("**/jobs/uid-bert/")
+            page.goto("/fleet/")
+            page.get_by_role("link", name="As a table").click()
+            assert page.locator("tbody tr").count() == 32
