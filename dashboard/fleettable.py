@@ -85,10 +85,11 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
     if kind:
         return export(kind, COLUMNS, rows, "ipus")
     page = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
-    columns = columns_of(COLUMNS, page.object_list)
+    shown_rows = list(page.object_list)
+    columns = columns_of(COLUMNS, shown_rows)
     shown = {
         "heads": [(column.label, column.kind) for column in columns],
-        "cells": [make_cells(columns, row) for row in page.object_list],
+        "cells": [make_cells(columns, row) for row in shown_rows],
         "total": len(rows),
         "first": page.start_index(),
         "last": page.end_index(),

@@ -59,6 +59,10 @@ class JobRecord(models.Model):
     `ipus` counts all instances; `spec` and `conditions` are the object's own; `user` is who made
     it, `user_verified` whether an admission webhook saw that; `estimated`: `deleted_at` is the
     time of the list in which the job was missing.
+
+    `applied`: the manifest that was applied, `applied_by` what did so (empty: nothing says it, and
+    it is the job as it was first seen); `running`: the spec in effect, with the operator's
+    defaults. Both are empty of jobs that no release with these columns has seen.
     """
 
     uid = models.TextField(unique=True)
@@ -79,6 +83,9 @@ class JobRecord(models.Model):
     spec = models.JSONField(default=dict)
     conditions = models.JSONField(default=list)
     labels = models.JSONField(default=dict)
+    applied = models.JSONField(default=dict, db_default={})
+    applied_by = models.TextField(default="", db_default="")
+    running = models.JSONField(default=dict, db_default={})
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)

@@ -38,7 +38,14 @@ _LOOKED_AT: Final = 1000  # jobs that ended last, of which those of one size cou
 _TYPICAL: Final = 50
 _EARLIER: Final = 3
 _EARLIER_DAYS: Final = 30
-_LARGE = ("spec", "conditions", "labels", "partitions")  # shown for one job, not for fifty
+_LARGE = (
+    "spec",
+    "conditions",
+    "labels",
+    "partitions",
+    "applied",
+    "running",
+)  # shown for one job, not for fifty
 
 
 SORTS: Final = {

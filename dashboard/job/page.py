@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from django.http import Http404, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.actions.manifests import as_yaml, manifest_of
+from dashboard.actions.manifests import as_yaml
 from dashboard.job.diagnosis import diagnose, last_failure
 from dashboard.job.events import list_events
+from dashboard.job.manifests import VIEWS, manifests_of
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
 from dashboard.job.tables import job_tables, usage_table
@@ -23,8 +23,8 @@ from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.problems import not_as_asked
 from ipuhub.web.unchanged import rows_alone, shows_live
-from jobs.ipujob.spec import with_defaults
 from partitions.vipu.topology import agent_order
 
 if TYPE_CHECKING:
@@ -115,16 +115,20 @@ def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 @signed_in
 @rows_alone
 def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
-    """Show a job as a manifest, with and without the defaults; `?format=yaml` downloads it."""
+    """Show a job as it was applied, as it runs, or the difference; `?format=yaml` downloads it."""
+    chosen = request.GET.get("view", VIEWS[0])
+    if chosen not in VIEWS:
+        return not_as_asked(request, [f"view: {chosen[:50]!r} is not one of {', '.join(VIEWS)}."])
     if request.GET.get("format"):
-        return _download(request, uid)
+        return _download(request, uid, chosen)
     view = read_view(request, uid)
-    written = as_yaml(view.job.spec)
-    filled = as_yaml(with_defaults(view.job.spec))
-    difference = unified_diff(written.splitlines(), filled.splitlines(), lineterm="", n=2)
+    shown = manifests_of(view.job)
     context = {
-        "manifest": as_yaml(manifest_of(view.job)),
-        "difference": [line for line in difference if not line.startswith(("---", "+++", "@@"))],
+        "chosen": chosen,
+        "views": VIEWS,
+        "shown": shown,
+        "text": as_yaml(shown.running if chosen == "running" else shown.applied),
+        "difference": shown.difference if chosen == "diff" else (),
     }
     return answer_tab(view, "yaml", "jobs/_yaml.html", context)
 
@@ -137,11 +141,13 @@ def _machines(partitions: Sequence[PartitionLifetime]) -> list[tuple[str, str]]:
     return [(name, machine_address(address, name)) for address, name in ordered[:_SHOWN_MACHINES]]
 
 
-def _download(request: HttpRequest, uid: str) -> HttpResponseBase:
+def _download(request: HttpRequest, uid: str, chosen: str) -> HttpResponseBase:
     if request.GET["format"] != "yaml":
         raise Http404("A job's manifest has one form: yaml.")
     job = require_job(request, uid)
-    answer = HttpResponse(as_yaml(manifest_of(job)), content_type="application/yaml")
+    shown = manifests_of(job)
+    text = as_yaml(shown.running if chosen == "running" else shown.applied)
+    answer = HttpResponse(text, content_type="application/yaml")
     answer["Content-Disposition"] = f'attachment; filename="{job.name}.yaml"'
     return answer
 

@@ -165,7 +165,7 @@ def _now_of(since: datetime) -> datetime:
 
 
 def _visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
-    rows = JobRecord.objects.defer("spec", "conditions", "labels")
+    rows = JobRecord.objects.defer("spec", "conditions", "labels", "applied", "running")
     if scope.namespaces is None:
         return rows
     return rows.filter(namespace__in=sorted(scope.namespaces))

@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from jobs.history.rows import JobRow
 
 # A group or user once known is not lost with the namespace or the annotation; an estimated end is
-# taken back when the job is there after all, an exact end never is.
+# taken back when the job is there after all, an exact end never is. What nothing says was applied
+# is the spec as it was first seen. An edit that waits leaves what runs as it was.
 _JOB = """
 INSERT INTO jobs_jobrecord AS known (
     uid, cluster_uid, namespace, name, "group", "user", user_verified, ipus, instances, workers,
     status, reason, message, restart_count, partitions, spec, conditions, labels,
+    applied, applied_by, running,
     created_at, started_at, completed_at, deleted_at, estimated, updated_at)
 VALUES (
     %(uid)s, %(cluster_uid)s, %(namespace)s, %(name)s, %(group)s, %(user)s, %(user_verified)s,
     %(ipus)s,
     %(instances)s, %(workers)s, %(status)s, %(reason)s, %(message)s, %(restart_count)s,
     %(partitions)s::jsonb, %(spec)s::jsonb, %(conditions)s::jsonb, %(labels)s::jsonb,
+    %(applied)s::jsonb, %(applied_by)s, %(running)s::jsonb,
     %(created_at)s, %(started_at)s, %(completed_at)s, %(deleted_at)s, false, %(updated_at)s)
 ON CONFLICT (uid) DO UPDATE SET
     "group" = CASE WHEN excluded."group" = excluded.namespace
@@ -51,6 +54,12 @@ ON CONFLICT (uid) DO UPDATE SET
     spec = excluded.spec,
     conditions = excluded.conditions,
     labels = excluded.labels,
+    applied = CASE WHEN excluded.applied_by <> '' OR known.applied = '{}'
+                   THEN excluded.applied ELSE known.applied END,
+    applied_by = CASE WHEN excluded.applied_by <> '' THEN excluded.applied_by
+                      ELSE known.applied_by END,
+    running = CASE WHEN %(is_whole)s OR known.running = '{}' THEN excluded.running
+                   ELSE known.running || %(policies)s::jsonb END,
     started_at = LEAST(known.started_at, excluded.started_at),
     completed_at = COALESCE(known.completed_at, excluded.completed_at),
     deleted_at = CASE WHEN known.estimated THEN excluded.deleted_at
@@ -170,8 +179,14 @@ def _job_values(row: JobRow, cluster_uid: str, at: datetime) -> dict[str, Any]:
         )
     }
     values |= row.size._asdict()
-    for name in ("partitions", "spec", "conditions", "labels"):
-        values[name] = json.dumps(getattr(row, name), ensure_ascii=False)
+    documents = {
+        name: getattr(row, name) for name in ("partitions", "spec", "conditions", "labels")
+    }
+    running = row.running
+    documents |= {"applied": row.applied.manifest, "policies": running.policies}
+    documents |= {"running": running.spec}
+    values |= {name: json.dumps(each, ensure_ascii=False) for name, each in documents.items()}
+    values |= {"applied_by": row.applied.by, "is_whole": running.is_whole}
     return values | {"cluster_uid": cluster_uid, "updated_at": at}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jobs.history.specs import applied_of, in_effect
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.ipujob.fields import whole_number
 from jobs.ipujob.logtails import clean_tail
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from jobs.history.specs import Applied, InEffect
     from jobs.ipujob.names import Manifest
 
 LARGEST = 2**31 - 1  # of an integer column
@@ -102,6 +104,8 @@ class JobRow:
     deleted_at: datetime | None
     attempts: tuple[Attempt, ...]
     transitions: tuple[Transition, ...]
+    applied: Applied
+    running: InEffect
     user_verified: bool = False
 
 
@@ -141,6 +145,8 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
         deleted_at=deletion if is_deleted else None,
         attempts=tuple(_attempts(status, created, current)),
         transitions=transitions,
+        applied=applied_of(clean),
+        running=in_effect(clean, status, _text(current.get("reason"))),
     )
 
 

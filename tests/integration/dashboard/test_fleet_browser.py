@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.fleetrows import job_row
-from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.livepages import axe_violations, live_server, page_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -40,6 +40,7 @@ def test_the_map_is_one_stop_whose_arrows_reach_every_ipu_and_a_toast_says_what_
         with page_of(address, cookie, 1280) as page:
             page.goto("/fleet/")
             assert page.evaluate(STOPS) == 1
+            assert axe_violations(page) == []
             page.locator("[data-map] svg a").first.focus()
             first = focused(page)
             assert "team-a/bert" in first

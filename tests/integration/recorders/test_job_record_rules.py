@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobs.history.rows import row_of
-from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
+from jobs.history.specs import LAST_APPLIED
+from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict, with_verdict
 from jobs.ipujob.names import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from tests.builders.ipujobs import at, ipujob
@@ -130,3 +132,41 @@ def test_no_attempt_ends_before_it_began() -> None:
     gone = ipujob("two").deleted(20).build()
     write(row_of(gone, "default", at(31), is_deleted=True))
     assert ends()["two", 0] == at(30)
+
+
+def test_what_was_applied_is_what_a_tool_says_else_the_spec_as_first_seen() -> None:
+    life = Life()
+    first = life.enters(JobState.PENDING, 1)
+    life.builder.with_spec(jobInstances=3)
+    write(first, life.row(2))
+    job = JobRecord.objects.get()
+    assert (job.applied["spec"], job.applied_by) == (first.spec, "")
+    given = {"kind": "IPUJob", "spec": {"jobInstances": 3}}
+    life.builder.annotated(**{LAST_APPLIED: json.dumps(given)})
+    write(life.row(3))
+    job.refresh_from_db()
+    assert (job.applied, job.applied_by) == (given, "kubectl apply")
+
+
+def test_what_runs_stays_as_it_was_until_an_edit_is_in_effect() -> None:
+    life = Life()
+    life.builder.manifest["metadata"]["generation"] = 1
+    write(life.enters(JobState.RUNNING, 1, observedGeneration=1))
+    begun = JobRecord.objects.get().running
+    assert begun["restartPolicy"]  # with the operator's defaults
+
+    life.builder.with_spec(workersPerJobInstance=7, activeDeadlineSeconds=60)
+    life.builder.manifest["metadata"]["generation"] = 2
+    write(life.row(2))  # the operator has not looked at it
+    assert JobRecord.objects.get().running == begun
+
+    changed = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, "Changed while the job runs: workers")
+    write(life.is_told(changed, 3, observedGeneration=2))
+    assert JobRecord.objects.get().running == begun | {"activeDeadlineSeconds": 60}
+
+    write(life.enters(JobState.SUSPENDED, 4, observedGeneration=2))
+    assert JobRecord.objects.get().running["workersPerJobInstance"] == 7
+    write(life.enters(JobState.COMPLETED, 5, observedGeneration=2))
+    life.builder.with_spec(workersPerJobInstance=9)
+    write(life.row(6))
+    assert JobRecord.objects.get().running["workersPerJobInstance"] == 7

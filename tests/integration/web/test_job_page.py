@@ -13,6 +13,7 @@ import pytest
 import yaml
 from django.utils import timezone
 
+from dashboard.job.manifests import VIEWS
 from ipuhub.models import AuditEntry
 from jobs.models import JobRecord
 from tests.builders import jobhistory
@@ -280,6 +281,30 @@ def test_the_manifest_can_be_applied_again(staff: Client, ended: JobRecord) -> N
     assert manifest["metadata"] == {"name": "train", "namespace": "team-a"}
     assert manifest["spec"] == jobhistory.SPEC
     assert staff.get(f"/jobs/{ended.uid}/yaml/?format=exe").status_code == 404
+
+
+def test_the_yaml_is_shown_as_applied_as_it_runs_and_as_the_difference(staff: Client) -> None:
+    given = {"kind": "IPUJob", "metadata": {"name": "train"}, "spec": {"jobInstances": 2}}
+    job = jobhistory.job(
+        applied=given,
+        applied_by="kubectl apply",
+        running={"jobInstances": 1, "modelReplicasPerWorker": 5},
+        reason="SpecChanged",
+        message="Changed while the job runs: the number of workers",
+    )
+    page = f"/jobs/{job.uid}/yaml/"
+    texts = {view: staff.get(f"{page}?view={view}").content.decode() for view in VIEWS}
+    assert "As kubectl apply left it." in texts["applied"]
+    assert yaml.safe_load(staff.get(f"{page}?format=yaml").content) == given
+    running = yaml.safe_load(staff.get(f"{page}?view=running&format=yaml").content)
+    assert running["spec"] == job.running
+    for line in ('"removed">-jobInstances: 2', '"added">+jobInstances: 1'):
+        assert line in texts["diff"]
+    assert all("An edit is not in effect yet." in text for text in texts.values())
+    assert "view: &#x27;x&#x27; is not one of" in staff.get(f"{page}?view=x").content.decode()
+    old = jobhistory.job("old")
+    assert "As first seen in the cluster" in staff.get(f"/jobs/{old.uid}/yaml/").content.decode()
+    assert "+modelReplicasPerWorker" not in staff.get(f"/jobs/{old.uid}/yaml/").content.decode()
 
 
 @pytest.mark.parametrize("tab", ["", "pods/", "events/", "usage/", "yaml/"])
