@@ -1,5 +1,5 @@
-"""10,000 generated messages to each port of users, administrators and agents, shared out among all
-its calls: documented codes. FUZZ_MESSAGES sends more."""
+"""Generated messages to each port of users, administrators and agents, shared out among all its
+calls: documented codes. 10,000 a port in the long form; FUZZ_MESSAGES sends more."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from partitions.vipu.protos import (
     vipu_users_pb2,
     vipu_version_pb2,
 )
+from tests.fakes.longform import IS_LONG
 from tests.integration.vipu.oddmessages import SAID, message
 from tests.integration.vipu.securesite import certificates, tls_of
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.server.main import VipuServer
 
-MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "10000"))
+MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "10000" if IS_LONG else "3000"))
 # Of these the caller hears which field is wrong, and what to do about it.
 WRONG = {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}
 REMEDY = re.compile(
