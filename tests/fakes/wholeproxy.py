@@ -148,20 +148,21 @@ class WholeProxy:
         (held,) = self.held()
         ipu = let_ipu_fail(controller, held.id, what)
         controller.heal_ipu(ipu.agent, ipu.index)
-        await self._sweep()
+        await eventually(self._swept, lambda phase: phase is not Phase.ACTIVE)
         return held.id
 
     async def reset_by_hand(self, partition: str) -> None:
         """A person does, and the proxy sees it."""
         async with VipuClient(f"127.0.0.1:{self._lab.vipu_port}") as vipu:
             await vipu.reset_partition(partition)
-        await self._sweep()
-        assert [one.phase for one in self.held()] == [Phase.ACTIVE]
+        await eventually(self._swept, lambda phase: phase is Phase.ACTIVE)
 
-    async def _sweep(self) -> None:
-        """The proxy's next sweep, which would be a minute later."""
+    async def _swept(self) -> Phase:
+        """The phase of the partition after a sweep; the proxy's own next one is a minute away."""
         assert self._present is not None
         await self._present.process.sweep.once()
+        (held,) = self.held()
+        return Phase(held.phase)
 
     # --- what the world sees -------------------------------------------------------------------
 
