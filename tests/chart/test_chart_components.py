@@ -9,6 +9,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import psycopg
 import pytest
 import yaml
@@ -17,10 +18,12 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from tests.builders.documents import read_documents
 from tests.chart.localpods import LocalPods, forwarded
+from tests.chart.scraping import broken_rules, numbers, scraping, until_shown
 from tests.devcluster.conformance import servers
 from tests.devcluster.conformance.kubectl import Kubectl
 from tests.fakes.waiting import eventually
 from tests.realnodes.release import CHART, COMPONENTS, ROOT, Helm
+from tests.unit.chart.test_monitoring import queries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 NAMESPACE = "ipus"
 NAME = "gc-ipu-operator"
 TRIAL = ("-f", f"{CHART}/trial-values.yaml")
+# What is right to be empty while nothing is wrong.
+IDLE_PANELS = ("Checks that fail A",)
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -59,8 +64,8 @@ async def pods(
         await pods.close()
 
 
-async def test_every_component_becomes_ready_and_a_job_is_run_and_counted(
-    embedded: servers.Server, kubectl: Kubectl, pods: LocalPods
+async def test_every_component_becomes_ready_and_a_job_is_run_counted_and_measured(
+    embedded: servers.Server, kubectl: Kubectl, pods: LocalPods, tmp_path: Path
 ) -> None:
     workloads = kubectl.json("get", "deployments,statefulsets", "-n", NAMESPACE)["items"]
     for each in workloads:
@@ -70,12 +75,22 @@ async def test_every_component_becomes_ready_and_a_job_is_run_and_counted(
     for component, pod in started.items():
         await becomes_ready(component, pod)
 
-    job = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
-    uid = kubectl.json("create", "-n", NAMESPACE, "-f", "-", stdin=job)["metadata"]["uid"]
-    await eventually(lambda: status(kubectl), lambda said: said == "Running")
-    await eventually(
-        lambda: rows(kubectl, started["database"], uid), lambda found: found == ("Running", 3)
-    )
+    async with scraping(pods, kubectl, tmp_path) as prometheus:
+        await until_shown(prometheus, "up == 1")
+        job = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
+        uid = await created(kubectl, job)
+        await eventually(lambda: status(kubectl), lambda said: said == "Running")
+        await eventually(
+            lambda: rows(kubectl, started["database"], uid), lambda found: found == ("Running", 3)
+        )
+        # A rate is of what happens after the first scrape of a series.
+        await until_shown(prometheus, "ipuhub_partition_reserve_duration_seconds_count")
+        for name, replicas in (("again", "2"), ("waits", "32")):  # of 32 IPUs
+            job["metadata"]["name"], job["spec"]["modelReplicas"] = name, replicas
+            await created(kubectl, job)
+        await review(kubectl, started["webhook"], job)
+        await every_panel_shows_numbers(prometheus)
+    await asyncio.to_thread(kubectl.run, "delete", "ipujob", "again", "waits", "-n", NAMESPACE)
 
     helm = Helm(embedded, NAMESPACE)
     code, said = await uninstalls(helm, kubectl, pods, 1)
@@ -87,6 +102,44 @@ async def test_every_component_becomes_ready_and_a_job_is_run_and_counted(
         assert pod.process.poll() is None, (component, pod.said()[-2000:])
         for wrong in ("is forbidden", "Traceback", "Read-only file system", "Permission denied"):
             assert wrong not in pod.said(), (component, pod.said()[-4000:])
+
+
+async def test_two_probers_and_a_monitor_migrate_where_there_is_no_dashboard(
+    embedded: servers.Server, kubectl: Kubectl, pods: LocalPods
+) -> None:
+    """They start beside the database, and whoever needs its tables is ready once they are there."""
+    without = ("--set", "web.enabled=false", "--set", "prober.replicas=2")
+    helm = Helm(embedded, NAMESPACE)
+    await asyncio.to_thread(helm.run, "upgrade", "gc", CHART, *TRIAL, *without)
+    found = await asyncio.to_thread(
+        kubectl.json, "get", "deployments,statefulsets", "-n", NAMESPACE
+    )
+    templates = {
+        each["metadata"]["labels"]["app.kubernetes.io/component"]: each["spec"]
+        for each in found["items"]
+    }
+    assert templates["prober"]["replicas"] == 2
+    for component in ("prober", "prober", "monitor", "worker", "beat", "database"):
+        number = sum(component in pod.manifest["metadata"]["name"] for pod in pods.pods)
+        name = f"{NAME}-{component}-{number}"
+        await pods.start(name, templates[component]["template"])
+    for pod in pods.pods:
+        await becomes_ready(component_of(pod), pod)
+    said = "".join(pod.said() for pod in pods.pods)
+    assert said.count("the database is migrated") == 1
+    assert "Traceback" not in said
+
+
+async def every_panel_shows_numbers(prometheus: str) -> None:
+    """Each query of the dashboard, and each alert, is about what the components really measure."""
+    found = queries()
+    for title in IDLE_PANELS:
+        await numbers(prometheus, found.pop(title))
+    shown = (until_shown(prometheus, query) for query in found.values())
+    missing = await asyncio.gather(*shown, return_exceptions=True)
+    assert [str(each) for each in missing if each] == []
+    assert await numbers(prometheus, "up == 0") == []
+    assert await broken_rules(prometheus) == {}
 
 
 async def becomes_ready(component: str, pod: LocalPod) -> None:
@@ -141,8 +194,35 @@ async def rows(kubectl: Kubectl, database: LocalPod, uid: str) -> tuple[str, int
         return await asyncio.to_thread(ask, port)
 
 
-def status(kubectl: Kubectl) -> Any:
-    job = kubectl.json("get", "ipujob", "trial", "-n", NAMESPACE)
+async def review(kubectl: Kubectl, webhook: LocalPod, job: dict[str, Any]) -> None:
+    """Have the webhooks review a job as an API server does: they are not asked about jobs of the
+    release's own namespace."""
+    kind = ("get", "validatingwebhookconfiguration", NAME)
+    found = await asyncio.to_thread(kubectl.json, *kind)
+    service = found["webhooks"][0]["clientConfig"]["service"]
+    body = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "1", "operation": "CREATE", "namespace": "ml", "object": job},
+    }
+    async with (
+        forwarded(lambda: webhook.network.connect(webhook.port("https"))) as here,
+        aiohttp.ClientSession() as http,
+        http.post(f"https://127.0.0.1:{here}{service['path']}", json=body, ssl=False) as answer,
+    ):
+        assert (await answer.json())["response"]["uid"] == "1"
+
+
+async def created(kubectl: Kubectl, job: dict[str, Any]) -> str:
+    """Create a job as a user does; its UID."""
+    command = ("create", "-n", NAMESPACE, "-f", "-")
+    made = await asyncio.to_thread(kubectl.json, *command, stdin=job)
+    return str(made["metadata"]["uid"])
+
+
+async def status(kubectl: Kubectl) -> Any:
+    """Not in the event loop, which leads from pod to pod."""
+    job = await asyncio.to_thread(kubectl.json, "get", "ipujob", "trial", "-n", NAMESPACE)
     return (job.get("status") or {}).get("launcherStatus")
 
 

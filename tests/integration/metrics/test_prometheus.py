@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-import aiohttp
 import pytest
-import yaml
 
 from ipuhub.process.process import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
 from jobs.ipujob.names import IPUJOBS
 from jobs.operator.metrics import OPERATOR
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port
+from tests.fakes.prometheus import ask, get, process, prometheus
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 from tests.integration.metrics.conftest import SYSTEM, scrape
@@ -32,21 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.embedded_only
 MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
-
-
-@asynccontextmanager
-async def process(folder: Path, *command: str, **environment: str) -> AsyncIterator[Any]:
-    """Run a program; its output goes to `<folder>/<program>.log`."""
-    with (folder / f"{Path(command[0]).name}.log").open("wb") as log:
-        running = await asyncio.create_subprocess_exec(
-            *command, env=os.environ | environment, stdout=log, stderr=log
-        )
-    try:
-        yield running
-    finally:
-        with suppress(ProcessLookupError):  # it has ended by itself, which the test tells of
-            running.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(running.wait(), 90)
 
 
 @asynccontextmanager
@@ -73,63 +53,26 @@ async def operator(accounts: Accounts) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def prometheus(accounts: Accounts, target: str) -> AsyncIterator[str]:
-    """A Prometheus that scrapes the target as `reader` and as `stranger`; gives its address."""
-    jobs = [
+async def scraping(accounts: Accounts, target: str) -> AsyncIterator[str]:
+    """A Prometheus that scrapes the target as `reader`, `stranger` and nobody; its address."""
+    place = [{"targets": [target]}]
+    jobs: list[dict[str, Any]] = [
         {
             "job_name": name,
             "authorization": {"credentials_file": str(path)},
-            "static_configs": [{"targets": [target]}],
+            "static_configs": place,
         }
         for name, path in accounts.tokens.items()
     ]
-    config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [
-            *jobs,
-            {"job_name": "nobody", "static_configs": jobs[0]["static_configs"]},
-        ],
-    }
-    file = accounts.folder / "prometheus.yml"
-    file.write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
-    flags = (f"--config.file={file}", f"--storage.tsdb.path={accounts.folder / 'tsdb'}")
-    async with process(
-        accounts.folder, "prometheus", *flags, f"--web.listen-address={address}"
-    ) as running:
-
-        async def ready() -> bool:
-            assert running.returncode is None, (accounts.folder / "prometheus.log").read_text()
-            return bool(await get(f"http://{address}/-/ready"))
-
-        await eventually(ready)
-        yield f"http://{address}"
-
-
-async def get(url: str) -> str:
-    try:
-        async with aiohttp.ClientSession() as http, http.get(url) as answer:
-            return await answer.text() if answer.status == 200 else ""
-    except aiohttp.ClientError:
-        return ""
-
-
-async def ask(address: str, query: str) -> dict[tuple[str, ...], float]:
-    """An instant query: values by the labels other than those of the scrape."""
-    found = json.loads(await get(f"{address}/api/v1/query?query={quote(query)}") or "{}")
-    results = found.get("data", {}).get("result", ())
-    return {
-        tuple(
-            v for k, v in sorted(one["metric"].items()) if k not in {"instance", "__name__"}
-        ): float(one["value"][1])
-        for one in results
-    }
+    nobody = {"job_name": "nobody", "static_configs": place}
+    async with prometheus(accounts.folder, [*jobs, nobody]) as address:
+        yield address
 
 
 async def test_prometheus_reads_what_the_role_allows_and_nobody_else_does(
     accounts: Accounts,
 ) -> None:
-    async with operator(accounts) as target, prometheus(accounts, target) as address:
+    async with operator(accounts) as target, scraping(accounts, target) as address:
 
         async def errors() -> dict[str, str]:
             found = json.loads(await get(f"{address}/api/v1/targets") or '{"data": {}}')
