@@ -32,11 +32,11 @@ NOTIFY_SECONDS = 30.0
 NIGHTLY: Final = {
     "month reports": {
         "task": "usage.make_daily_reports",
-        "schedule": crontab(minute="0", hour="0"),
+        "schedule": crontab.from_string(settings.REPORT_SCHEDULE),
     },
     "retention": {
         "task": "usage.purge",
-        "schedule": crontab(minute="30", hour="1"),  # after the reports that close a month
+        "schedule": crontab(minute="30", hour="1"),  # after reports of midnight close a month
     },
     "idempotency keys": {
         "task": "ipuhub.forget_keys",

@@ -1,8 +1,9 @@
-"""domain: pieces of asyncio: wait at most so long, end tasks, lock by key."""
+"""domain: pieces of asyncio and threads: wait at most so long, end tasks, lock by key."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -40,6 +41,25 @@ async def endless(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """
     await run()
     raise LoopEnded(f"the loop {name!r} ended although nobody stopped it")
+
+
+class StoppedError(Exception):
+    """The process was asked to stop during a pause of the work."""
+
+
+class Pauses:
+    """Pauses of a thread that end early, with StoppedError, once the process ends."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def __call__(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            raise StoppedError
+
+    def end(self) -> None:
+        """Let the current pause and all later ones raise StoppedError."""
+        self._over.set()
 
 
 class KeyedLocks(Generic[K]):

@@ -39,6 +39,8 @@ class Declared:
 
 _T = TypeVar("_T")
 _JSON_LIST = re.compile(r"""\s*\[\s*["\]]""")  # not a group that is named [so]
+_CRON_FIELD = re.compile(r"(?:\*|(\d{1,2})-(\d{1,2}))(?:/[1-9]\d?)?|(\d{1,2})")
+_CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -171,6 +173,19 @@ class Env:
         kind = "time zone, such as Europe/Berlin"
         return self._read(name, ZoneInfo(default), doc, kind, parse)
 
+    def cron(self, name: str, default: str, *, doc: str) -> str:
+        """When something is due: minute, hour, day of the month, month, day of the week."""
+
+        def parse(text: str) -> str:
+            fields = text.split()
+            if len(fields) != len(_CRON_BOUNDS):
+                raise ValueError(text)
+            if not all(map(_is_cron_field, fields, _CRON_BOUNDS)):
+                raise ValueError(text)
+            return " ".join(fields)
+
+        return self._read(name, default, doc, "cron expression, such as 30 6 * * 1-5", parse)
+
     def choice(self, name: str, default: str, choices: Sequence[str], *, doc: str) -> str:
         """One of `choices`."""
 
@@ -217,3 +232,10 @@ class Env:
             except OSError as error:
                 raise SettingError(f"{name}_FILE: {error}") from None
         return self._environ.get(name)
+
+
+def _is_cron_field(text: str, bounds: tuple[int, int]) -> bool:
+    """Return whether each part of a field is `*`, a number or a range, within the bounds."""
+    parts = [_CRON_FIELD.fullmatch(part) for part in text.split(",")]
+    numbers = [int(each) for part in parts if part for each in part.groups() if each]
+    return all(parts) and all(bounds[0] <= each <= bounds[1] for each in numbers)

@@ -13,7 +13,7 @@ import structlog
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from ipuhub import composition, heartbeats
+from ipuhub import composition, heartbeats, schema
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.namespaces import ChosenNamespaces, NamespaceGroups
 from ipuhub.partition import TrackerPlace
@@ -291,7 +291,7 @@ async def run_prober() -> None:
             return await Prober(process.client, proxy, process.health).run()
 
         # Also while it stands by: without an API server no prober leads, and all of them are alive.
-        async with heartbeats.beating(heartbeats.PROBER, database()):
+        async with schema.migrating(), heartbeats.beating(heartbeats.PROBER, database()):
             await until_stopped(keep_recording(process.leadership, record, process.health))
 
 

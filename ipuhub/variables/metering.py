@@ -33,6 +33,13 @@ USAGE_ENABLED = ENV.switch(
     doc="Whether usage is recorded and shown. If off, prober and monitor do not run, and usage "
     "has no pages, API or nightly reports. Set the same value for every process.",
 )
+ENV.read_by("Prober and monitor")
+MIGRATE = ENV.switch(
+    "IPUHUB_MIGRATE",
+    False,
+    doc="Whether this process applies missing database migrations at its start, as run_web always "
+    "does. For installations without a dashboard; the Helm chart turns it on there.",
+)
 ENV.read_by("Prober")
 USAGE_NAMESPACES = ENV.words(
     "USAGE_NAMESPACES", [], doc="Namespaces whose pods are recorded; empty: all."
@@ -149,6 +156,12 @@ RANGE_REPORT_HOURS = ENV.integer(
     24,
     minimum=1,
     doc="How long a range report can be downloaded after it was requested.",
+)
+REPORT_SCHEDULE = ENV.cron(
+    "IPUHUB_REPORT_SCHEDULE",
+    "0 0 * * *",
+    doc="When beat starts the daily run of the month reports: minute, hour, day of the month, "
+    "month and day of the week in IPUHUB_REPORT_ZONE. 0 is Sunday. The dashboard shows it.",
 )
 ENV.read_by("Worker")
 BEAT_SCHEDULE_PATH = ENV.text(

@@ -7,9 +7,9 @@ refused", and pages hang.
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING
 
+from ipuhub.concurrency import Pauses
 from ipuhub.process.runtime import until_stopped
 from ipuhub.webserver.server import WebServer
 
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
     from ipuhub.webserver.server import Limits
 
 RETRY_SECONDS = 5
-
-
-class StoppedError(Exception):
-    """The process was asked to stop during a pause of the work."""
-
-
-class Pauses:
-    """Pauses of a thread that end early, with StoppedError, once the process ends."""
-
-    def __init__(self) -> None:
-        self._over = threading.Event()
-
-    def __call__(self, seconds: float) -> None:
-        if self._over.wait(seconds):
-            raise StoppedError
-
-    def end(self) -> None:
-        """Let the current pause and all later ones raise StoppedError."""
-        self._over.set()
 
 
 async def serve_until(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.rendering import VIPU, container, environment, named, notes, render, template
+from tests.chart.rendering import VIPU, container, environment, named, render, template
 from tests.chart.test_chart_rights import EVERYTHING
 
 
@@ -52,12 +52,31 @@ def test_a_secret_of_settings_that_is_missing_stops_a_process_that_says_so() -> 
         assert optional == read, deployment["metadata"]["name"]
 
 
-def test_the_notes_say_how_to_migrate_where_no_dashboard_does() -> None:
-    command = "kubectl exec -n ipus deploy/gc-ipu-operator-prober -- ipuhub migrate --noinput"
-    database = "database.enabled=true"
-    assert command in notes(VIPU, database, "web.enabled=false")
-    for others in ((database,), ("web.enabled=false",), (database, "usage.enabled=false")):
-        assert "ipuhub migrate" not in notes(VIPU, *others)
+@pytest.mark.parametrize("web", ["web.enabled=false", "web.replicas=0", "web.replicas=2"])
+@pytest.mark.parametrize(
+    "usage", [("usage.enabled=false",), ("prober.replicas=0",), ("prober.replicas=2",)]
+)
+def test_in_every_combination_a_pod_migrates_the_database_that_others_need(
+    web: str, usage: tuple[str, ...]
+) -> None:
+    """A pod, and no hook: `helm install --wait` runs those only once all pods are ready, and what
+    `helm template` renders has none."""
+    documents = render(VIPU, "database.enabled=true", web, *usage)
+    migrate, need = set(), set()
+    for name, deployment in named(documents, "Deployment").items():
+        given = environment(deployment) if "DATABASE_URL_FILE" in str(deployment) else None
+        if given is None or not deployment["spec"]["replicas"]:
+            continue
+        component = name.removeprefix("gc-ipu-operator-")
+        need.add(component)
+        if component == "web" or given.get("IPUHUB_MIGRATE") == "on":
+            migrate.add(component)
+    # The dashboard alone where there is one: others start sooner.
+    others = {"prober", "monitor"} & need
+    assert migrate == ({"web"} if "web" in need else others)
+    assert bool(migrate) is bool(need)
+    jobs = named(documents, "Job").values()
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in jobs} == {"pre-delete"}
 
 
 def test_the_databases_authority_is_a_key_of_its_secret() -> None:

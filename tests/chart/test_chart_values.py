@@ -73,6 +73,11 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
             "mode helm and existingSecret exclude each other",
         ),
         ((f"{CERTIFICATE}.issuer.name=x",), "issuer needs mode certManager"),
+        (("usage.schedule=midnight",), "at '/usage/schedule': 'midnight' does not match pattern"),
+        (
+            ("monitoring.podMonitor.interval=often",),
+            "at '/monitoring/podMonitor/interval': 'often' does not match pattern",
+        ),
         (
             ("web.oidc.scopes={open id}",),
             "at '/web/oidc/scopes/0': 'open id' does not match pattern",

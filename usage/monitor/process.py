@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from ipuhub import composition, heartbeats
+from ipuhub import composition, heartbeats, schema
 from ipuhub.process.runtime import until_stopped
 from ipuhub.recording.store import connection_arguments
 from ipuhub.times import utc_now
@@ -38,7 +38,7 @@ async def run_monitor() -> None:
         contextlib.aclosing(build_monitor(process.client)) as monitor,
     ):
         process.metrics.at_scrape(monitor.fill_metrics)
-        async with heartbeats.beating(heartbeats.MONITOR, database()):
+        async with schema.migrating(), heartbeats.beating(heartbeats.MONITOR, database()):
             await until_stopped(monitor.run(process.health))
 
 

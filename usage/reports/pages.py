@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from usage.reports.outdated import Outdated
 
 _SHOWN = 240
+_MIDNIGHT = "0 0 * * *"
 _SHOWN_RANGES = 5
 _COLOURS = {"open": "blue", "provisional": "yellow", "closed": "green", "correction": "orange"}
 _TYPE_IT = (
@@ -120,6 +121,8 @@ def _content(request: HttpRequest) -> dict[str, Any]:
         "run": run,
         "ranges": [(each, outdated_files.get(each.pk, [])) for each in ranges],
         "zone": settings.REPORT_ZONE.key,
+        # Empty: every day at midnight.
+        "schedule": settings.REPORT_SCHEDULE.removeprefix(_MIDNIGHT),
         "now": timezone.now(),
         "etag": fragment_etag(
             request,

@@ -178,6 +178,14 @@ limits: {cpu: "1", memory: 256Mi}
 {{- if and .Values.usage.enabled (include "ipuhub.databaseSecret" .) }}yes{{ end -}}
 {{- end -}}
 
+{{/*
+Of prober and monitor: "on" where no dashboard migrates the database. No hook does: hooks that run after
+an installation wait for pods that would wait for them, and `helm template` has none.
+*/}}
+{{- define "ipuhub.migrate" -}}
+{{- ternary "off" "on" (and (ne (include "ipuhub.hasWeb" .) "") (gt (int .Values.web.replicas) 0)) -}}
+{{- end -}}
+
 {{- define "ipuhub.webSecret" -}}
 {{- .Values.web.existingSecret | default (printf "%s-web" (include "ipuhub.fullname" .)) -}}
 {{- end -}}
@@ -190,6 +198,10 @@ IPUHUB_PROXY_URL: {{ include "ipuhub.proxyUrl" . | quote }}
 IPUHUB_HEALTH_HOST: "0.0.0.0"
 IPUHUB_LOG_FORMAT: json
 USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quote }}
+{{- if include "ipuhub.hasUsage" . }}
+IPUHUB_REPORT_SCHEDULE: {{ .Values.usage.schedule | quote }}
+IPUHUB_REPORT_ZONE: {{ .Values.usage.reportZone | quote }}
+{{- end }}
 {{- end -}}
 
 {{/*

@@ -1,6 +1,6 @@
 """glue: `manage.py run_web`, the dashboard.
 
-Brings the database to the schema of this version, one process at a time.
+Brings the database to the schema of this version before it serves.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,16 +15,15 @@ import structlog
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
-from django.db.migrations.executor import MigrationExecutor
 
 from ipuhub.database import bounded
 from ipuhub.oidc.trust import TrustError
 from ipuhub.oidc.views import provider
 from ipuhub.process import logs, runtime
 from ipuhub.process.runtime import until_stopped
+from ipuhub.schema import migrate, once_it_answers
 from ipuhub.web.statics import prepare
 from ipuhub.webserver.server import Aside, Limits, WebServer
 from ipuhub.webserver.waiting import serve_until, unavailable
@@ -36,59 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LOG = structlog.get_logger(__name__)
-_PAUSE_SECONDS: Final = 1.0
 _AWAITED: Final = (
     "postgres: does not answer yet. The log of this process says why; it serves by itself once"
     " PostgreSQL answers."
 )
-_LOCK: Final = 0x1B0_0001
-"""Number of the advisory lock; any other user of advisory locks takes another."""
-
-
-def migrate() -> bool:
-    """Apply what is missing and say whether anything was.
-
-    Processes that start together wait for the one that migrates, and then find nothing to do.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-        try:
-            return _migrate()
-        finally:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
-
-
-def _migrate() -> bool:
-    executor = MigrationExecutor(connection)
-    if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        return False
-    call_command("migrate", interactive=False, verbosity=0)
-    return True
-
-
-def once_it_answers(
-    work: Callable[[], None],
-    seconds: float,
-    pause: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Do `work` as soon as PostgreSQL takes it, for so long; raises what it raised then."""
-    end, told = clock() + seconds, False
-    while True:
-        try:
-            work()
-        except OperationalError as error:
-            if clock() >= end:
-                raise
-            if not told:
-                why = " ".join(str(error).split())
-                _LOG.warning("waiting for the database", problem=why, seconds=seconds)
-                told = True
-            connection.close()
-            pause(_PAUSE_SECONDS)
-        else:
-            return
-
 
 READINESS: Final = "/readyz"
 ASIDES: Final = {

@@ -122,6 +122,14 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
     "port": {"type": "integer", "minimum": 1, "maximum": 65535},
     "boolean": _SWITCH,
     "texts": _TEXTS,
+    # As Prometheus takes it.
+    "duration": {
+        "type": "string",
+        "pattern": r"^(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$",
+        "minLength": 2,
+    },
+    # As IPUHUB_REPORT_SCHEDULE takes it, but for the bounds of each field.
+    "cron": {"type": "string", "pattern": r"^[0-9*,/-]+( [0-9*,/-]+){4}$"},
     # As IPUHUB_OIDC_SCOPES takes them.
     "scopes": {
         "type": "array",

@@ -1,21 +1,26 @@
-"""`run_web` beside a database that starts with it."""
+"""`run_web`, prober and monitor beside a database that starts with them."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 import structlog.testing
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection
 
-from dashboard.management.commands.run_web import once_it_answers
+from ipuhub import schema
+from ipuhub.schema import once_it_answers
 from tests.fakes.silentline import SilentLine
 from tests.fakes.waiting import wait_until
 from tests.integration.web.webprocess import said, started, status
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_django.fixtures import SettingsWrapper
 
 WAITS = {"IPUHUB_DATABASE_WAIT_SECONDS": "60"}
 
@@ -53,6 +58,51 @@ def test_it_is_waited_for_so_long_and_no_longer(seconds: float, tries: int) -> N
     with pytest.raises(OperationalError):
         once_it_answers(away.work, seconds, away.pause, away.clock)
     assert away.tries == tries
+
+
+async def test_prober_and_monitor_migrate_as_soon_as_it_lets_them_and_only_if_asked_to(
+    settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [
+        OperationalError("refused"),
+        ProgrammingError("may not"),
+        ProgrammingError("may not"),
+    ]
+    done = threading.Event()
+
+    def migrate() -> bool:
+        if failures:
+            raise failures.pop(0)
+        done.set()
+        return True
+
+    monkeypatch.setattr(schema, "migrate", migrate)
+    monkeypatch.setattr(schema, "_PAUSE_SECONDS", 0.01)
+    async with schema.migrating():
+        pass
+    assert len(failures) == 3
+    settings.MIGRATE = True
+    with structlog.testing.capture_logs() as lines:
+        async with schema.migrating():
+            await asyncio.to_thread(done.wait, 60)
+    told = [line.get("problem", line["event"]) for line in lines]
+    assert told == ["refused", "may not", "the database is migrated"]
+
+
+async def test_one_that_waits_to_migrate_can_be_stopped(
+    settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = threading.Event()
+
+    def migrate() -> bool:
+        tried.set()
+        raise OperationalError("refused")
+
+    monkeypatch.setattr(schema, "migrate", migrate)
+    monkeypatch.setattr(schema, "_PAUSE_SECONDS", 3600.0)
+    settings.MIGRATE = True
+    async with asyncio.timeout(60), schema.migrating():
+        await asyncio.to_thread(tried.wait, 60)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -87,6 +87,24 @@ def test_beat_makes_the_reports_at_midnight():
     assert app.conf.timezone == "UTC"
 
 
+def test_beat_makes_the_reports_when_the_settings_say():
+    code = (
+        "from ipuhub.celery import app; "
+        "print(app.conf.beat_schedule['month reports']['schedule'], app.conf.timezone)"
+    )
+    chosen = {"IPUHUB_REPORT_SCHEDULE": "30 6 * * 1-5", "IPUHUB_REPORT_ZONE": "Europe/Berlin"}
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=_ROOT,
+        env=_environment() | chosen,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert made.stdout == "<crontab: 30 6 * * 1-5 (m/h/dM/MY/d)> Europe/Berlin\n"
+
+
 def _page(port: int, path: str) -> tuple[int, str]:
     try:
         with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:

@@ -199,3 +199,17 @@ def test_the_page_costs_few_queries(admin, django_assert_max_num_queries):
     client = browser(admin)
     with django_assert_max_num_queries(7):
         client.get("/usage/reports/")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        ("0 0 * * *", ("generated daily at midnight", "generated at the next midnight")),
+        ("30 6 * * *", ("generated on the schedule <code>30 6 * * *</code>",) * 2),
+    ],
+)
+def test_the_page_says_when_reports_are_generated(admin, settings, schedule: str, says):
+    settings.REPORT_SCHEDULE = schedule
+    page = browser(admin).get("/usage/reports/").content.decode()
+    assert all(each in page for each in says)
+    assert page.count("midnight") == (2 if schedule.startswith("0 0 ") else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,3 +60,27 @@ def test_at_every_level_an_unknown_key_is_refused() -> None:
 def test_a_type_of_kubernetes_has_its_keys(name: str, kind: str) -> None:
     want = set(builtin.definitions()[kind]["properties"])
     assert set(TYPES[name]["properties"]) == want
+
+
+# The values of PrimeHub's chart below `usage.`.
+OF_PRIMEHUB = {
+    "enabled", "dbUser", "dbPassword", "initImage", "image", "podSecurityContext", "appResources",
+    "monitorResources", "dbImage", "dbResources", "dbStorage", "dbStorageClass", "schedule",
+}  # fmt: skip
+
+
+def is_parameter(name: str) -> bool:
+    node: Any = SCHEMA
+    for part in name.split("."):
+        node = (node or {}).get("properties", {}).get(part)
+    return node is not None
+
+
+def test_what_replaces_primehubs_values_is_there() -> None:
+    page = (ROOT / "docs/admin/primehub.md").read_text("utf-8")
+    table = page.partition("value | in IPUHub's chart |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    assert {name for old, _ in rows for name in re.findall(r"`([a-zA-Z]+)`", old)} == OF_PRIMEHUB
+    named = {name for _, new in rows for name in re.findall(r"`([a-z]+\.[a-zA-Z.]+)`", new)}
+    assert len(named) > 10
+    assert [name for name in sorted(named) if not is_parameter(name)] == []

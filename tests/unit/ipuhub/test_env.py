@@ -6,6 +6,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import pytest
+from celery.schedules import crontab
 
 from dashboard.reference import settings_page
 from ipuhub.database import database_settings
@@ -90,6 +91,26 @@ def test_a_bad_value_names_the_variable_and_what_it_expects(
 def test_a_number_below_its_minimum_or_no_number_is_refused(text: str) -> None:
     with pytest.raises(SettingError):
         Env({"A": text}).number("A", 1.0, doc="x")
+
+
+@pytest.mark.parametrize("text", ["0 0 * * *", "*/5 22-2/2 1,15 * 1-5", "59  23 31 12 6"])
+def test_a_cron_expression_is_one_that_beat_takes(text: str) -> None:
+    found = Env({"A": text}).cron("A", "0 0 * * *", doc="x")
+    assert found == " ".join(text.split())
+    assert crontab.from_string(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "midnight", "@daily", "0 0 * *", "0 0 * * * *"),
+        *("60 0 * * *", "0 24 * * *", "0 0 0 * *", "0 0 * 13 *", "0 0 * * 7"),
+        *("5/2 0 * * *", "*/0 0 * * *", "1,,2 0 * * *", "-1 0 * * *", "0 0 * * MON"),
+    ],
+)
+def test_another_text_is_no_cron_expression(text: str) -> None:
+    with pytest.raises(SettingError, match="A must be cron expression, such as 30 6"):
+        Env({"A": text}).cron("A", "0 0 * * *", doc="x")
 
 
 def test_a_choice_outside_the_list_is_refused() -> None:

@@ -9,7 +9,7 @@ import sys
 import psycopg
 
 CODE = (
-    "import django; django.setup(); from dashboard.management.commands.run_web import migrate; "
+    "import django; django.setup(); from ipuhub.schema import migrate; "
     "print(migrate()); "
     "from jobs.models import JobRecord; print(JobRecord.objects.count())"
 )
