@@ -28,7 +28,8 @@ IMAGE_NAMES = ("ipuhub", "ipuhub-launcher", "ipuhub-postgres")
 # What installs on real nodes: the kit's, or another by its path.
 HELM = os.environ.get("IPUHUB_TEST_HELM", "helm")
 # The kit's, and Helm 3 where somebody has built it (docs/developer/chart.md).
-HELMS = ["helm", *(name for name in ("helm3",) if (BIN / name).exists())]
+HELM3 = Path(os.environ.get("HELM3") or BIN / "helm3")
+HELMS = ["helm", *([str(HELM3)] if HELM3.exists() else [])]
 
 
 class Helm:

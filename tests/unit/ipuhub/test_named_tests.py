@@ -13,6 +13,7 @@ TESTS = Path(__file__).resolve().parents[2]
 NAMED = re.compile(r"`(?P<file>[a-z0-9_/]+/[a-z0-9_]+\.py)?(?:::(?P<test>test_\w+))?`")
 PAGES = {
     "THREAT_MODEL.md": 30,
+    "docs/developer/chart.md": 35,
     "docs/developer/operator-rules.md": 150,
     "docs/developer/partition-rules.md": 100,
     "docs/developer/usage-rules.md": 150,
