@@ -88,6 +88,11 @@ class ControllerView:
         """Return the ids of all its partitions, whoever made them."""
         return frozenset(partition.id for partition in self.partitions)
 
+    @cached_property
+    def by_id(self) -> Mapping[str, VipuPartition]:
+        """Return all its partitions by id."""
+        return {partition.id: partition for partition in self.partitions}
+
     @property
     def is_reachable(self) -> bool:
         """Return whether it answered."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase
 from partitions.proxy.lifecycle import may_heal
+from partitions.proxy.tombstones import is_waiting
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
@@ -46,6 +47,19 @@ def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
     return ""
 
 
+def _strangeness_of_late(
+    tomb: TrackerEntry, found: VipuPartition, settings: PartitionSettings
+) -> str:
+    """Return the same of what may have come after its release: what is removed without asking
+    anybody has all that was asked for."""
+    wanted = tomb.num_gcds or settings.num_gcds
+    if wanted and found.num_gcds != wanted:
+        return f"{found.id} has {found.num_gcds} GCDs, not {wanted}: it is not this job's"
+    if found.reconfigurable != settings.reconfigurable:
+        return f"{found.id} was made with other settings: it is not this job's"
+    return strangeness(tomb, found)
+
+
 def _differs(asked: str, found: str) -> bool:
     return bool(asked and found) and asked != _digest(found)
 
@@ -61,7 +75,7 @@ class Drift:
     `unfinished` wait for a next step, `lost` are active here and unknown to their controller,
     `faulty` are active here and in ERROR there, `replaced` have a stranger's partition in their
     place, with a sentence. `healed` are in ERROR here and ACTIVE there. `late` are tombstones of
-    partitions that came after their release.
+    partitions that came after their release, `absent` those of which none has come yet.
     """
 
     unfinished: tuple[TrackerEntry, ...] = ()
@@ -70,6 +84,7 @@ class Drift:
     replaced: tuple[tuple[TrackerEntry, str], ...] = ()
     healed: tuple[TrackerEntry, ...] = ()
     late: tuple[TrackerEntry, ...] = ()
+    absent: tuple[TrackerEntry, ...] = ()
     untracked: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -109,17 +124,15 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
 
     The views must be younger than the entries, or a partition made in between looks lost.
     """
-    listed = {
-        view.spec.address: {partition.id: partition for partition in view.partitions}
-        for view in views
-        if view.is_reachable
-    }
+    reached = {view.spec.address: view for view in views if view.is_reachable}
+    listed = {address: view.by_id for address, view in reached.items()}
     entries = list(entries)
     denied = contradicted(entries, listed)
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     known = {(entry.controller, entry.id) for entry in live}
     active = [e for e in live if e.phase is Phase.ACTIVE and e.controller in listed]
-    late = tuple(_late(entries, known, listed))
+    waiting = [e for e in entries if is_waiting(e) and e.controller in reached]
+    late = tuple(_late(waiting, known, reached))
     known |= {(entry.controller, entry.id) for entry in late}
     return Drift(
         unfinished=tuple(entry for entry in live if not entry.phase.is_settled),
@@ -128,6 +141,7 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
         replaced=denied.replaced,
         healed=tuple(_healed(entries, listed)),
         late=late,
+        absent=tuple(entry for entry in waiting if entry not in late),
         untracked=tuple(
             sorted(
                 (address, partition_id)
@@ -176,22 +190,17 @@ def _healed(
 
 
 def _late(
-    entries: Iterable[TrackerEntry],
+    waiting: Iterable[TrackerEntry],
     known: Collection[tuple[str, str]],
-    listed: Mapping[str, Mapping[str, VipuPartition]],
+    reached: Mapping[str, ControllerView],
 ) -> Iterator[TrackerEntry]:
-    """Tombstones whose partition is there: V-IPU made it after nobody wanted it any more.
-
-    Only those count that may come, and only for what is as they asked: an id alone may be a
-    person's or another cluster's.
-    """
+    """Tombstones whose partition is there: V-IPU made it after nobody wanted it any more."""
     found: set[tuple[str, str]] = set()
-    for entry in entries:
-        where = (entry.controller, entry.id)
-        partition = listed.get(entry.controller, {}).get(entry.id)
-        is_tomb = entry.phase is Phase.RELEASED and entry.may_come
-        if not is_tomb or partition is None or where in known or where in found:
+    for entry in waiting:
+        where, view = (entry.controller, entry.id), reached[entry.controller]
+        partition = view.by_id.get(entry.id)
+        if partition is None or where in known or where in found:
             continue
-        if not strangeness(entry, partition):
+        if not _strangeness_of_late(entry, partition, view.spec.settings):
             found.add(where)
             yield entry

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING
@@ -104,12 +103,13 @@ def refuse_stale(entry: TrackerEntry, attempt: int) -> None:
 
 def begin_attempt(entry: TrackerEntry, attempt: int) -> TrackerEntry:
     """The partition has to be made clean for a new attempt, or made again if it is gone."""
-    return replace(_to(entry, Phase.RESERVING), attempt=attempt)
+    return replace(enter(entry, Phase.RESERVING), attempt=attempt)
 
 
 def make_again(entry: TrackerEntry) -> TrackerEntry:
-    """The controller forgot the partition before it was ACTIVE."""
-    return _to(entry, Phase.RESERVING)
+    """The controller took the request and does not know the partition: it forgot it, or it lists
+    it later."""
+    return replace(enter(entry, Phase.RESERVING), may_come=True)
 
 
 def move(
@@ -122,23 +122,23 @@ def move(
 
 def rename(entry: TrackerEntry, partition_id: str) -> TrackerEntry:
     """The reservation takes another id."""
-    return replace(_to(entry, Phase.RESERVING), id=partition_id)
+    return replace(enter(entry, Phase.RESERVING), id=partition_id, may_come=False)
 
 
 def ask(entry: TrackerEntry, asked: str) -> TrackerEntry:
     """V-IPU is about to be asked for the partition, in this cluster and allocation."""
-    return replace(_to(entry, Phase.RESERVING), asked=asked)
+    return replace(enter(entry, Phase.RESERVING), asked=asked)
 
 
 def accept(entry: TrackerEntry) -> TrackerEntry:
     """The controller took the request to create or reset."""
-    return _to(entry, Phase.CREATING)
+    return enter(entry, Phase.CREATING)
 
 
 def activate(entry: TrackerEntry, now: datetime, *, wants_key: bool = False) -> TrackerEntry:
     """The partition is ACTIVE; the time of its first activation stays. `wants_key`: its pods need a
     key, new for each attempt, since this may be another partition of the same id."""
-    active = replace(_to(entry, Phase.ACTIVE), active_at=entry.active_at or now)
+    active = replace(enter(entry, Phase.ACTIVE), active_at=entry.active_at or now, may_come=False)
     return replace(active, pod_key=KEY_WANTED) if wants_key else active
 
 
@@ -162,13 +162,13 @@ def with_key(entry: TrackerEntry, key_id: str) -> TrackerEntry:
 
 def fail(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
     """The partition cannot be used, and why."""
-    return replace(_to(entry, Phase.ERROR), reason=reason, message=message)
+    return replace(enter(entry, Phase.ERROR), reason=reason, message=message)
 
 
 def fault(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
     """The partition is in ERROR, with what its controller says about it."""
     message = "; ".join(status.errors) or f"partition {entry.id} is in ERROR"
-    return fail(entry, Reason.PARTITION_ERROR, message)
+    return replace(fail(entry, Reason.PARTITION_ERROR, message), may_come=False)
 
 
 def may_heal(entry: TrackerEntry) -> bool:
@@ -185,44 +185,18 @@ def lose(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
 def begin_release(entry: TrackerEntry) -> TrackerEntry:
     """The partition has to go; a release under way stays as it is.
 
-    Where V-IPU may be at work on it, it may come after its release.
+    Until V-IPU has shown it, it may come after its release (tombstones.py).
     """
     if entry.phase is Phase.RELEASING:
         return entry
-    may_come = entry.may_come or entry.phase is Phase.RESERVING
-    return replace(_to(entry, Phase.RELEASING), may_come=may_come)
-
-
-def finish_release(entry: TrackerEntry, now: datetime) -> TrackerEntry:
-    """The partition is gone, since `now` or since it was lost; the entry stays as a tombstone."""
-    asked = entry.asked if entry.may_come else ""
-    released_at = entry.lost_at or now
-    return replace(_to(entry, Phase.RELEASED), released_at=released_at, asked=asked)
-
-
-def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
-    """The partition of its id is somebody else's and stays; ours is gone, and why we think so."""
-    return replace(finish_release(entry, now), reason=Reason.PARTITION_LOST, message=message)
-
-
-def give_up(entry: TrackerEntry, now: datetime) -> TrackerEntry | None:
-    """A reservation that found no room; None when nothing of it is worth keeping.
-
-    A reservation that was active in an earlier attempt becomes a tombstone: its IPU-seconds count.
-    So does a partition that may come yet.
-    """
-    return finish_release(entry, now) if entry.active_at or entry.may_come else None
+    may_come = entry.may_come or entry.phase in {Phase.RESERVING, Phase.CREATING}
+    return replace(enter(entry, Phase.RELEASING), may_come=may_come)
 
 
 def again(entry: TrackerEntry, serial: int, now: datetime) -> TrackerEntry:
     """A new holding for the same attempt."""
-    fresh = _to(entry, Phase.RESERVING)
+    fresh = enter(entry, Phase.RESERVING)
     return replace(fresh, serial=serial, reserved_at=now, active_at=None, may_come=False)
-
-
-def acknowledge(entry: TrackerEntry) -> TrackerEntry:
-    """A recorder has stored this tombstone."""
-    return replace(entry, recorded=True)
 
 
 def hang(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
@@ -235,18 +209,8 @@ def hang_unanswered(entry: TrackerEntry, message: str) -> TrackerEntry:
     return replace(hang(entry, Reason.CONTROLLER_UNAVAILABLE, message), may_come=True)
 
 
-def is_expired(
-    entry: TrackerEntry, now: datetime, keep_seconds: float, *, needs_recorder: bool
-) -> bool:
-    """Return whether a tombstone may go: old enough and, with a recorder, acknowledged by it."""
-    if entry.phase is not Phase.RELEASED:
-        return False
-    if needs_recorder and not entry.recorded:
-        return False
-    return entry.released_at is None or now - entry.released_at >= timedelta(seconds=keep_seconds)
-
-
-def _to(entry: TrackerEntry, phase: Phase) -> TrackerEntry:
+def enter(entry: TrackerEntry, phase: Phase) -> TrackerEntry:
+    """The entry in its next phase, whose reason is not known yet; raises IllegalTransition."""
     if phase not in _NEXT[entry.phase]:
         raise IllegalTransition(f"partition {entry.id} is {entry.phase} and cannot become {phase}")
     return replace(entry, phase=phase, reason="", message="", pod_key="")
@@ -268,9 +232,10 @@ class TrackerEntry:
     """Which job (by UID), instance and attempt holds which partition, where, since when.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
-    `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and
-    nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
-    gone. `pod_key`: the id of the key that its pods use, never the key.
+    `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and has
+    not shown it, so that it may appear later; `missed_at`, `has_come`: what is known of that since
+    its release (tombstones.py). `lost_at`: since when it is known to be gone. `pod_key`: the id of
+    the key that its pods use, never the key.
     """
 
     uid: str
@@ -294,6 +259,8 @@ class TrackerEntry:
     num_replicas: int = 0
     asked: str = ""
     may_come: bool = False
+    missed_at: datetime | None = None
+    has_come: bool = False
     lost_at: datetime | None = None
     pod_key: str = ""
 

@@ -11,7 +11,7 @@ import structlog
 
 from ipuhub.partition import Partition, Phase
 from partitions.errors import Contradiction, ReplicaEnds, UnknownPartition
-from partitions.proxy import lifecycle
+from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
@@ -210,7 +210,7 @@ class PartitionService:
                 if entry.phase is Phase.RELEASED and names & {entry.uid, entry.key}
             ]
             for entry in found:
-                draft.put(lifecycle.acknowledge(entry))
+                draft.put(tombstones.acknowledge(entry))
             return len(found)
 
         with self._call():

@@ -10,11 +10,11 @@ import structlog
 
 from ipuhub.partition import Phase
 from partitions.errors import PartitionsError
-from partitions.proxy import lifecycle
+from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import ControllerSpec
 from partitions.proxy.drift import Drift, compare, contradicted
-from partitions.proxy.vipuapi import is_under_removal
-from partitions.vipu.errors import VipuError
+from partitions.proxy.tombstones import is_over
+from partitions.vipu.errors import NotFound, VipuError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,11 +33,13 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
     """How often to compare, how long to collect lists that others ask for, and how long tombstones
-    stay (with a recorder: at least)."""
+    stay (with a recorder: at least). `late_seconds`: how long a controller must have answered
+    without a partition until none comes any more."""
 
     every_seconds: float = 60.0
     overhear_seconds: float = 0.5
     tombstone_seconds: float = 900.0
+    late_seconds: float = 900.0
     needs_recorder: bool = False
 
 
@@ -97,7 +99,7 @@ class Sweep:
         drift, _ = await self.look()
         await self._mark(drift)
         await self._remove_late(drift)
-        await self._bury()
+        await self._bury(drift)
         holders = {entry.holder for entry in drift.unfinished}
         await asyncio.gather(*(self._service.resume(holder) for holder in holders))
         self._report(drift)
@@ -116,7 +118,7 @@ class Sweep:
         draining = {
             entry.controller: entry.label
             for entry in entries
-            if entry.phase is not Phase.RELEASED and entry.controller not in listed
+            if not is_over(entry) and entry.controller not in listed
         }
         specs = [ControllerSpec(address, label) for address, label in draining.items()]
         others = await asyncio.gather(*(self._fleet.view(spec) for spec in specs))
@@ -162,17 +164,32 @@ class Sweep:
         for entry in drift.late:
             if self._is_taken(entry):
                 continue
-            api = self._fleet.api(entry.controller)
             try:
-                if await is_under_removal(api, entry.id):
-                    continue
-                await api.remove_partition(entry.id)
+                await self._remove(entry)
+            except NotFound:
+                continue  # the next list shows whether it is gone
             except (VipuError, PartitionsError) as error:
                 log.warning("late partition not removed", problem=str(error), **entry.log_fields)
-            else:
-                log.warning(
-                    "late partition removed", controller=entry.controller, **entry.log_fields
-                )
+
+    async def _remove(self, tomb: TrackerEntry) -> None:
+        """Have a late partition removed, once and again where that failed.
+
+        One that is sound after its removal is another one: its id was free by then.
+        """
+        api = self._fleet.api(tomb.controller)
+        status = await api.partition_status(tomb.id)
+        if status.is_removing:
+            return
+        if tomb.has_come and not status.is_faulty:
+            await self._replace(tomb, tombstones.settle(tomb))
+            return
+        await api.remove_partition(tomb.id)
+        log.warning("late partition removed", controller=tomb.controller, **tomb.log_fields)
+        await self._replace(tomb, tombstones.note_arrival(tomb))
+
+    async def _replace(self, entry: TrackerEntry, new: TrackerEntry) -> None:
+        if new != entry:
+            await self._store.write(lambda draft: draft.replace(entry, new))
 
     def _is_taken(self, late: TrackerEntry) -> bool:
         """Return whether somebody holds that id by now."""
@@ -182,13 +199,19 @@ class Sweep:
             if entry.phase is not Phase.RELEASED
         )
 
-    async def _bury(self) -> None:
-        """Drop the tombstones that have stood long enough."""
+    async def _bury(self, drift: Drift) -> None:
+        """Drop the tombstones that have stood long enough, and note which controllers are without
+        what may come."""
         now, options = self._now(), self._options
 
         def change(draft: Draft) -> None:
+            for entry in drift.absent:
+                new = tombstones.note_absence(entry, now, options.late_seconds)
+                draft.replace(entry, new)
             for entry in list(draft.entries()):
-                if lifecycle.is_expired(
+                if tombstones.is_waiting(entry) and self._fleet.spec_of(entry.controller):
+                    continue
+                if tombstones.is_expired(
                     entry,
                     now,
                     options.tombstone_seconds,

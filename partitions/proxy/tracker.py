@@ -97,6 +97,8 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
             num_replicas=int(found.get("numReplicas", 0)),
             asked=str(found.get("asked", "")),
             may_come=bool(found.get("mayCome", False)),
+            missed_at=parse_time(found.get("missedAt")),
+            has_come=bool(found.get("hasCome", False)),
             lost_at=parse_time(found.get("lostAt")),
             pod_key=str(found.get("podKey", "")),
         )
@@ -292,6 +294,8 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "label": entry.label,
         "reservedAt": format_time(entry.reserved_at),
     }
+    if not entry.label:
+        del found["label"]
     # Left out where they say nothing, to leave the room to the message.
     optional = {
         "activeAt": format_time(entry.active_at),
@@ -301,6 +305,8 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "numReplicas": entry.num_replicas,
         "asked": entry.asked,
         "mayCome": entry.may_come,
+        "missedAt": format_time(entry.missed_at),
+        "hasCome": entry.has_come,
         "lostAt": format_time(entry.lost_at),
         "podKey": entry.pod_key,
         "reason": str(entry.reason),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from partitions.proxy import lifecycle
+from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of
 from partitions.proxy.lifecycle import waiting_partition
@@ -72,7 +72,7 @@ async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
     else:
         around.waiting.note(entry.holder, entry.size, around.now())
     memory.waiting = waiting_partition(entry, shortage)
-    await step.replace(lifecycle.give_up(entry, around.now()))
+    await step.replace(tombstones.give_up(entry, around.now()))
     return Next.SETTLED
 
 
@@ -91,7 +91,7 @@ def _move_if_open(step: Step, draft: Draft, offer: Offer) -> Shortage | None:
 def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: datetime) -> None:
     listed = {partition.id for partition in target.partitions}
     if entry.may_come:  # it stays known where it may come; the other controller's is a new holding
-        draft.put(lifecycle.finish_release(entry, now))
+        draft.put(tombstones.finish_release(entry, now))
         entry = lifecycle.again(entry, next_serial(entry, now), now)
         listed.add(entry.id)
     new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id

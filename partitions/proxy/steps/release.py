@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ipuhub.partition import Reason
-from partitions.proxy import lifecycle
+from partitions.proxy import tombstones
 from partitions.proxy.drift import strangeness
 from partitions.proxy.steps.step import Next
 from partitions.vipu.errors import NotFound, Unavailable, VipuError
@@ -35,6 +35,7 @@ async def release(step: Step) -> Next:
             if found is not None and (why := strangeness(entry, found)):
                 return await _leave(step, why)
             if found is not None:
+                memory.was_there = True
                 await step.api.remove_partition(entry.id)
                 memory.is_removed, memory.looks = True, 0
         status = await step.api.partition_status(entry.id)
@@ -47,7 +48,8 @@ async def release(step: Step) -> Next:
     else:
         if status.ready_state is not ReadyState.REMOVED:
             return await _still_there(step, status)
-    await step.replace(lifecycle.finish_release(entry, step.around.now()))
+    now, was_there = step.around.now(), memory.was_there
+    await step.replace(tombstones.finish_release(entry, now, was_there=was_there))
     return Next.SETTLED
 
 
@@ -56,7 +58,7 @@ async def _leave(step: Step, why: str) -> Next:
     entry = step.entry
     where = {"controller": entry.controller, **entry.log_fields}
     log.warning("partition left alone", problem=why, **where)
-    await step.replace(lifecycle.leave(step.entry, step.around.now(), why))
+    await step.replace(tombstones.leave(step.entry, step.around.now(), why))
     return Next.SETTLED
 
 

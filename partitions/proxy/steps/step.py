@@ -41,13 +41,14 @@ class Memory:
     """What this process knows of one attempt and no other process needs to.
 
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
-    that a partition of its id there is somebody else's. `waiting` is the answer of an attempt
-    that found no room. `is_told`: the entry says that nobody else has room. `accepted_at` (nothing:
-    this process has not asked) and `look_at` are of the loop's clock; `looks` counts since then, or
-    since a removal was taken.
+    that a partition of its id there is somebody else's. `was_there`: its controller has listed what
+    is to be released. `waiting` is the answer of an attempt that found no room. `is_told`: the
+    entry says that nobody else has room. `accepted_at` (nothing: this process has not asked) and
+    `look_at` are of the loop's clock; `looks` counts since then, or since a removal was taken.
     """
 
     is_first_ask: bool = False
+    was_there: bool = False
     is_removed: bool = False
     is_reset: bool = False
     is_told: bool = False

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 import structlog.testing
 
 from ipuhub.partition import Phase
@@ -249,9 +250,12 @@ async def test_what_comes_after_its_job_went_to_another_controller_is_removed(
     assert list(world.vipus["v2:8090"].partitions) == [record.id]
 
 
-async def test_a_release_before_the_answer_is_one_that_may_come(world: World) -> None:
+@pytest.mark.parametrize("phase", [Phase.RESERVING, Phase.CREATING])
+async def test_a_release_before_it_is_listed_is_one_that_may_come(
+    world: World, phase: Phase
+) -> None:
     first = await world.start()
-    await first.store.write(lambda draft: draft.put(entry(phase=Phase.RESERVING, **OURS)))
+    await first.store.write(lambda draft: draft.put(entry(phase=phase, **OURS)))
     await first.service.release("uid-job", 0)
     world.vipu.by_hand("p-job-default-0", 4)
     await first.sweep.once()

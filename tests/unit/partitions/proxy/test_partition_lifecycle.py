@@ -10,7 +10,7 @@ import pytest
 
 from ipuhub.partition import Phase, Reason
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
-from partitions.proxy import lifecycle
+from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.lifecycle import Request, TrackerEntry, Verdict
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -45,11 +45,11 @@ STEPS: dict[str, tuple[Step, set[Phase]]] = {
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
     ),
     "leave": (
-        lambda entry: lifecycle.leave(entry, LATER, "it is another's"),
+        lambda entry: tombstones.leave(entry, LATER, "it is another's"),
         {Phase.RESERVING, Phase.RELEASING},
     ),
     "finish_release": (
-        lambda entry: lifecycle.finish_release(entry, LATER),
+        lambda entry: tombstones.finish_release(entry, LATER),
         {Phase.RESERVING, Phase.RELEASING},
     ),
 }
@@ -121,8 +121,8 @@ def test_a_moved_reservation_keeps_its_holder_and_time() -> None:
 
 
 def test_a_reservation_that_never_was_active_is_given_up_without_a_trace() -> None:
-    assert lifecycle.give_up(entry(Phase.RESERVING), LATER) is None
-    tomb = lifecycle.give_up(entry(Phase.RESERVING, active_at=NOW), LATER)
+    assert tombstones.give_up(entry(Phase.RESERVING), LATER) is None
+    tomb = tombstones.give_up(entry(Phase.RESERVING, active_at=NOW), LATER)
     assert tomb is not None
     assert (tomb.phase, tomb.released_at) == (Phase.RELEASED, LATER)
 
@@ -194,4 +194,4 @@ def test_when_a_tombstone_may_go(
 ) -> None:
     tomb = entry(phase, released_at=NOW, recorded=recorded)
     now = NOW + timedelta(seconds=age)
-    assert lifecycle.is_expired(tomb, now, 900, needs_recorder=needs_recorder) is want
+    assert tombstones.is_expired(tomb, now, 900, needs_recorder=needs_recorder) is want

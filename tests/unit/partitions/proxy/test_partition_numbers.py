@@ -92,8 +92,15 @@ def test_late_is_what_a_tombstone_asked_for_and_nothing_else() -> None:
         [replace(tomb, size=8)],
         [replace(tomb, controller="v2")],
         [replace(tomb, asked=asked_of(PartitionSettings(allocation_id="b")))],
+        [replace(tomb, num_gcds=2)],
     ):
         assert compare(others, [view(partition(0, allocation_id="a"))]).late == ()
+    assert compare([replace(tomb, num_gcds=2)], [view(partition(0, num_gcds=2))]).late
+    assert compare([tomb], [view(partition(0, reconfigurable=True))]).late == ()
+    with_gcds = replace(
+        view(partition(0)), spec=ControllerSpec("v1", "a=b", PartitionSettings(num_gcds=2))
+    )
+    assert compare([tomb], [with_gcds]).late == ()
 
 
 def test_a_silent_or_unasked_controller_proves_nothing() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ipuhub.partition import Phase
 from partitions.errors import EntryTooLarge, UnreadableEntry
-from partitions.proxy import lifecycle
+from partitions.proxy import tombstones
 from partitions.proxy.controllers import PartitionSettings
 from partitions.proxy.drift import asked_of
 from partitions.proxy.tracker import (
@@ -84,6 +84,8 @@ times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.ju
         num_replicas=st.integers(0, 64),
         asked=st.sampled_from(["", "0123ab/", "/0123ab", "0123ab/4567cd"]),
         pod_key=st.sampled_from(["", "wanted", "0123abcd"]),
+        missed_at=st.none() | times,
+        has_come=st.booleans(),
     )
 )
 def test_an_entry_is_read_back_as_it_was_written(made: TrackerEntry) -> None:
@@ -114,9 +116,17 @@ def test_an_error_text_that_just_fits_is_not_cut() -> None:
 
 def test_the_longest_names_leave_room_without_any_message() -> None:
     held = longest(num_gcds=64, num_replicas=64)
-    tomb = lifecycle.acknowledge(lifecycle.leave(held, NOW, "it is another's"))
+    tomb = tombstones.acknowledge(tombstones.leave(held, NOW, "it is another's"))
     assert len(encode_entry(held).encode()) <= MAX_ENTRY_BYTES
     assert len(encode_entry(tomb).encode()) <= MAX_ENTRY_BYTES
+    unseen = tombstones.finish_release(replace(held, may_come=True), NOW)
+    for waiting in (
+        tombstones.note_absence(unseen, NOW, 900),
+        tombstones.note_arrival(unseen),
+    ):
+        recorded = tombstones.acknowledge(waiting)
+        assert recorded.may_come
+        assert len(encode_entry(recorded).encode()) <= MAX_ENTRY_BYTES
 
 
 def test_names_that_no_boundary_lets_in_are_refused_rather_than_cut() -> None:

@@ -1,0 +1,98 @@
+"""domain: the entries of released partitions, how long they stay, and what may come after them.
+
+V-IPU may make a partition after its job has given it up: the answer was lost, or the request was
+accepted and the partition is listed only later. Then the tombstone has it removed. V-IPU stores no
+owner, and a person or another cluster may use the same id, so a tombstone claims a partition only
+
+- while nobody has seen the one that was asked for: one that came and went leaves its id to others,
+- if all that V-IPU tells of it is as it was asked for, and
+- until its controller has answered for a while without it. A silent controller proves nothing: it
+  may have made the partition before it fell silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ipuhub.partition import Phase, Reason
+from partitions.proxy.lifecycle import enter
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from partitions.proxy.lifecycle import TrackerEntry
+
+
+def finish_release(entry: TrackerEntry, now: datetime, *, was_there: bool = False) -> TrackerEntry:
+    """The partition is gone, since `now` or since it was lost; the entry stays as a tombstone.
+
+    `was_there`: its controller has shown it, and removed it.
+    """
+    if was_there or not entry.may_come:
+        entry = settle(entry)
+    else:  # what is of no use any more leaves room for what is to be noted (tracker.py)
+        entry = replace(entry, label="", num_replicas=0)
+    return replace(enter(entry, Phase.RELEASED), released_at=entry.lost_at or now)
+
+
+def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
+    """The partition of its id is somebody else's and stays; ours is gone, and why we think so."""
+    released = finish_release(settle(entry), now)
+    return replace(released, reason=Reason.PARTITION_LOST, message=message)
+
+
+def give_up(entry: TrackerEntry, now: datetime) -> TrackerEntry | None:
+    """A reservation that found no room; None when nothing of it is worth keeping.
+
+    A reservation that was active in an earlier attempt becomes a tombstone: its IPU-seconds count.
+    So does a partition that may come yet.
+    """
+    return finish_release(entry, now) if entry.active_at or entry.may_come else None
+
+
+def acknowledge(entry: TrackerEntry) -> TrackerEntry:
+    """A recorder has stored this tombstone."""
+    return replace(entry, recorded=True)
+
+
+def is_waiting(entry: TrackerEntry) -> bool:
+    """Return whether the entry is a tombstone whose partition may come yet."""
+    return entry.phase is Phase.RELEASED and entry.may_come
+
+
+def is_over(entry: TrackerEntry) -> bool:
+    """Return whether nothing of the entry is, or may come to be, on its controller."""
+    return entry.phase is Phase.RELEASED and not entry.may_come
+
+
+def note_arrival(entry: TrackerEntry) -> TrackerEntry:
+    """Its partition came, and its controller has taken the order to remove it."""
+    return replace(entry, has_come=True, missed_at=None)
+
+
+def note_absence(entry: TrackerEntry, now: datetime, wait_seconds: float) -> TrackerEntry:
+    """Its controller answers and does not list the partition: after `wait_seconds` of that, or once
+    it has come and gone, none comes any more."""
+    if not entry.has_come:
+        missed_at = entry.missed_at or now
+        if now - missed_at < timedelta(seconds=wait_seconds):
+            return replace(entry, missed_at=missed_at)
+    return settle(entry)
+
+
+def settle(entry: TrackerEntry) -> TrackerEntry:
+    """Nothing comes any more: whoever has the id is somebody else."""
+    return replace(entry, may_come=False, has_come=False, missed_at=None, asked="")
+
+
+def is_expired(
+    entry: TrackerEntry, now: datetime, keep_seconds: float, *, needs_recorder: bool
+) -> bool:
+    """Return whether a tombstone may go: old enough and, with a recorder, acknowledged by it."""
+    if entry.phase is not Phase.RELEASED:
+        return False
+    if needs_recorder and not entry.recorded:
+        return False
+    return entry.released_at is None or now - entry.released_at >= timedelta(seconds=keep_seconds)
