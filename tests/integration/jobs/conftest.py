@@ -45,7 +45,15 @@ class HealthLog:
 
 
 @pytest.fixture
-async def kubeconfig(tmp_path: Path, given_cluster: str) -> AsyncIterator[Path]:
+def nodes_offer() -> dict[str, Any]:
+    """What stand-in nodes have, where that is not the usual."""
+    return {}
+
+
+@pytest.fixture
+async def kubeconfig(
+    tmp_path: Path, given_cluster: str, nodes_offer: dict[str, Any]
+) -> AsyncIterator[Path]:
     """A cluster whose pods run."""
     if given_cluster:
         yield Path(given_cluster)
@@ -57,7 +65,7 @@ async def kubeconfig(tmp_path: Path, given_cluster: str) -> AsyncIterator[Path]:
     cluster = DevCluster(tmp_path / "cluster")
     await cluster.start()
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
-        nodes = asyncio.create_task(StandInNodes(client, StandInOptions()).run())
+        nodes = asyncio.create_task(StandInNodes(client, StandInOptions(**nodes_offer)).run())
         try:
             yield cluster.kubeconfig
         finally:
