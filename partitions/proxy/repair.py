@@ -34,10 +34,23 @@ if TYPE_CHECKING:
 IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
 
 
+_SIZES: Final = ("jobInstances", "ipusPerJobInstance", "modelReplicas", "ipusPerModelReplica")
+_OF_STATUS: Final = {
+    "instances": ("index", "attempt"),
+    "partitions": ("instance", "id", "controller", "state"),
+}
+
+
+async def read_jobs(client: KubeClient) -> list[dict[str, Any]]:
+    """Return all IPUJobs, of each only whose it is, its sizes and its partitions: tens of thousands
+    of pod templates would not fit into the memory of a command's pod. Raises ApiError."""
+    return (await client.list(IPUJOBS, keep=_needed)).items
+
+
 async def read_claims(client: KubeClient) -> dict[tuple[str, str], Claim]:
     """Return the partitions that jobs' statuses claim, by controller and id. Raises ApiError."""
     try:
-        jobs = (await client.list(IPUJOBS)).items
+        jobs = await read_jobs(client)
     except NotFound:
         return {}  # IPUJobs are not installed: nobody claims anything
     return {(where, partition): claim for job in jobs for where, partition, claim in _claims(job)}
@@ -142,3 +155,17 @@ def _claims(job: Manifest) -> Iterator[tuple[str, str, Claim]]:
             meta["uid"], meta["namespace"], meta["name"], instance, attempts.get(instance, 0)
         )
         yield str(held.get("controller")), str(held.get("id")), claim
+
+
+def _needed(job: Manifest) -> dict[str, Any]:
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    return {
+        "metadata": {name: job["metadata"][name] for name in ("uid", "namespace", "name")},
+        "spec": {name: spec[name] for name in _SIZES if name in spec},
+        "status": {
+            list_name: [
+                {name: each.get(name) for name in names} for each in status.get(list_name) or ()
+            ]
+            for list_name, names in _OF_STATUS.items()
+        },
+    }

@@ -17,7 +17,7 @@ from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
 from partitions.proxy.original import Known, findings
 from partitions.proxy.process import beside
-from partitions.proxy.repair import IPUJOBS, Repair, strangers
+from partitions.proxy.repair import Repair, read_jobs, strangers
 from partitions.vipu.errors import VipuError
 
 if TYPE_CHECKING:
@@ -101,5 +101,5 @@ async def _known(proxy: ProxyProcess) -> Known:
         raise ConfigError(f"V-IPU controllers do not answer: {', '.join(silent)}. Nothing was done")
     entries = proxy.store.tracker.entries.values()
     held = tuple(entry for entry in entries if entry.phase is not Phase.RELEASED)
-    jobs = (await proxy.client.list(IPUJOBS)).items
-    return Known(tuple(strangers(drift, views, {}, entries)), held, tuple(jobs))
+    jobs = tuple(await read_jobs(proxy.client))
+    return Known(tuple(strangers(drift, views, {}, entries)), held, jobs)

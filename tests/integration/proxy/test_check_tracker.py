@@ -16,11 +16,12 @@ from jobs.ipujob.names import IPUJOBS
 from partitions.errors import UnknownPartition
 from partitions.proxy.drift import Claim, Stranger
 from partitions.proxy.process import sweep_once
-from partitions.proxy.repair import Repair, strangers
+from partitions.proxy.repair import Repair, read_claims, read_jobs, strangers
 from partitions.proxy.tracker import decode_entry, encode_entry
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.builders.ipujobs import ipujob
 from tests.builders.trackerentries import entry
+from tests.fakes.manyobjects import ManyObjects, memory_below
 from tests.fakes.proxylab import LABEL, SYSTEM
 from tests.fakes.vipu import let_ipu_fail
 from tests.fakes.waiting import eventually
@@ -255,3 +256,22 @@ async def test_the_command_forces_what_its_controller_refuses(
     assert said.endswith("  Removed; the proxy finishes the release.")
     assert last == "Tracker and controllers agree."
     assert await lab.exists() == []
+
+
+def large_job(number: int) -> dict[str, Any]:
+    name = f"job-{number:04}"
+    held = {"instance": 0, "id": f"p-{name}", "controller": "v1:8090", "state": "active"}
+    status = {"instances": [{"index": 0, "attempt": 2}], "partitions": [held]}
+    pod = {"containers": [{"name": "main", "args": [f"{number:020000}"]}]}
+    spec = {"ipusPerJobInstance": "4", "workers": {"template": {"spec": pod}}}
+    meta = {"namespace": "default", "name": name, "uid": f"uid-{number}"}
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
+async def test_thousands_of_jobs_are_read_in_little_memory() -> None:
+    with memory_below(32_000_000):  # in full they are 45 MB
+        claims = await read_claims(ManyObjects(2_000, large_job))
+    assert len(claims) == 2_000
+    assert claims["v1:8090", "p-job-0007"] == Claim("uid-7", "default", "job-0007", 0, 2)
+    (job,) = await read_jobs(ManyObjects(1, large_job))
+    assert job["spec"] == {"ipusPerJobInstance": "4"}  # what import_tracker compares
