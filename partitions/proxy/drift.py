@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from partitions.proxy.controllers import ControllerView, PartitionSettings
     from partitions.proxy.lifecycle import TrackerEntry
+    from partitions.vipu.topology import IpuId
     from partitions.vipu.types import VipuPartition
 
 _DIGITS = 6  # an id in full may be longer than an entry of the tracker has room for
@@ -171,6 +172,14 @@ def contradicted(
         elif found.ready_state is ReadyState.ERROR:
             faulty.append(entry)
     return Drift(faulty=tuple(faulty), replaced=tuple(replaced))
+
+
+def why_lost(entry: TrackerEntry, ipus: Iterable[IpuId], view: ControllerView | None) -> str:
+    """Return the sentence about a partition that is gone, with what is said of the IPUs that it
+    had: an administrator may have drained their machine."""
+    closed = view.topology.closed if view and view.topology else {}
+    said = dict.fromkeys(closed[ipu].fault or closed[ipu].cordon for ipu in ipus if ipu in closed)
+    return "; ".join((f"{entry.controller} no longer knows partition {entry.id}", *said))
 
 
 def _healed(

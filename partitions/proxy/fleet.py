@@ -234,6 +234,11 @@ class Fleet:
         until = self._clock() + self._options.refusal_seconds
         member.refusals[size] = Refusal(member.listed, until)
 
+    def renew_topologies(self, addresses: Iterable[str]) -> None:
+        """The next list of each of these controllers comes with what it says of its IPUs."""
+        for address in addresses:
+            self._member(address).topology_at = self._clock()
+
     def _refused_from(self, member: Member, partitions: Iterable[VipuPartition]) -> int:
         """The smallest size that it has no room for as long as no partition goes; 0: none.
 

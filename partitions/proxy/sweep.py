@@ -12,12 +12,12 @@ from ipuhub.partition import Phase
 from partitions.errors import PartitionsError
 from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import ControllerSpec
-from partitions.proxy.drift import Drift, compare, contradicted
+from partitions.proxy.drift import Drift, compare, contradicted, why_lost
 from partitions.proxy.tombstones import is_over
 from partitions.vipu.errors import NotFound, VipuError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from partitions.proxy.controllers import ControllerView
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from partitions.proxy.service import PartitionService
     from partitions.proxy.tracker import Draft
     from partitions.proxy.trackerstore import TrackerStore
+    from partitions.vipu.topology import IpuId
+    from partitions.vipu.types import VipuPartition
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +67,8 @@ class Sweep:
         self._service = service
         self._now = now
         self._options = options
+        # The IPUs of partitions in the last lists, by controller and id.
+        self._places: dict[tuple[str, str], tuple[IpuId, ...]] = {}
 
     async def run(self) -> None:
         """Sweep now and then regularly, until cancelled; a failure waits for the next turn."""
@@ -90,14 +94,21 @@ class Sweep:
         TrackerUnavailable."""
         entries, since = list(self._store.tracker.entries.values()), self._fleet.calls
         await asyncio.sleep(self._options.overhear_seconds)
-        drift = contradicted(entries, await self._fleet.overhear(since))
-        await self._mark(drift)
+        listed = await self._fleet.overhear(since)
+        for address, partitions in listed.items():
+            self._add_places(address, partitions.values())
+        drift = contradicted(entries, listed)
+        await self._mark(drift, {})
         _warn(drift)
 
     async def once(self) -> Drift:
         """Compare, mark, finish and clean up once; raises TrackerUnavailable."""
-        drift, _ = await self.look()
-        await self._mark(drift)
+        drift, views = await self.look()
+        if drift.lost:  # their machines may have been cordoned since the topology was read
+            self._fleet.renew_topologies({entry.controller for entry in drift.lost})
+            drift, views = await self.look()
+        await self._mark(drift, {view.spec.address: view for view in views})
+        self._note_places(views)
         await self._remove_late(drift)
         await self._bury(drift)
         holders = {entry.holder for entry in drift.unfinished}
@@ -124,10 +135,10 @@ class Sweep:
         others = await asyncio.gather(*(self._fleet.view(spec) for spec in specs))
         return [*await self._fleet.views(), *others]
 
-    async def _mark(self, drift: Drift) -> None:
+    async def _mark(self, drift: Drift, views: Mapping[str, ControllerView]) -> None:
         """Say of partitions that jobs believe to be ACTIVE that they are not, and of those in
-        ERROR that they work again."""
-        marked = {entry: self._lost(entry) for entry in drift.lost}
+        ERROR that they work again. `views` by address: what is said of lost ones' machines."""
+        marked = {entry: self._lost(entry, views.get(entry.controller)) for entry in drift.lost}
         for entry, why in drift.replaced:
             marked[entry] = lifecycle.lose(entry, self._now(), why)
         for entry in (*drift.faulty, *drift.healed):
@@ -228,9 +239,20 @@ class Sweep:
             counts = dict(drift.untracked_by_controller)
             log.info("partitions that are not ours, left alone", controllers=counts)
 
-    def _lost(self, entry: TrackerEntry) -> TrackerEntry:
-        sentence = f"{entry.controller} no longer knows partition {entry.id}"
-        return lifecycle.lose(entry, self._now(), sentence)
+    def _lost(self, entry: TrackerEntry, view: ControllerView | None) -> TrackerEntry:
+        ipus = self._places.get((entry.controller, entry.id), ())
+        return lifecycle.lose(entry, self._now(), why_lost(entry, ipus, view))
+
+    def _note_places(self, views: Iterable[ControllerView]) -> None:
+        """Keep where the partitions of entries are: once one is gone, nobody else knows that."""
+        for view in views:
+            self._add_places(view.spec.address, view.partitions)
+        entries = self._store.tracker.entries.values()
+        live = {(one.controller, one.id) for one in entries if one.phase is not Phase.RELEASED}
+        self._places = {place: ipus for place, ipus in self._places.items() if place in live}
+
+    def _add_places(self, address: str, partitions: Iterable[VipuPartition]) -> None:
+        self._places |= {(address, one.id): one.ipus for one in partitions}
 
 
 def _warn(drift: Drift) -> None:

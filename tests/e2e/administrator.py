@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Ask: TypeAlias = Callable[[str], Any]
 
 
-def vipu_admin(demo: RunningDemo, *arguments: str, at: str = "V-IPU admin") -> str:
-    """Run `vipu-admin` at one of the controllers."""
+def vipu_admin(demo: RunningDemo, *arguments: str, at: str = "V-IPU admin", code: int = 0) -> str:
+    """Run `vipu-admin` at one of the controllers; what it writes, or its errors with a `code`."""
     port = str(demo.ports[at])
     done = subprocess.run(
         [sys.executable, "-m", "partitions.vipu.cli.admin", *arguments, "--api-port", port],
@@ -35,8 +35,8 @@ def vipu_admin(demo: RunningDemo, *arguments: str, at: str = "V-IPU admin") -> s
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
 def submit(demo: RunningDemo, name: str, ipus: int, **spec: Any) -> None:

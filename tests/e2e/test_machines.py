@@ -74,6 +74,32 @@ def test_a_cordon_is_named_to_the_job_that_waits_for_the_machine_and_left_to_the
 
 
 @pytest.mark.usefixtures("machines")
+def test_a_drain_waits_for_jobs_by_name_and_a_forced_one_is_told_to_the_job_that_it_moves(
+    demo: RunningDemo, page: Page
+) -> None:
+    submit(demo, "drained", 4, restartPolicy={"type": "OnFailure"})
+    wait_until(lambda: demo.status("drained") == "Running", "drained Running")
+    order = ("drain", "agent", "ag0", "--reason", REASON)
+    said = vipu_admin(demo, *order, "--no-wait", code=1)
+    assert "not empty: p-drained-default-0: it is not relocatable" in said
+    assert demo.status("drained") == "Running"
+    says(page, "/fleet/", f"; {CORDONED}")
+    assert "drain agent (ag0): success." in vipu_admin(demo, "drain", "agent", "ag0", "--force")
+
+    def moved() -> bool:
+        job = demo.job("drained")["status"]
+        return job.get("launcherStatus") == "Running" and job.get("restartCount") == 1
+
+    wait_until(moved, "its next attempt runs on another machine")
+    told = described(demo, "drained")
+    assert "PartitionLost" in told
+    assert f"no longer knows partition p-drained-default-0; {CORDONED}" in told
+    uid = demo.job("drained")["metadata"]["uid"]
+    says(page, f"/jobs/{uid}/", CORDONED)
+    assert "p-drained" not in vipu_admin(demo, "list", "partitions", "--agent", "ag0")
+
+
+@pytest.mark.usefixtures("machines")
 def test_an_agent_that_hangs_on_command_is_what_its_jobs_and_the_pages_name(
     demo: RunningDemo, page: Page, api: Ask
 ) -> None:

@@ -13,7 +13,8 @@ from partitions.vipu.cli import diagnosticcommands as diagnostics
 from partitions.vipu.cli import fleetcommands as fleet
 from partitions.vipu.cli import partitionoptions
 from partitions.vipu.cli import usercommands as users
-from partitions.vipu.cli.partitionoptions import index, number
+from partitions.vipu.cli.draincommand import drain_agent
+from partitions.vipu.cli.partitionoptions import index, number, seconds
 from partitions.vipu.cli.program import add_examples, add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
 from partitions.vipu.client import AdminClient
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _EXAMPLES: Final = """examples:
   vipu-admin list agents
   vipu-admin cordon agent ag3 --reason "new cables on Monday"
+  vipu-admin drain agent ag3 --reason "new cables on Monday" --timeout 3600
   vipu-admin list partitions --agent ag3
   vipu-admin create partition p1 --size 4 --cluster c1
   vipu-admin get partition p1
@@ -212,6 +214,7 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     uncordon = entities(actions, "uncordon", "let a machine have new partitions again")
     about = "let an agent's machine have new partitions again"
     _named(uncordon, "agent", commands.uncordon_agent, about, shared)
+    _add_drain(actions, shared)
     about = "free the IPUs of a partition, whoever made it"
     parser = _named(remove, "partition", commands.remove_partition, about, shared)
     partitionoptions.remove(parser)
@@ -231,6 +234,28 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
             parser.add_argument(
                 "--ipuof-port", action="store_true", help="only close the IPUoF port of the IPU"
             )
+
+
+def _add_drain(actions: Any, shared: argparse.ArgumentParser) -> None:
+    drain = entities(actions, "drain", "empty a machine before work on it")
+    about = "cordon an agent's machine, move what is relocatable, wait for the other partitions"
+    parser = _named(drain, "agent", drain_agent, about, shared)
+    parser.add_argument(
+        "--reason",
+        metavar="TEXT",
+        help="for those who wait for IPUs (default: that of a cordon that is there)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="end partitions that cannot move, jobs' among them"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="give up after this long, with exit code 1 (default 0: wait without limit)",
+    )
+    parser.add_argument("--no-wait", action="store_true", help="exit code 1 if any remain now")
 
 
 def _named(

@@ -27,6 +27,14 @@ def index(text: str) -> int:
     return value
 
 
+def seconds(text: str) -> float:
+    """A duration of at least 0."""
+    value = float(text)
+    if not 0 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return value
+
+
 def create(parser: argparse.ArgumentParser) -> None:
     """Of `create partition`."""
     parser.add_argument("--size", type=number, required=True, metavar="N", help="number of IPUs")

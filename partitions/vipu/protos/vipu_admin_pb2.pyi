@@ -383,6 +383,119 @@ class UncordonAgentReply(_message.Message):
 Global___UncordonAgentReply: _TypeAlias = UncordonAgentReply  # noqa: Y015
 
 @_typing.final
+class DrainAgentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    reason: _builtins.str
+    """Unset: a machine that is cordoned keeps the reason that it has."""
+    force: _builtins.bool
+    """Ends the partitions that cannot move."""
+    resume: _builtins.bool
+    """Refused once somebody has ended the cordon."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        reason: _builtins.str | None = ...,
+        force: _builtins.bool = ...,
+        resume: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "reason", b"reason"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reason", b"_reason", "agent_id", b"agent_id", "force", b"force", "reason", b"reason", "resume", b"resume"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__reason: _TypeAlias = _typing.Literal["reason"]  # noqa: Y015
+    _WhichOneofArgType__reason: _TypeAlias = _typing.Literal["_reason", b"_reason"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reason) -> _WhichOneofReturnType__reason | None: ...
+
+Global___DrainAgentRequest: _TypeAlias = DrainAgentRequest  # noqa: Y015
+
+@_typing.final
+class MovedPartition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    AGENT_IDS_FIELD_NUMBER: _builtins.int
+    partition_id: _builtins.str
+    @_builtins.property
+    def agent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of the machines where it is now."""
+
+    def __init__(
+        self,
+        *,
+        partition_id: _builtins.str = ...,
+        agent_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "partition_id", b"partition_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovedPartition: _TypeAlias = MovedPartition  # noqa: Y015
+
+@_typing.final
+class RemainingPartition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    partition_id: _builtins.str
+    why: _builtins.str
+    """Why it is still there."""
+    def __init__(
+        self,
+        *,
+        partition_id: _builtins.str = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_id", b"partition_id", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemainingPartition: _TypeAlias = RemainingPartition  # noqa: Y015
+
+@_typing.final
+class DrainAgentReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVED_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovedPartition]:
+        """What this call has moved and ended."""
+
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def remaining(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemainingPartition]:
+        """What is on the machine after it."""
+
+    def __init__(
+        self,
+        *,
+        moved: _abc.Iterable[Global___MovedPartition] | None = ...,
+        ended: _abc.Iterable[_builtins.str] | None = ...,
+        remaining: _abc.Iterable[Global___RemainingPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "moved", b"moved", "remaining", b"remaining"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainAgentReply: _TypeAlias = DrainAgentReply  # noqa: Y015
+
+@_typing.final
 class Group(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -61,6 +61,11 @@ class AdminServiceStub:
                 request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.UncordonAgentRequest.SerializeToString,
                 response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.UncordonAgentReply.FromString,
                 _registered_method=True)
+        self.DrainAgent = channel.unary_unary(
+                '/ipuhub.vipu.admin.v1.AdminService/DrainAgent',
+                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.DrainAgentRequest.SerializeToString,
+                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.DrainAgentReply.FromString,
+                _registered_method=True)
         self.ListClusters = channel.unary_unary(
                 '/ipuhub.vipu.admin.v1.AdminService/ListClusters',
                 request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.ListClustersRequest.SerializeToString,
@@ -133,6 +138,13 @@ class AdminServiceServicer:
 
     def UncordonAgent(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainAgent(self, request, context):
+        """Cordons the machine, and takes from it at once what may leave it. Asked again, it goes on.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -215,6 +227,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UncordonAgent,
                     request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.UncordonAgentRequest.FromString,
                     response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.UncordonAgentReply.SerializeToString,
+            ),
+            'DrainAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainAgent,
+                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.DrainAgentRequest.FromString,
+                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.DrainAgentReply.SerializeToString,
             ),
             'ListClusters': grpc.unary_unary_rpc_method_handler(
                     servicer.ListClusters,
@@ -392,6 +409,33 @@ class AdminService:
             '/ipuhub.vipu.admin.v1.AdminService/UncordonAgent',
             partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.UncordonAgentRequest.SerializeToString,
             partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.UncordonAgentReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ipuhub.vipu.admin.v1.AdminService/DrainAgent',
+            partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.DrainAgentRequest.SerializeToString,
+            partitions_dot_vipu_dot_protos_dot_vipu__admin__pb2.DrainAgentReply.FromString,
             options,
             channel_credentials,
             insecure,

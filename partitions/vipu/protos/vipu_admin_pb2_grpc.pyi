@@ -42,6 +42,8 @@ class AdminServiceStub:
     CordonAgent: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.CordonAgentRequest, _vipu_admin_pb2.CordonAgentReply]
     """Keeps new partitions from the agent's machine; those that are there stay."""
     UncordonAgent: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.UncordonAgentRequest, _vipu_admin_pb2.UncordonAgentReply]
+    DrainAgent: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.DrainAgentRequest, _vipu_admin_pb2.DrainAgentReply]
+    """Cordons the machine, and takes from it at once what may leave it. Asked again, it goes on."""
     ListClusters: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListClustersRequest, _vipu_admin_pb2.ListClustersReply]
     ListAllocations: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListAllocationsRequest, _vipu_admin_pb2.ListAllocationsReply]
     ListPartitions: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListPartitionsRequest, _vipu_admin_pb2.ListPartitionsReply]
@@ -63,6 +65,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     CordonAgent: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.CordonAgentRequest, _vipu_admin_pb2.CordonAgentReply]  # type: ignore[assignment]
     """Keeps new partitions from the agent's machine; those that are there stay."""
     UncordonAgent: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.UncordonAgentRequest, _vipu_admin_pb2.UncordonAgentReply]  # type: ignore[assignment]
+    DrainAgent: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.DrainAgentRequest, _vipu_admin_pb2.DrainAgentReply]  # type: ignore[assignment]
+    """Cordons the machine, and takes from it at once what may leave it. Asked again, it goes on."""
     ListClusters: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListClustersRequest, _vipu_admin_pb2.ListClustersReply]  # type: ignore[assignment]
     ListAllocations: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListAllocationsRequest, _vipu_admin_pb2.ListAllocationsReply]  # type: ignore[assignment]
     ListPartitions: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListPartitionsRequest, _vipu_admin_pb2.ListPartitionsReply]  # type: ignore[assignment]
@@ -111,6 +115,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vipu_admin_pb2.UncordonAgentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vipu_admin_pb2.UncordonAgentReply, _abc.Awaitable[_vipu_admin_pb2.UncordonAgentReply]]: ...
+
+    @_abc_1.abstractmethod
+    def DrainAgent(
+        self,
+        request: _vipu_admin_pb2.DrainAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vipu_admin_pb2.DrainAgentReply, _abc.Awaitable[_vipu_admin_pb2.DrainAgentReply]]:
+        """Cordons the machine, and takes from it at once what may leave it. Asked again, it goes on."""
 
     @_abc_1.abstractmethod
     def ListClusters(

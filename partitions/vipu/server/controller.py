@@ -13,6 +13,7 @@ from partitions.vipu.errors import (
     quoted,
 )
 from partitions.vipu.server import outages
+from partitions.vipu.server.drain import Drained, drain
 from partitions.vipu.server.events import Events
 from partitions.vipu.server.loading import load_state
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
+    from partitions.vipu.server.drain import DrainOrder
     from partitions.vipu.server.layout import Layout
     from partitions.vipu.server.records import MachineRecord
     from partitions.vipu.server.sharedwrites import Change
@@ -234,6 +236,27 @@ class Controller:
         """Let a machine have new partitions again; raises NotFound."""
         self.writes.write(lambda draft: outages.uncordon(draft, agent))
         self.events.note("machine uncordoned", agent=agent)
+
+    def drain(self, order: DrainOrder) -> Drained:
+        """Cordon a machine and take from it what may leave it now; raises NotFound, InvalidRequest
+        or NotReady."""
+        made = list[Drained]()
+        latencies = self._latencies
+        removal = latencies.confirmed_removal
+
+        def change(draft: Draft) -> None:
+            done = drain(draft, order, self.clock(), latencies.create, confirmed_removal=removal)
+            made.append(done)
+
+        self.writes.write(change)
+        drained, agent, note = made[-1], order.agent, self.events.note
+        if drained.cordon is not None:
+            note("machine cordoned", agent=agent, reason=drained.cordon)
+        for name, agents in drained.moved.items():
+            note("partition moved by a drain", partition=name, agent=agent, to=" ".join(agents))
+        for name in drained.ended:
+            note("partition ended by a drain", is_bad=True, partition=name, agent=agent)
+        return drained
 
     def fail_ipu(self, agent: str, index: int, what: str) -> None:
         """Take a fault, in a sentence that names the IPU: its partition is in ERROR, or moves.

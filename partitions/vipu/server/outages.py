@@ -138,7 +138,7 @@ def moved_by_reset(
     being removed, or there is no room. `latency` is that of a creation."""
     if record.is_removing or not any(_problems(draft, record)):
         return None
-    moved = _moved(draft, record, now, latency)
+    moved = moved_elsewhere(draft, record, now, latency)
     return moved and replace(moved, auto_resets=0, auto_reset_at=None)
 
 
@@ -154,17 +154,18 @@ def _hit(
     for record in [record for record in draft.partitions.values() if record.id in hit]:
         if record.is_removing:  # nobody uses it any more; it must neither move nor come back
             continue
-        moved = _moved(draft, record, now, latency) if record.relocatable else None
+        moved = moved_elsewhere(draft, record, now, latency) if record.relocatable else None
         if moved is not None:
             draft.put(moved)
         elif sentence not in record.errors:
             draft.put(replace(record, errors=(*record.errors, sentence)))
 
 
-def _moved(
+def moved_elsewhere(
     draft: Draft, record: PartitionRecord, now: datetime, latency: timedelta
 ) -> PartitionRecord | None:
-    """The partition on other IPUs of its allocation; None: there is no room."""
+    """The partition on other IPUs of its allocation; None: there is no room. `latency` is that of a
+    creation."""
     request = CreateRequest(
         id=record.id,
         size=len(record.ipus),

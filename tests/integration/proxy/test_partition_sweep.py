@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog.testing
 
+from ipuhub.concurrency import end_tasks
 from ipuhub.partition import Phase
+from partitions.proxy.fleet import FleetOptions
 from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import InvalidRequest, NoAnswer, NoCapacity, Unavailable
@@ -49,6 +51,26 @@ async def test_a_partition_that_vanished_is_an_error_that_says_so(world: World) 
     entry = world.entry()
     assert (entry.phase, entry.reason) == (Phase.ERROR, "PartitionLost")
     assert entry.message == "v1:8090 no longer knows partition p-job-default-0"
+
+
+async def test_a_partition_that_left_with_its_drained_machine_says_so(world: World) -> None:
+    world.fleet_options = FleetOptions(topology_seconds=3600)  # read before the cordon
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    watching = asyncio.create_task(proxy.sweep.watch())
+    await eventually(lambda: world.entry().phase is Phase.ACTIVE)
+    await eventually(proxy.fleet.views, lambda _: bool(proxy.sweep._places))
+    await end_tasks(watching)
+    world.vipu.cordons["ag0"] = "new cables on Monday"
+    world.vipu.partitions.clear()
+    await proxy.sweep.once()
+    why = "" if world.published_only else "; ag0 is cordoned: new cables on Monday"
+    assert world.entry().message == f"v1:8090 no longer knows partition p-job-default-0{why}"
+    assert proxy.sweep._places.keys() == {("v1:8090", "p-job-default-0")}
+    await proxy.service.release("uid-job", 0)
+    await eventually(lambda: world.entry().phase is Phase.RELEASED)
+    await proxy.sweep.once()
+    assert not proxy.sweep._places
 
 
 async def test_a_silent_controller_proves_nothing(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from partitions.vipu.client import CreateRequest
 from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.drain import DrainOrder
 from partitions.vipu.server.records import AgentRecord
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.server.userrecords import UserRecord
@@ -21,7 +22,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALICE = UserRecord("alice", "hash", ("default",), NOON, NOON)
 ADDED = AgentRecord("added", "h:8080", 4)
 
-WRITES: list[Callable[[Controller], None]] = [
+WRITES: list[Callable[[Controller], object]] = [
     lambda one: _create(one, "p0", 4),
     lambda one: one.cordon("ag0", "cables"),
     lambda one: _create(one, "p1", 2),
@@ -36,6 +37,7 @@ WRITES: list[Callable[[Controller], None]] = [
     lambda one: one.change(lambda draft: draft.remove_user("alice"), "user"),
     lambda one: one.change(lambda draft: draft.remove_agent("added"), "agent"),
     lambda one: one.lose_agent("ag1", "ag1 has not answered for 5 s"),
+    lambda one: one.drain(DrainOrder(agent="ag0", force=True)),
     lambda one: one.remove("p1", force=True),
 ]
 
@@ -63,7 +65,7 @@ def test_a_server_that_dies_in_any_write_finds_all_that_it_has_answered(tmp_path
     path, cut = tmp_path / "vipu.json", tmp_path / "cut" / "vipu.json"
     cut.parent.mkdir()
     controller = started(path)
-    _create(controller, "first", 1)
+    controller.create(CreateRequest("first", 1, relocatable=True))
     rewrites = 0
     for number, write in enumerate(WRITES):
         whole, before = path.read_bytes(), known(controller)

@@ -14,6 +14,7 @@ from partitions.vipu.agent.machine import Fault, FaultKind
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, missing
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
+from partitions.vipu.server.drain import DrainOrder
 from partitions.vipu.server.machines import inventory_of
 from partitions.vipu.server.outages import no_ipu
 from partitions.vipu.server.records import MachineRecord
@@ -102,6 +103,28 @@ class AdminService(AdminServiceServicer):
         """Let a machine have new partitions again."""
         self._controller.uncordon(request.agent_id)
         return pb.UncordonAgentReply()
+
+    @answering
+    def DrainAgent(self, request: pb.DrainAgentRequest) -> pb.DrainAgentReply:
+        """Take from a machine what may leave it now, and say what remains."""
+        order = DrainOrder(
+            agent=request.agent_id,
+            reason=request.reason if request.HasField("reason") else None,
+            force=request.force,
+            resume=request.resume,
+        )
+        done = self._controller.drain(order)
+        return pb.DrainAgentReply(
+            moved=[
+                pb.MovedPartition(partition_id=name, agent_ids=agents)
+                for name, agents in done.moved.items()
+            ],
+            ended=done.ended,
+            remaining=[
+                pb.RemainingPartition(partition_id=name, why=why)
+                for name, why in done.remaining.items()
+            ],
+        )
 
     @answering
     def ListClusters(self, request: pb.ListClustersRequest) -> pb.ListClustersReply:

@@ -1,0 +1,83 @@
+"""io: `vipu-admin drain agent`: empty a machine, and show how far that is."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from partitions.vipu.cli.output import plain
+from partitions.vipu.errors import Unavailable, VipuError
+from partitions.vipu.protos import vipu_admin_pb2 as pb
+
+if TYPE_CHECKING:
+    import argparse
+
+    from partitions.vipu.client import VipuClient
+
+POLL_SECONDS: Final = 1.0
+
+
+async def drain_agent(client: VipuClient, options: argparse.Namespace) -> None:
+    """Cordon a machine and wait until no partition is on it. Raise VipuError.
+
+    A controller that is away meanwhile is asked again: what is waited for may take hours.
+    """
+    name, progress = options.name, _Progress(options.name)
+    order = pb.DrainAgentRequest(agent_id=name, reason=options.reason, force=options.force)
+    progress.show(await client.ask("DrainAgent", order))
+    order.resume = True  # who ends the cordon ends the drain
+    try:
+        async with asyncio.timeout(options.timeout or None):
+            while progress.remaining and not options.no_wait:
+                await asyncio.sleep(POLL_SECONDS)
+                try:
+                    progress.show(await client.ask("DrainAgent", order))
+                except Unavailable as error:
+                    progress.say(f"{error}. Trying again until Ctrl-C or --timeout")
+    except TimeoutError:
+        pass
+    if progress.remaining:
+        waited = "" if options.no_wait else f" after {options.timeout:g} s"
+        raise VipuError(f"not empty{waited}: {progress.summary}. The machine stays cordoned")
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Writes what has changed, a line each, beside the command's result."""
+
+    agent: str
+    remaining: dict[str, str] = field(default_factory=dict)
+    is_cordoned: bool = False
+    last: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The partitions that are still there, and why."""
+        return "; ".join(f"{name}: {why}" for name, why in self.remaining.items())
+
+    def show(self, reply: pb.DrainAgentReply) -> None:
+        """Write what has happened since the last answer."""
+        if not self.is_cordoned:
+            self.is_cordoned = True
+            self.say(f"{self.agent} is cordoned")
+        moved = {one.partition_id: " ".join(one.agent_ids) for one in reply.moved}
+        for name, where in moved.items():
+            self.say(f"partition {name} has moved to {where}")
+        for name in reply.ended:
+            self.say(f"partition {name} has been ended")
+        now = {one.partition_id: one.why for one in reply.remaining}
+        for name in self.remaining.keys() - now.keys() - moved.keys() - set(reply.ended):
+            self.say(f"partition {name} is gone")
+        for name, why in now.items():
+            if self.remaining.get(name) != why:
+                self.say(f"waiting for partition {name}: {why}")
+        self.remaining = now
+
+    def say(self, text: str) -> None:
+        """Write a line unless it is the last one again."""
+        if text != self.last:
+            self.last = text
+            sys.stderr.write(f"{plain(text)}\n")
+            sys.stderr.flush()

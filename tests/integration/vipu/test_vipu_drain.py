@@ -1,0 +1,231 @@
+"""`vipu-admin drain agent`: what moves, what is waited for, what is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.vipu.cli import admin, draincommand
+from partitions.vipu.client import AdminClient, CreateRequest, VipuClient
+from partitions.vipu.errors import NotReady
+from partitions.vipu.protos import vipu_admin_pb2 as pb
+from partitions.vipu.server.drain import DrainOrder
+from partitions.vipu.types import ReadyState
+from tests.fakes.freeport import free_port
+from tests.fakes.waiting import eventually, wait_until
+from tests.integration.vipu.agentmachines import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from partitions.vipu.server.controller import Controller
+    from partitions.vipu.server.main import VipuServer
+    from tests.integration.vipu.agentmachines import Machine
+
+    Start = Callable[..., tuple[VipuServer, int]]
+    Said = pytest.CaptureFixture[str]
+
+STAYS = "it is not relocatable: it leaves when its owner removes it, or with --force"
+
+
+@pytest.fixture
+def published_only() -> bool:
+    return False
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command asks again at once."""
+    monkeypatch.setattr(draincommand, "POLL_SECONDS", 0.02)
+
+
+@pytest.fixture
+def four(start_server: Start) -> VipuServer:
+    """A server of four machines, at once done."""
+    return start_server(machines=4, admin_port=0, create_latency_seconds=0)[0]
+
+
+class Command:
+    """`vipu-admin drain agent ag0` on a thread."""
+
+    def __init__(self, server: VipuServer, *words: str) -> None:
+        self.code: int | None = None
+        where = ("-H", "127.0.0.1", "--api-port", str(server.admin_port))
+        command = ["drain", "agent", "ag0", *words, *where]
+        self._thread = threading.Thread(target=self._run, args=(command,), daemon=True)
+        self._thread.start()
+
+    def _run(self, command: list[str]) -> None:
+        self.code = admin.main(command)
+
+    def end(self) -> int | None:
+        """Its exit code."""
+        self._thread.join(60)
+        return self.code
+
+
+def drained(server: VipuServer, *words: str) -> int | None:
+    return Command(server, *words).end()
+
+
+def agents_of(controller: Controller, name: str) -> set[str]:
+    by_id = controller.topology.by_id
+    return {by_id[ipu].agent for ipu in controller.get(name).ipus}
+
+
+def events(controller: Controller) -> list[tuple[str, dict[str, str]]]:
+    return [(one.what, dict(one.facts)) for one in controller.events.last()[0]]
+
+
+def test_what_is_relocatable_moves_and_the_rest_is_waited_for_by_name(
+    four: VipuServer, capsys: Said
+) -> None:
+    controller = four.controller
+    controller.create(CreateRequest("stays", 1))
+    controller.create(CreateRequest("moves", 2, relocatable=True))
+    controller.create(CreateRequest("elsewhere", 4))
+    capsys.readouterr()
+    command = Command(four, "--reason", "new cables")
+    wait_until(lambda: agents_of(controller, "moves") == {"ag2"}, "it moves")
+    seen: list[str] = []
+
+    def waits() -> bool:
+        seen.append(capsys.readouterr().err)
+        return "waiting for" in "".join(seen)
+
+    wait_until(waits, "the other one is named")
+    assert controller.get("moves").ready_state(controller.clock()) is ReadyState.ACTIVE
+    assert controller.get("stays").errors == ()  # it may end in peace
+    assert (controller.machines["ag0"].cordon, command.code) == ("new cables", None)
+    controller.remove("stays")
+    assert command.end() == 0
+    out, err = capsys.readouterr()
+    assert "".join([*seen, err]).splitlines() == [
+        "ag0 is cordoned",
+        "partition moves has moved to ag2",
+        f"waiting for partition stays: {STAYS}",
+        "partition stays is gone",
+    ]
+    assert out.endswith("drain agent (ag0): success.\n")
+    facts = {"partition": "moves", "agent": "ag0", "to": "ag2"}
+    assert ("partition moved by a drain", facts) in events(controller)
+    assert agents_of(controller, "elsewhere") == {"ag1"}
+    cordons = [what for what, _ in events(controller)].count("machine cordoned")
+    assert cordons == 1  # however often it has been asked
+
+
+def test_what_remains_is_exit_code_1_at_once_or_after_a_time(
+    four: VipuServer, capsys: Said
+) -> None:
+    four.controller.create(CreateRequest("p", 4))
+    assert drained(four, "--no-wait") == 1
+    said = capsys.readouterr().err
+    assert f"drain agent (ag0): failed: not empty: p: {STAYS}. The machine stays cor" in said
+    assert drained(four, "--timeout", "0.1") == 1
+    assert f"failed: not empty after 0.1 s: p: {STAYS}. " in capsys.readouterr().err
+    assert four.controller.get("p").ready_state(four.controller.clock()) is ReadyState.ACTIVE
+    assert four.controller.machines["ag0"].cordon == ""
+    four.controller.remove("p")
+    assert drained(four, "--no-wait") == 0
+
+
+def test_force_ends_what_cannot_move_and_nothing_else(four: VipuServer, capsys: Said) -> None:
+    controller = four.controller
+    for agent in ("ag2", "ag3"):
+        controller.cordon(agent, "")
+    for name, size in (("small", 1), ("large", 2)):
+        controller.create(CreateRequest(name, size, relocatable=True))
+    controller.create(CreateRequest("taken", 2))
+    controller.create(CreateRequest("job", 1))
+    capsys.readouterr()
+    # Two IPUs of ag1 are free: the larger one gets them, though the smaller one was there first.
+    assert agents_of(controller, "taken") == {"ag1"}
+    done = controller.drain(DrainOrder(agent="ag0"))
+    assert done.moved == {"large": ("ag1",)}
+    assert done.remaining == {
+        "small": "no block of 1 IPUs is free in allocation default to move it to",
+        "job": STAYS,
+    }
+    capsys.readouterr()
+    assert drained(four, "--force") == 0
+    assert sorted(one.id for one in controller.list()) == ["large", "taken"]
+    assert "partition job has been ended" in capsys.readouterr().err
+    ended = {facts["partition"] for what, facts in events(controller) if "ended by" in what}
+    assert ended == {"small", "job"}
+
+
+def test_a_drain_keeps_the_reason_of_a_cordon_and_ends_with_it(
+    four: VipuServer, capsys: Said
+) -> None:
+    controller = four.controller
+    controller.create(CreateRequest("p", 4))
+    controller.cordon("ag0", "new cables")
+    since = controller.machines["ag0"]
+    controller.drain(DrainOrder(agent="ag0"))
+    assert controller.machines["ag0"] == since
+    controller.drain(DrainOrder(agent="ag0", reason="more cables", resume=True))
+    assert controller.machines["ag0"].cordon == "more cables"
+    command = Command(four)
+    wait_until(lambda: "waiting for" in capsys.readouterr().err, "it waits")
+    controller.uncordon("ag0")
+    assert command.end() == 1
+    assert "ag0" not in controller.machines  # nobody cordons it again
+    with pytest.raises(NotReady, match="ag0 is no longer cordoned"):
+        controller.drain(DrainOrder(agent="ag0", resume=True))
+
+
+def test_a_controller_that_restarts_does_not_end_a_drain(start_server: Start, capsys: Said) -> None:
+    options = {"machines": 4, "admin_port": free_port(), "create_latency_seconds": 0}
+    first, _ = start_server(**options)
+    first.controller.create(CreateRequest("p", 4))
+    command = Command(first)
+    wait_until(lambda: "ag0" in first.controller.machines, "it is cordoned")
+    first.stop()
+    wait_until(lambda: "Trying again until Ctrl-C" in capsys.readouterr().err, "it says so")
+    second, _ = start_server(**options)
+    assert command.code is None
+    second.controller.remove("p")
+    assert command.end() == 0
+
+
+async def test_machines_give_up_what_is_moved_and_what_is_ended(
+    start_server: Start, machines: Callable[..., list[Machine]]
+) -> None:
+    old, new = machines(2)
+    agents = f"{old.address},{new.address}"
+    server, port = await asyncio.to_thread(
+        start_server, agents=agents, admin_port=0, agent_lost_seconds=80
+    )
+    async with (
+        VipuClient(f"127.0.0.1:{port}", deadline_seconds=60) as vipu,
+        AdminClient(f"127.0.0.1:{server.admin_port}", deadline_seconds=60) as administrator,
+    ):
+        for name, relocatable in (("moves", True), ("job", False)):
+            await vipu.create_partition(CreateRequest(name, 2, relocatable=relocatable))
+            await eventually(lambda name=name: is_active(vipu, name))  # type: ignore[misc]
+        assert sorted(await old.names()) == ["job", "moves"]
+        order = pb.DrainAgentRequest(agent_id="ag0", force=True)
+        first = await administrator.ask("DrainAgent", order)
+        assert [(one.partition_id, list(one.agent_ids)) for one in first.moved] == [
+            ("moves", ["ag1"])
+        ]
+        assert (list(first.ended), [one.why for one in first.remaining]) == (
+            ["job"],
+            ["it is being removed"],
+        )
+        await eventually(lambda: is_active(vipu, "moves"))
+        await eventually(old.names, lambda names: names == [])
+        assert await new.names() == ["moves"]
+
+        async def remaining() -> int:
+            return len((await administrator.ask("DrainAgent", order)).remaining)
+
+        await eventually(remaining, lambda number: number == 0)
+        assert [one.id for one in await vipu.list_partitions()] == ["moves"]
+
+
+async def is_active(vipu: VipuClient, name: str) -> bool:
+    return await state_of(vipu, name) is ReadyState.ACTIVE
