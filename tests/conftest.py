@@ -77,6 +77,7 @@ _PROGRAMS = {
     "mpirun": "mpirun is not installed: Debian's package openmpi-bin has it",
     "prometheus": "prometheus is not installed: Debian's package of that name has it",
     "promtool": "promtool is not installed: Debian's package prometheus has it",
+    "zsh": "zsh is not installed: Debian's package of that name has it",
 }
 
 

@@ -6,32 +6,79 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SHELLS: Final = ("bash", "zsh")
+# zsh ties a variable named `path` to PATH. An equals sign is a word of its own in bash.
+# zsh ties a variable of the name `path` to PATH, and takes a letter after the last colon for a
+# modifier; for bash an equals sign is a word of its own.
 _BASH: Final = """_{name}() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} path= word
-  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    [[ $word == -* ]] || path="$path $word"
+  local cur=${{COMP_WORDS[COMP_CWORD]}} typed= option= word
+  for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD - 1))}}"; do
+    case "$word" in
+      =) ;;
+      {valued}) option=$word ;;
+      -*) option= ;;
+      *) [[ -n $option ]] || typed="$typed $word"; option= ;;
+    esac
   done
-  case "${{path# }}" in
-{cases}
+  [[ $cur != = ]] || cur=
+  case "$option" in
+    '') ;;
+{values}
+    *) return ;;
+  esac
+  [[ -z $option ]] || return
+  case "${{typed# }}" in
+{words}
   esac
 }}
-complete -F _{name} {name}"""
+complete -o default -F _{name} {name}"""
 _ZSH: Final = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the script for a shell; load it with `source <(vipu completion bash)`."""
+    commands = [("", parser), *commands_of(parser)]
+    values: dict[str, dict[str, None]] = {}
+    for action in (each for _, command in commands for each in _options(command)):
+        if action.nargs != 0:  # it takes a value
+            for name in action.option_strings:
+                values.setdefault(name, {}).update(dict.fromkeys(map(str, action.choices or ())))
     # The longest path first: what comes after a name completes as what comes before it.
-    found = sorted(_words(parser, ""), key=lambda each: -len(each[0]))
-    cases = "\n".join(
-        f"    {_pattern(path)}) COMPREPLY=($(compgen -W '{words}' -- \"$cur\")) ;;"
-        for path, words in found
+    commands.sort(key=lambda each: -len(each[0]))
+    script = _BASH.format(
+        name=parser.prog,
+        valued="|".join(sorted(values)),
+        values=_cases(
+            (name, dict.fromkeys(words)) for name, words in sorted(values.items()) if words
+        ),
+        words=_cases((f"{path}*", _words(command)) for path, command in commands),
     )
-    script = _BASH.format(name=parser.prog, cases=cases)
     return script if shell == "bash" else _ZSH + script
+
+
+def _cases(found: Iterable[tuple[str, Iterable[str]]]) -> str:
+    lines = []
+    for pattern, words in found:
+        text, star = pattern.rstrip("*"), "*" if pattern.endswith("*") else ""
+        reply = f"COMPREPLY=($(compgen -W '{' '.join(words)}' -- \"$cur\"))"
+        lines.append(f"    '{text}'{star}) {reply} ;;")
+    return "\n".join(lines)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way
+        if action.option_strings:
+            yield action
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield what may come next in a command: options, and the words of its next argument."""
+    for action in parser._actions:  # noqa: SLF001
+        yield from (each for each in action.option_strings if each.startswith("--"))
+        if not action.option_strings:
+            yield from map(str, action.choices or ())
 
 
 def commands_of(
@@ -43,20 +90,3 @@ def commands_of(
             for name, inner in action.choices.items():
                 yield f"{path} {name}".strip(), inner
                 yield from commands_of(inner, f"{path} {name}".strip())
-
-
-def _pattern(path: str) -> str:
-    return f"'{path}'*" if path else "*"
-
-
-def _words(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, str]]:
-    words: list[str] = []
-    for action in parser._actions:  # noqa: SLF001  # argparse has no other way
-        words += [each for each in action.option_strings if each.startswith("--")]
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            words += action.choices
-            for name, inner in action.choices.items():
-                yield from _words(inner, f"{path} {name}".strip())
-        elif not action.option_strings and action.choices:
-            words += [str(each) for each in action.choices]
-    yield path, " ".join(words)
