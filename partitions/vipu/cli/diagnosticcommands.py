@@ -61,7 +61,7 @@ async def get_test(client: VipuClient, options: argparse.Namespace) -> Table:
 
 
 async def cancel_test(client: VipuClient, options: argparse.Namespace) -> None:
-    """End a test after the step that runs. Raise VipuError."""
+    """End a test after the steps that run. Raise VipuError."""
     await client.ask("CancelDiagnostic", pb.CancelDiagnosticRequest(diagnostic_id=options.name))
 
 

@@ -1,13 +1,15 @@
-"""io: tests of machines as long-running operations: one at a time, step by step, on a thread.
+"""io: tests of machines as long-running operations: one at a time, on several machines at once.
 
-Steps run on the agents; without agents the controller tests the machines that it simulates. What
-a partition uses is not disturbed: such a step is skipped.
+Steps run on the agents; without agents the controller tests the machines that it simulates. The
+IPUs of a machine are tested one after the other, so an agent that hangs delays only its own
+results. What a partition uses is not disturbed: such a step is skipped.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -18,12 +20,13 @@ from partitions.vipu.agent.machine import MachineTest
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, VipuError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
     from partitions.vipu.server.controller import Controller
 
 KEPT: Final = 20
+AT_ONCE: Final = 16  # machines that are tested at the same time
 _STOP_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
@@ -65,20 +68,26 @@ class Result:
 
 @dataclass(eq=False, slots=True)
 class Diagnostic:
-    """One test. Its thread adds results; `state` is RUNNING until `ended_at` is set."""
+    """One test. Its threads add results, `done` by the number of the step; `state` is RUNNING until
+    `ended_at` is set."""
 
     id: str
     kind: MachineTest
     steps: tuple[Step, ...]
     started_at: datetime
-    results: list[Result] = field(default_factory=list)
+    done: dict[int, Result] = field(default_factory=dict)
     state: DiagnosticState = DiagnosticState.RUNNING
     ended_at: datetime | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def results(self) -> list[Result]:
+        """The results so far, in the order of the steps."""
+        return [result for _, result in sorted(self.done.copy().items())]
+
     def count(self, outcome: Outcome) -> int:
         """Return the number of steps with this result."""
-        return sum(one.outcome is outcome for one in list(self.results))
+        return sum(one.outcome is outcome for one in self.results)
 
 
 class Tester(Protocol):
@@ -115,9 +124,10 @@ class SimulatedTester:
 class Diagnostics:
     """Runs tests and keeps the last results; safe to call from many threads."""
 
-    def __init__(self, controller: Controller, tester: Tester) -> None:
+    def __init__(self, controller: Controller, tester: Tester, *, at_once: int = AT_ONCE) -> None:
         self._controller = controller
         self._tester = tester
+        self._at_once = at_once
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Diagnostic] = OrderedDict()
         self._count = 0
@@ -166,14 +176,14 @@ class Diagnostics:
             return list(self._kept.values())
 
     def cancel(self, diagnostic_id: str) -> None:
-        """End a test after the step that runs; raises NotFound, or NotReady if it has ended."""
+        """End a test after the steps that run; raises NotFound, or NotReady if it has ended."""
         found = self.get(diagnostic_id)
         if found.state is not DiagnosticState.RUNNING:
             raise NotReady(f"diagnostic {found.id} has ended: {found.state}")
         found.cancelled.set()
 
     def stop(self) -> None:
-        """Cancel what runs and wait for its step, up to 5 s."""
+        """Cancel what runs and wait for its steps, up to 5 s."""
         with self._lock:
             thread = self._thread
             for one in self._kept.values():
@@ -196,10 +206,18 @@ class Diagnostics:
                 yield Step(agent)
 
     def _work(self, diagnostic: Diagnostic) -> None:
-        for step in diagnostic.steps:
-            if diagnostic.cancelled.is_set():
-                break
-            diagnostic.results.append(self._run(diagnostic.kind, step))
+        machines: dict[str, list[int]] = {}
+        for number, step in enumerate(diagnostic.steps):
+            machines.setdefault(step.agent, []).append(number)
+        left: deque[Sequence[int]] = deque(machines.values())
+        workers = [
+            threading.Thread(target=self._test_machines, args=(diagnostic, left), daemon=True)
+            for _ in range(min(self._at_once, len(machines)))
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
         failed = diagnostic.count(Outcome.FAILED)
         state = DiagnosticState.FAILED if failed else DiagnosticState.PASSED
         if len(diagnostic.results) < len(diagnostic.steps):
@@ -213,6 +231,16 @@ class Diagnostics:
         )
         diagnostic.ended_at = self._controller.clock()
         diagnostic.state = state
+
+    def _test_machines(self, diagnostic: Diagnostic, left: deque[Sequence[int]]) -> None:
+        """Test one machine after the other until none is left, or the test is cancelled."""
+        with suppress(IndexError):  # nothing left
+            while True:
+                for number in left.popleft():
+                    if diagnostic.cancelled.is_set():
+                        return
+                    step = diagnostic.steps[number]
+                    diagnostic.done[number] = self._run(diagnostic.kind, step)
 
     def _run(self, kind: MachineTest, step: Step) -> Result:
         try:

@@ -18,6 +18,7 @@ from partitions.vipu.client import AdminClient, CreateRequest
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
 from partitions.vipu.protos import vipu_diagnostics_pb2 as pb
 from partitions.vipu.server.diagnostics import KEPT, Diagnostics, DiagnosticState
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -104,28 +105,28 @@ def test_a_fault_fails_its_ipu_and_a_partition_is_not_disturbed(start: Start, ca
 async def test_agents_test_their_machines(
     start: Start, machines: Callable[..., list[Machine]]
 ) -> None:
-    first, second, third = machines(3)
-    for machine in (first, second, third):
-        await machine.inventory()
-    addresses = ",".join(one.address for one in (first, second, third))
+    first, second, third, fourth = machines(4)
+    addresses = ",".join(one.address for one in (first, second, third, fourth))
     server, _ = await asyncio.to_thread(start, agents=addresses, agent_lost_seconds=60)
     async with AgentClient(first.address) as agent:
         await agent.inject(Fault(FaultKind.LINK_DOWN, ipu=1, link=3))
     async with AgentClient(second.address) as agent:
         await agent.inject(Fault(FaultKind.IPU_ERROR, ipu=2))
     third.kill()
+    async with AgentClient(fourth.address) as agent:
+        await agent.inject(Fault(FaultKind.HANG))
     async with AdminClient(f"127.0.0.1:{server.admin_port}") as admin:
         found = {kind: await ended(admin, kind) for kind in (1, 2, 3)}
     assert [(one.agent_id, one.outcome, one.message) for one in found[1].results[:2]] == [
         ("ag0", pb.OUTCOME_FAILED, "IPU-Link 3 of IPU 1 is down"),
         ("ag1", pb.OUTCOME_PASSED, ""),
     ]
-    assert "did not answer" in found[1].results[2].message
+    assert all("did not answer" in one.message for one in found[1].results[2:])
     bad = [(one.agent_id, one.ipu) for one in found[2].results if one.outcome == pb.OUTCOME_FAILED]
-    assert bad == [("ag1", 2), *(("ag2", ipu) for ipu in range(4))]
-    assert [one.outcome for one in found[3].results] == [pb.OUTCOME_FAILED] * 3
+    assert bad == [("ag1", 2), *((agent, ipu) for agent in ("ag2", "ag3") for ipu in range(4))]
+    assert [one.outcome for one in found[3].results] == [pb.OUTCOME_FAILED] * 4
     assert all(one.state == pb.DIAGNOSTIC_STATE_FAILED for one in found.values())
-    assert [(one.done, one.steps) for one in found.values()] == [(3, 3), (12, 12), (3, 3)]
+    assert [(one.done, one.steps) for one in found.values()] == [(4, 4), (16, 16), (4, 4)]
 
 
 async def ended(admin: AdminClient, kind: int) -> pb.Diagnostic:
@@ -154,6 +155,43 @@ async def test_an_agent_refuses_an_ipu_that_it_does_not_have(agent: AgentClient)
     assert await agent.test(MachineTest.IPU_SELF_TEST, 3) == ""
 
 
+class Hanging:
+    """Tests at once, but for ag1, which answers when it may; counts who is tested at a time."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self._counting = threading.Lock()
+        self.now = self.most = 0
+        self.meeting = threading.Barrier(3, timeout=60)
+
+    def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
+        with self._counting:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        if ipu == 0 and agent in {"ag0", "ag1", "ag2"}:
+            self.meeting.wait()
+        if agent == "ag1":
+            assert self.may_end.wait(60)
+        with self._counting:
+            self.now -= 1
+        return "" if agent != "ag1" else "it was away"
+
+
+def test_an_agent_that_hangs_delays_its_own_results_only(start: Start) -> None:
+    server, _ = start(machines=9, ipus_per_machine=2)
+    hanging = Hanging()
+    diagnostics = Diagnostics(server.controller, hanging, at_once=3)
+    running = diagnostics.start(MachineTest.IPU_SELF_TEST, ())
+    wait_until(lambda: len(running.results) == 16, "all but two have answered")
+    assert running.state is DiagnosticState.RUNNING
+    assert "ag1" not in {one.step.agent for one in running.results}
+    hanging.may_end.set()
+    wait_until(lambda: running.state is DiagnosticState.FAILED, "the last ones, too")
+    assert [one.step for one in running.results] == list(running.steps)
+    assert [one.step.agent for one in running.results if one.message] == ["ag1", "ag1"]
+    assert hanging.most == 3
+
+
 class Slow:
     """Says of each step that it began, and ends it when it may."""
 
@@ -171,7 +209,7 @@ class Slow:
 def test_one_test_runs_at_a_time_shows_its_progress_and_can_be_cancelled(start: Start) -> None:
     server, _ = start(machines=4)
     slow = Slow()
-    diagnostics = Diagnostics(server.controller, slow)
+    diagnostics = Diagnostics(server.controller, slow, at_once=1)
     running = diagnostics.start(MachineTest.SYNC, ())
     slow.begun.acquire()
     slow.may_end.release()

@@ -3,27 +3,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import stat
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from cryptography import x509
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from structlog.testing import capture_logs
 
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
 from partitions.vipu.certificates import Role, init_certificates, role_of
-from partitions.vipu.client import AdminClient
+from partitions.vipu.client import AdminClient, CreateRequest
 from partitions.vipu.errors import Refused, Unavailable
-from partitions.vipu.protos.vipu_version_pb2 import VersionRequest
-from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
 from partitions.vipu.server.main import WRONG_OPTIONS, main
 from partitions.vipu.server.options import parse_options
 from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
+from partitions.vipu.types import ReadyState
+from tests.fakes.waiting import eventually
 from tests.integration.vipu.securesite import certificates, tls_of
 
 if TYPE_CHECKING:
@@ -114,21 +118,83 @@ async def test_agents_answer_the_controller_and_no_user(
                 await other.release("p1")
 
 
-def test_renewed_certificates_are_used_and_open_connections_stay(
-    start_server: Start, folder: Path
-) -> None:
-    _, port = start_server(secure=True, tls_dir=folder)
+@dataclass(frozen=True)
+class Port:
+    """A port with TLS, the role whose files it uses, and the role that it answers."""
+
+    number: int
+    server: Role
+    client: Role
+
+
+@pytest.fixture(params=["users", "administrators", "agent"])
+def port(
+    request: pytest.FixtureRequest,
+    start_server: Start,
+    machines: Callable[..., list[Machine]],
+    folder: Path,
+) -> Port:
+    """Each port that the secure mode has."""
+    if request.param == "agent":
+        (machine,) = machines(1, "--secure", "--tls-dir", str(folder))
+        return Port(machine.port, Role.AGENT, Role.SERVER)
+    server, number = start_server(secure=True, tls_dir=folder, admin_port=0)
+    if request.param == "users":
+        return Port(number, Role.SERVER, Role.USER)
+    assert server.admin_port is not None
+    return Port(server.admin_port, Role.SERVER, Role.ADMIN)
+
+
+def test_renewed_certificates_are_used_and_open_connections_stay(port: Port, folder: Path) -> None:
     states: list[grpc.ChannelConnectivity] = []
-    with grpc.secure_channel(f"127.0.0.1:{port}", _credentials(folder)) as channel:
+    with _channel(port, folder) as channel:
         channel.subscribe(states.append)
-        assert VersionServiceStub(channel).GetVersion(VersionRequest(), timeout=20).version
+        _ask(channel)
         old = _serial(port, folder)
         init_certificates(folder, ["127.0.0.1"], datetime.now(UTC))
         assert _serial(port, folder) != old
-        assert VersionServiceStub(channel).GetVersion(VersionRequest(), timeout=20).version
+        _ask(channel)
     kept = [state for state in states if state is not grpc.ChannelConnectivity.SHUTDOWN]
     assert kept[-1:] == [grpc.ChannelConnectivity.READY]  # once READY, never anything else
     assert kept.count(grpc.ChannelConnectivity.READY) == 1
+
+
+def test_another_ca_of_clients_counts_from_the_next_connection_on(
+    port: Port, folder: Path, tmp_path: Path
+) -> None:
+    other = certificates(tmp_path / "other")
+    with _channel(port, folder) as channel:
+        _ask(channel)
+        assert not _is_answered(port, folder, other)
+        (folder / port.server / "ca.crt").write_bytes((other / "ca.crt").read_bytes())
+        assert _is_answered(port, folder, other)
+        assert not _is_answered(port, folder, folder)
+        _ask(channel)
+
+
+async def test_controller_and_agents_go_on_when_ca_and_certificates_are_exchanged(
+    start_server: Start, machines: Callable[..., list[Machine]], folder: Path
+) -> None:
+    (machine,) = machines(1, "--secure", "--tls-dir", str(folder))
+    server, _ = await asyncio.to_thread(
+        start_server, secure=True, tls_dir=folder, agents=machine.address, agent_lost_seconds=80
+    )
+    controller = server.controller
+
+    def is_active(name: str) -> bool:
+        return controller.get(name).ready_state(controller.clock()) is ReadyState.ACTIVE
+
+    controller.create(CreateRequest("before", 2))
+    await eventually(lambda: is_active("before"))
+    for name in ("ca.crt", "ca.key"):
+        (folder / name).unlink()
+    certificates(folder)
+    machine.kill()  # it knows nothing of the old CA from now on, and the controller connects anew
+    machine.start()
+    controller.create(CreateRequest("after", 2))
+    await eventually(lambda: is_active("after"))
+    assert is_active("before")
+    assert not controller.machines
 
 
 def test_a_key_of_another_certificate_is_not_taken_over(folder: Path) -> None:
@@ -158,18 +224,39 @@ async def test_the_insecure_mode_of_an_agent_says_so(folder: Path) -> None:
         assert len([one for one in logged if "INSECURE MODE" in one["event"]]) == want
 
 
-def _credentials(folder: Path) -> grpc.ChannelCredentials:
-    files = tls_of(folder, Role.USER)()
-    return grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
+def _channel(port: Port, trusted: Path, own: Path | None = None) -> grpc.Channel:
+    """A connection of its own, which shows the certificate in the folder `own`."""
+    files = tls_of(own or trusted, port.client)()
+    ca = (trusted / "ca.crt").read_bytes()
+    credentials = grpc.ssl_channel_credentials(ca, files.key, files.certificate)
+    alone = [("grpc.use_local_subchannel_pool", 1)]
+    return grpc.secure_channel(f"127.0.0.1:{port.number}", credentials, alone)
 
 
-def _serial(port: int, folder: Path) -> int:
+def _ask(channel: grpc.Channel) -> None:
+    answer = HealthStub(channel).Check(HealthCheckRequest(), timeout=20)
+    assert answer.status == HealthCheckResponse.SERVING
+
+
+def _is_answered(port: Port, trusted: Path, own: Path) -> bool:
+    with _channel(port, trusted, own) as channel:
+        try:
+            _ask(channel)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+            return False
+    return True
+
+
+def _serial(port: Port, folder: Path) -> int:
     """The serial number of the certificate that a new connection is shown."""
     context = ssl.create_default_context(cafile=folder / "ca.crt")
-    context.load_cert_chain(folder / "user" / "tls.crt", folder / "user" / "tls.key")
+    ours = folder / port.client
+    context.load_cert_chain(ours / "tls.crt", ours / "tls.key")
     context.set_alpn_protocols(["h2"])
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+        socket.create_connection(("127.0.0.1", port.number), timeout=10) as raw,
         context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
     ):
         shown = connection.getpeercert(binary_form=True)

@@ -44,7 +44,7 @@ class DiagnosticsService(DiagnosticsServiceServicer):
 
     @answering
     def CancelDiagnostic(self, request: pb.CancelDiagnosticRequest) -> pb.CancelDiagnosticReply:
-        """End a test after the step that runs."""
+        """End a test after the steps that run."""
         self._diagnostics.cancel(request.diagnostic_id)
         return pb.CancelDiagnosticReply()
 
@@ -52,7 +52,7 @@ class DiagnosticsService(DiagnosticsServiceServicer):
 def _message(diagnostic: Diagnostic) -> pb.Diagnostic:
     # The state first: results that are added meanwhile are no contradiction.
     state = pb.DiagnosticState.Value(f"DIAGNOSTIC_STATE_{diagnostic.state}")
-    results = list(diagnostic.results)
+    results = diagnostic.results
     made = pb.Diagnostic(
         id=diagnostic.id,
         kind=wire.TEST_NUMBERS[diagnostic.kind],
