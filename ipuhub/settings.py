@@ -143,6 +143,7 @@ PROXY_CLIENT = "partitions.client.ProxyClient"
 RECORDERS = {
     "jobs": "jobs.history.recorder.JobRecorder",
     "partitions": "partitions.history.recording.PartitionHistory",
+    "events": "jobs.history.events.EventFollower",
 }
 CLUSTER_AUTHORITY = "dashboard.clusteraccess.authority"
 DEMO_FOLDER = BASE_DIR / ".ipuhub" if IS_CHECKOUT else Path(".ipuhub").absolute()

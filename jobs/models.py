@@ -21,7 +21,7 @@ class JobPast:
     for none); `typical_seconds`: how long jobs of its size ran that completed last, only where it
     asks; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
     the newest first, only where it failed; `requests`: how many changes of it users asked for
-    through IPUHub."""
+    through IPUHub; `events`: Kubernetes Events of it and its pods."""
 
     attempts: Sequence[JobAttempt]
     transitions: Sequence[JobTransition]
@@ -30,6 +30,7 @@ class JobPast:
     typical_seconds: Sequence[float] = ()
     earlier: Sequence[EarlierFailure] = ()
     requests: int = 0
+    events: Sequence[JobEvent] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +170,21 @@ class JobTransition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job}: {self.state}"
+
+
+class JobEvent(models.Model):
+    """A Kubernetes Event of a job, or of its pod `pod`, by the Event's UID; it happened `count`
+    times from `first_at` to `last_at`. A bounded number of each job's is kept."""
+
+    job = models.ForeignKey(JobRecord, on_delete=models.CASCADE, related_name="events")
+    uid = models.TextField(unique=True)
+    pod = models.TextField(default="")
+    type = models.TextField(default="Normal")
+    reason = models.TextField(default="")
+    message = models.TextField(default="")
+    count = models.IntegerField(default=1)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.job}: {self.reason}"

@@ -18,6 +18,7 @@ from jobs.models import (
     ENDED_AT,
     EarlierFailure,
     JobAttempt,
+    JobEvent,
     JobPast,
     JobRecord,
     JobTransition,
@@ -104,6 +105,8 @@ SELECT j.*,
     FROM {{attempts}} a WHERE a.job_id = j.id) AS told_attempts,
   (SELECT coalesce(jsonb_agg(to_jsonb(t) ORDER BY t.id), '[]')::text
     FROM {{transitions}} t WHERE t.job_id = j.id) AS told_transitions,
+  (SELECT coalesce(jsonb_agg(to_jsonb(v) ORDER BY v.last_at, v.id), '[]')::text
+    FROM {{events}} v WHERE v.job_id = j.id) AS told_events,
   (SELECT count(*) FROM {{audit}} r WHERE r.uid = j.uid) AS requests,
   (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %(watch)s) AS watched_at,
   -- How many jobs of all namespaces ask for IPUs before this one, as turn_of() orders them.
@@ -130,6 +133,7 @@ _TABLES: Final = {
     "jobs": JobRecord._meta.db_table,  # noqa: SLF001  # of Django's documented API
     "attempts": JobAttempt._meta.db_table,  # noqa: SLF001
     "transitions": JobTransition._meta.db_table,  # noqa: SLF001
+    "events": JobEvent._meta.db_table,  # noqa: SLF001
     "audit": AuditEntry._meta.db_table,  # noqa: SLF001
 }
 _FIND_SQL: Final = _FIND.format(**_TABLES)
@@ -163,6 +167,7 @@ def find_job(scope: Scope, uid: str) -> JobRecord | None:
             typical_seconds=past["typical_seconds"] or (),
             earlier=[EarlierFailure(*json.loads(each)) for each in past["earlier"] or ()],
             requests=past["requests"],
+            events=_rows(JobEvent, json.loads(past["told_events"])),
         )
     return job
 
@@ -204,6 +209,7 @@ def typical_runs(scope: Scope, uids: Iterable[str]) -> dict[str, TypicalRun]:
 _OF_PAST: Final = (
     "told_attempts",
     "told_transitions",
+    "told_events",
     "watched_at",
     "asking_before",
     "typical_seconds",

@@ -91,16 +91,17 @@ class JobsAndPartitions:
         self.jobs = record_jobs(self.groups.group_of, authors, prove_stamps)
         self._held = record_partitions(client, proxy, database, clock, place, self._owners_of)
         self.partitions = self._held.recorder
+        self.events = import_string(settings.RECORDERS["events"])(client, database, clock)
         self.acknowledger, self.capacity = self._held.acknowledger, self._held.capacity
 
     @asynccontextmanager
     async def running(self, patience_seconds: float = 10.0) -> AsyncIterator[None]:
-        """Follow the namespaces, acknowledge tombstones and poll capacity meanwhile.
+        """Follow namespaces and Events, acknowledge tombstones and poll capacity meanwhile.
 
         Begins when the namespaces are known, or after `patience_seconds` without them.
         """
         async with asyncio.TaskGroup() as group:
-            works = (self.groups.run(), *self._held.works())
+            works = (self.groups.run(), self.events.run(), *self._held.works())
             tasks = [group.create_task(work) for work in works]
             if not await self.groups.wait_known(patience_seconds):
                 log.warning("namespaces are not known: each counts as its own group for now")

@@ -1,7 +1,9 @@
-"""domain: the events of a job's life in one order: its states, attempts, partitions and pods."""
+"""domain: the events of a job's life in one order: its states, attempts, partitions and pods, and
+what Kubernetes says of them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -9,21 +11,23 @@ from typing import TYPE_CHECKING, Final
 from dashboard.job.shapes import STOPPED, is_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from dashboard.job.shapes import Attempt, Job, Lives, Partition, Pod, Request
+    from dashboard.job.shapes import Attempt, ClusterEvent, Job, Lives, Partition, Pod, Request
 
 _NAMED: Final = 3  # of pods to which the same happened in the same second
 _ORDER: Final = {"reserving": 1, "Pending": 2, "active": 3, "Scheduled": 4, "Started": 5}
 """What comes first of one second: Kubernetes' own times have no fractions."""
 _LATE: Final = 6
 _PLAIN: Final = "IPUJob"  # begins the reasons that only repeat the state
+_TOLD_OF_PODS: Final = frozenset({"Scheduled", "Started"})  # by their lifetimes
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line. `kind`: job, attempt, partition, pod or action; `state` gives it its colour."""
+    """A line. `kind`: job, attempt, partition, pod, action or event (of Kubernetes); `state` gives
+    it its colour."""
 
     at: datetime
     kind: str
@@ -35,13 +39,15 @@ class Event:
 
 
 def list_events(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> list[Event]:
-    """Return the events of a job, newest first; no sentence stands in two lines of one second."""
+    """Return the events of a job, newest first; no sentence stands in two lines of one second, and
+    none of Kubernetes beside a line that has it at any time."""
     events = [
         *_of_job(job),
         *_of_attempts(job),
         *(event for each in lives.partitions for event in _of_partition(each)),
         *_of_pods(lives.pods, job.past.attempts),
         *(_of_request(each) for each in requests),
+        *_of_cluster(job, {each.pod_name for each in lives.pods}),
     ]
     events.sort(key=_place, reverse=True)
     return list(_without_echoes(events))
@@ -80,6 +86,38 @@ def _of_request(each: Request) -> Event:
         what += f": {each.outcome}"
     state = "Failed" if each.outcome == "refused" else ""
     return Event(each.at, "action", what, state, message=each.message)
+
+
+def _of_cluster(job: Job, pods: Collection[str]) -> Iterator[Event]:
+    """Yield a line for what Kubernetes says in one second of pods or the job, if nobody else does.
+
+    The operator says in Events what it says in conditions, and an Event that expires and happens
+    again is a new one: each sentence comes once, with how often it was said.
+    """
+    said = {each.message for each in job.past.transitions}
+    said |= {each.message for each in job.past.attempts}
+    alike: dict[tuple[str, str, str], list[ClusterEvent]] = defaultdict(list)
+    for each in job.past.events:
+        is_told = each.message in said or (not each.pod and each.reason.startswith(_PLAIN))
+        if not is_told and not (each.pod in pods and each.reason in _TOLD_OF_PODS):
+            alike[each.pod, each.reason, each.message].append(each)
+    found = [(max(each.last_at for each in events), key, events) for key, events in alike.items()]
+    found.sort(key=lambda line: (line[0].replace(microsecond=0), line[1][1:], line[1][0]))
+    for (_, (reason, message)), same in groupby(
+        found, key=lambda line: (line[0].replace(microsecond=0), line[1][1:])
+    ):
+        lines = list(same)
+        told = [event for _, _, events in lines for event in events]
+        names = _names([pod for _, (pod, _, _), _ in lines if pod])
+        what = f"{names}: {message}" if names else message
+        state = "Failed" if any(event.type == "Warning" for event in told) else ""
+        yield Event(lines[0][0], "event", what, state, reason, _repeated(told))
+
+
+def _repeated(events: Sequence[ClusterEvent]) -> str:
+    count = sum(event.count for event in events)
+    first = min(event.first_at for event in events)
+    return f"{count} times since {first:%Y-%m-%d %H:%M:%S} UTC" if count > len(events) else ""
 
 
 def _of_partition(each: Partition) -> Iterator[Event]:

@@ -44,6 +44,18 @@ class Transition(Protocol):
     message: str
 
 
+class ClusterEvent(Protocol):
+    """A Kubernetes Event of the job, or of its pod `pod`."""
+
+    pod: str
+    type: str
+    reason: str
+    message: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
 class Earlier(Protocol):
     """Another job, by name."""
 
@@ -62,6 +74,9 @@ class Past(Protocol):
 
     @property
     def transitions(self) -> Sequence[Transition]: ...
+
+    @property
+    def events(self) -> Sequence[ClusterEvent]: ...
 
     @property
     def typical_seconds(self) -> Sequence[float]: ...

@@ -114,7 +114,9 @@ def answer_tab(
         [(row.pk, row.updated_at, row.machines) for row in view.held.partitions],
     ]
     acts_as = _acts_as(view)
-    seen = view.job.updated_at, view.job.past.requests
+    past = view.job.past
+    last = max((event.last_at for event in past.events), default=None)
+    seen = view.job.updated_at, past.requests, len(past.events), last
     tag = fragment_etag(view.request, seen, lives, view.fresh, grows, acts_as, shown)
     note_as_of(view.request, view.fresh.as_of)
     if same := not_modified(view.request, tag):

@@ -268,6 +268,7 @@ _JOBS_A_MAP: Final = 100
 _CLEAR: Final = (
     ("jobs.JobAttempt", "job_id IN (SELECT id FROM {job} WHERE cluster_uid = %(cluster)s)"),
     ("jobs.JobTransition", "job_id IN (SELECT id FROM {job} WHERE cluster_uid = %(cluster)s)"),
+    ("jobs.JobEvent", "job_id IN (SELECT id FROM {job} WHERE cluster_uid = %(cluster)s)"),
     ("jobs.JobRecord", "cluster_uid = %(cluster)s"),
     ("partitions.PartitionLifetime", "cluster_uid = %(cluster)s"),
     ("partitions.CapacityChange", "controller = %(controller)s"),

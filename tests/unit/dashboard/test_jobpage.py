@@ -18,7 +18,7 @@ from dashboard.job.timeline import timeline_rows
 from dashboard.job.usage import Held, JobUsage
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES, Reason
-from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
+from jobs.models import JobAttempt, JobEvent, JobPast, JobRecord, JobTransition
 from partitions.models import PartitionLifetime
 from usage.models import PodLifetime
 
@@ -40,7 +40,12 @@ class Lives:
 
 
 def job(**given: Any) -> JobRecord:
-    past = JobPast(given.pop("attempts", ()), given.pop("transitions", ()), None)
+    past = JobPast(
+        given.pop("attempts", ()),
+        given.pop("transitions", ()),
+        None,
+        events=given.pop("events", ()),
+    )
     values = {"namespace": "team-a", "name": "train", "ipus": 4, "created_at": NINE} | given
     made = JobRecord(**values)
     made.past = past
@@ -261,3 +266,41 @@ def test_the_story_says_nothing_twice_and_joins_pods_of_one_second() -> None:
         "Partition p-1: 4 IPUs reserved",
         "Created by alice",
     ]
+
+
+def cluster_event(seconds: float, reason: str, message: str, **given: Any) -> JobEvent:
+    moments = {"first_at": at(given.pop("since", seconds)), "last_at": at(seconds)}
+    return JobEvent(reason=reason, message=message, **moments, **given)
+
+
+def test_what_kubernetes_says_is_told_where_nobody_else_says_it() -> None:
+    said = "Waits for 4 IPUs."
+    full = "0/2 nodes are available: 2 Insufficient cpu."
+    worker = {"pod": "train-worker-0"}
+    made = job(
+        transitions=[JobTransition(at=at(5), state="Pending", reason="NoIpus", message=said)],
+        events=[
+            cluster_event(90, "NoIpus", said),
+            cluster_event(6, "IPUJobPending", "IPUJob team-a/train is pending."),
+            cluster_event(20, "Scheduled", "Assigned to node-1", **worker),
+            cluster_event(22, "Pulled", "Image is there", **worker),
+            cluster_event(22.5, "Pulled", "Image is there", pod="train-worker-1"),
+            cluster_event(
+                40, "FailedScheduling", full, type="Warning", count=3, since=10, **worker
+            ),
+            cluster_event(50, "FailedScheduling", full, type="Warning", **worker),
+        ],
+    )
+    story = list_events(made, Lives([pod(scheduled_at=at(20))]))
+    told = [event for event in story if event.kind == "event"]
+    assert [(event.at, event.what, event.reason, event.state, event.message) for event in told] == [
+        (
+            at(50),
+            f"train-worker-0: {full}",
+            "FailedScheduling",
+            "Failed",
+            "4 times since 2026-11-21 09:00:10 UTC",
+        ),
+        (at(22), "train-worker-0, train-worker-1: Image is there", "Pulled", "", ""),
+    ]
+    assert sum(said in (event.what, event.message) for event in story) == 1
