@@ -14,7 +14,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.process.health import Health
-from jobs.ipujob.names import IPUJOBS
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, IPUJOBS
 from partitions.proxy.app import Access, Parts, build_app
 from tests.builders.ipujobs import IPUJobBuilder
 from tests.fakes.freeport import free_port
@@ -61,10 +61,13 @@ class Cluster:
         name: str,
         namespace: str = "default",
         spec: dict[str, Any] | None = None,
+        *,
+        user: str = "",
         **status: Any,
     ) -> str:
-        """Create an IPUJob with this status, and `spec` over the builder's; return its UID."""
-        return str(self._background.run(self._add_job(name, namespace, spec or {}, status)))
+        """Create an IPUJob of a user with this status, and `spec` over the builder's; return its
+        UID."""
+        return str(self._background.run(self._add_job(name, namespace, spec or {}, user, status)))
 
     def stop(self) -> None:
         self._background.run(self._server.stop())
@@ -80,11 +83,13 @@ class Cluster:
                 await client.create(NAMESPACES, {"metadata": {"name": name}})
 
     async def _add_job(
-        self, name: str, namespace: str, spec: dict[str, Any], status: dict[str, Any]
+        self, name: str, namespace: str, spec: dict[str, Any], user: str, status: dict[str, Any]
     ) -> str:
         job = IPUJobBuilder(name).manifest
         job["spec"] |= spec
         job["metadata"] = {"name": name, "namespace": namespace}
+        if user:
+            job["metadata"]["annotations"] = {ANNOTATION_CREATED_BY: user}
         async with KubeClient(load_config(self.kubeconfig)) as client:
             made = await client.create(IPUJOBS, job, namespace)
             await client.patch(IPUJOBS, name, {"status": status}, namespace, subresource="status")

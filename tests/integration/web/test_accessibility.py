@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,8 @@ import pytest
 from django.conf import settings as django_settings
 from django.utils import timezone
 
-from ipuhub.models import WatchCheckpoint
-from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.builders.everypage import jobs_of_each_kind
 from tests.fakes.longform import IS_LONG
 from tests.integration.web.addresses import page_addresses
 from tests.integration.web.livepages import (
@@ -56,8 +54,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
     transactional_db: None, plain_http: None, django_user_model: Any, share: int
 ) -> None:
     user = django_user_model.objects.create_user("root", password="x", is_staff=True)
-    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
-    job = _history()
+    job = jobs_of_each_kind().uid
     month = f"{timezone.now():%Y-%m}"
     make_month(Month.parse(month), timezone.now(), usage_zone())
     client = signed_in_client(user)
@@ -91,8 +88,7 @@ def test_times_of_the_browsers_zone_break_no_rule_either(
     scheme: str,
 ) -> None:
     user = django_user_model.objects.create_user("root", password="x", is_staff=True)
-    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
-    job = _history()
+    job = jobs_of_each_kind().uid
     cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
     with (
         live_server() as address,
@@ -106,24 +102,3 @@ def test_times_of_the_browsers_zone_break_no_rule_either(
             assert page.locator("[data-zone-switch]").inner_text() == "Local"
             assert page.locator("[data-zone-note]").is_visible()
     assert not found, "\n".join(found)
-
-
-def _history() -> str:
-    """A job that failed, one that waits, one that runs; return the UID of the failed one."""
-    now = timezone.now()
-    failed = jobhistory.job(
-        status="Failed",
-        reason="OOMKilled",
-        completed_at=now,
-        created_at=now - dt.timedelta(minutes=5),
-    )
-    jobhistory.attempt(failed, message="Out of memory", log="a line", ended_at=now, exit_code=137)
-    jobhistory.pod(failed, phase="Failed", exit_code=137, finished_at=now)
-    jobhistory.pod(failed, "launcher", finished_at=now)
-    jobhistory.partition(failed, released_at=now)
-    jobhistory.transition(failed, "Failed", 300, "OOMKilled")
-    jobhistory.job("waits", status="Pending", reason="NoCapacity", message="No room.")
-    runs = jobhistory.job("runs")
-    jobhistory.pod(runs)
-    jobhistory.partition(runs)
-    return failed.uid
