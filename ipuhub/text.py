@@ -1,5 +1,7 @@
 """domain: times as kubectl shows them (`5m10s`, `3d4h`, `2y`) and as the pages do (`5 min 10 s`).
 
+Shares and instants to come, as the pages show them.
+
 CSV whose texts a spreadsheet shows as they are, in Python and as SQL.
 
 A text cell gets one leading apostrophe where a spreadsheet or pandas would take it for something
@@ -49,6 +51,27 @@ def spell_duration(seconds: float) -> str:
         return _spelled(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "min")
     days = whole // _DAY
     return _spelled(days, "d", whole % _DAY // _HOUR, "h") if days < 8 else f"{days:,} d"
+
+
+def spell_share(part: int, whole: int) -> str:
+    """Return a part in per cent with one decimal: 0.0 %, < 0.1 %, 12.5 %; empty without a whole.
+
+    Only all of it is 100.0 %, and only nothing 0.0 %.
+    """
+    if not whole:
+        return ""
+    if 0 < 2000 * part < whole:
+        return "< 0.1 %"
+    if 0 < 2000 * (whole - part) <= whole:
+        return "> 99.9 %"
+    tenths = (2000 * part + whole) // (2 * whole)
+    return f"{tenths // 10}.{tenths % 10} %"
+
+
+def spell_soon(at: dt.datetime, now: dt.datetime) -> str:
+    """Return an instant to come: `17:36 UTC`; farther than a day from now with its date."""
+    is_soon = abs(at - now) < dt.timedelta(days=1)
+    return f"{at.astimezone(dt.UTC):{'%H:%M' if is_soon else '%Y-%m-%d %H:%M'}} UTC"
 
 
 def age(timestamp: object, now: dt.datetime) -> str:

@@ -35,7 +35,7 @@ from usage.rates.pricing import Pricing
 from usage.selectors import with_job_names
 from usage.sums.columns import JOB, pair_columns, sums_columns
 from usage.sums.compare import all_lines, lines_with_total, read_lines
-from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension
+from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension, spell_change
 from usage.sums.queries import all_sums, with_total
 from usage.time.months import MonthBounds, month_completeness, usage_zone
 from usage.time.windows import local_day, named_month
@@ -356,19 +356,7 @@ class UsagePage:
             return None
         now, old = (each.rank(output.amount) for each in (line.measures, line.before))
         was = self._money(line.before) if output is COST else output.of(line.before)
-        return {"was": was, "text": change(now, old)}
-
-
-def change(now: int, old: int) -> str:
-    """Return a change in words: `+12 %`, `−3 %`, `×14`, `new`, `±0 %`; a dash for nothing."""
-    if not old:
-        return "new" if now else "–"
-    if now > 10 * old:
-        return f"×{now // old:,}"
-    percent = round(Decimal(100 * (now - old)) / old)
-    if percent:
-        return f"+{percent} %" if percent > 0 else f"−{-percent} %"
-    return "±0 %" if now == old else "< 1 %"
+        return {"was": was, "text": spell_change(now, old)}
 
 
 def _without_filters(params: Params) -> Params:

@@ -16,7 +16,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.readings import Shared
 from usage.reading import pricing_at
 from usage.sums.compare import month_to_date
-from usage.sums.measures import Measures
+from usage.sums.measures import Measures, spell_change
 from usage.sums.queries import Question, read_sums
 from usage.sums.sql import STEP
 from usage.time.months import bounds_among, month_bounds
@@ -53,14 +53,14 @@ class MonthSoFar:
     is_refused: bool = False
 
     @property
-    def more_percent(self) -> int | None:
-        """By how much cost, or else hours, are more than at the same time of last month."""
+    def change(self) -> str:
+        """How cost, or else hours, differ from the same time of last month, as usage says it."""
         if self.hours is None or self.same_time is None:
-            return None
+            return ""
         now, then = self.hours, self.earlier_hours
         if self.cost and self.earlier_cost:
             now, then = self.cost.amount, self.earlier_cost.amount
-        return int((now / then - 1) * 100) if then else None
+        return spell_change(now, then) if then else ""
 
 
 _KEPT: Final[Shared[tuple[frozenset[str] | None, bool], MonthSoFar]] = Shared(seconds=30, most=1000)

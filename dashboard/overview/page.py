@@ -222,7 +222,7 @@ def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
         "day": draw_day(reach.trends.held, reading.fleet.total, scope.covers, steps),
         "sparks": _sparklines(reading, scope),
         "month": reading.month,
-        "held_percent": reach.trends.held_percent if scope.sees_all else None,
+        "held_share": reach.trends.held_share if scope.sees_all else "",
         "faults_url": _address("usage:faults"),
         "usage_url": _address("usage:month"),
         "gaps": reach.gaps,

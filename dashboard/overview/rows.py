@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ipuhub.partition import Phase
+from ipuhub.text import spell_share
 from jobs.ipujob.conditions import FINISHED, JobState, brief_message
 from jobs.ipujob.names import parse_time
 from partitions.proxy.capacity import TOTAL
@@ -71,9 +72,9 @@ class Fleet:
         return max(self.drawn, self.held + (self.free or 0))
 
     @property
-    def percent(self) -> int:
+    def share(self) -> str:
         """The share that is held."""
-        return round(100 * self.held / self.total) if self.total else 0
+        return spell_share(self.held, self.total)
 
 
 class Remembered(Protocol):

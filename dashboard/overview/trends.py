@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db import connection
 
 from dashboard.overview.heldday import STEP_SECONDS, STEPS, day_before, sum_up
+from ipuhub.text import spell_share
 from jobs.ipujob.conditions import JobState
 from jobs.models import JobRecord
 from usage.models import PodLifetime
 from usage.time.windows import PARTITION_PIECES, bounds
-from usage.utilization.rollups import HELD_PERCENT
+from usage.utilization.rollups import HELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,14 +77,14 @@ _ALL: Final = ", ".join(f"({parts_sql(each)})" for each in (PARTITION_PIECES, _W
 class Trends:
     """The last 24 hours: IPUs held, jobs waiting, and IPUs held on which a pod ran.
 
-    `held_percent`: the share of the fleet that was held since the `since` that was given, the
-    month's begin; None: no capacity is known.
+    `held_share`: the share of the fleet that was held since the `since` that was given, the
+    month's begin; empty: no capacity is known.
     """
 
     held: DaySums
     waiting: DaySums
     used: DaySums
-    held_percent: int | None = None
+    held_share: str = ""
 
 
 _kept: list[tuple[datetime, Trends]] = []
@@ -100,13 +101,13 @@ def read_trends(
         row = list(cursor.fetchone())
     if known:
         return known, row
-    *rest, held, waiting, used, percent = row
+    *rest, held, waiting, used, of_capacity = row
     begin = day_before(now)[0]
     trends = Trends(
         held=sum_up(_loaded(held), begin),
         waiting=sum_up(_loaded(waiting), begin),
         used=sum_up(_loaded(used), begin),
-        held_percent=None if percent is None else int(percent),
+        held_share=spell_share(*(_loaded(of_capacity) or (0, 0))),
     )
     _kept[:] = [(now, trends)]
     return _kept[0][1], rest
@@ -123,7 +124,7 @@ def _known(now: datetime) -> Trends | None:
 def _with_trends(
     beside: str, given: Mapping[str, Any], now: datetime
 ) -> tuple[str, dict[str, Any]]:
-    select = f"SELECT beside.*, {_ALL}, ({HELD_PERCENT}) FROM ({beside}) AS beside"  # noqa: S608
+    select = f"SELECT beside.*, {_ALL}, ({HELD}) FROM ({beside}) AS beside"  # noqa: S608
     return select, {**given, **bounds(*day_before(now)), "asleep": JobState.SUSPENDED.value}
 
 

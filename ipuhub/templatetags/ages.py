@@ -1,4 +1,4 @@
-"""glue: `{{ instant|age:now }}`."""
+"""glue: `{{ instant|age:now }}`, `{{ instant|soon:now }}`, `{{ seconds|duration }}`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django import template
 
-from ipuhub.text import spell_duration
+from ipuhub.text import spell_duration, spell_soon
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,3 +24,9 @@ def age(instant: datetime | None, now: datetime) -> str:
 def duration(seconds: float | None) -> str:
     """Return a span of time in words; a dash for none."""
     return "–" if seconds is None else spell_duration(seconds)
+
+
+@register.filter
+def soon(instant: datetime, now: datetime) -> str:
+    """Return an instant to come, without its date where that is within a day."""
+    return spell_soon(instant, now)

@@ -62,12 +62,6 @@ def in_one_precision(values: Sequence[float]) -> list[str]:
 
 
 @register.filter
-def signed(value: int) -> str:
-    """Return a number with its sign: +12, 0, −3."""
-    return f"{value:+d}".replace("-", "\u2212") if value else "0"
-
-
-@register.filter
 def in_words(reason: str) -> str:
     """Return a reason as words: `OOMKilled` is `out of memory`, `WorkerLost` is `worker lost`."""
     if reason in _CAUSES:

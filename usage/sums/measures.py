@@ -142,6 +142,18 @@ def _percent(part: int, whole: int) -> Decimal:
     return share.quantize(Decimal("0.1"), ROUND_HALF_UP)
 
 
+def spell_change(now: int | Decimal, old: int | Decimal) -> str:
+    """Return a change in words: `+12 %`, `−3 %`, `×14`, `new`, `±0 %`; a dash for nothing."""
+    if not old:
+        return "new" if now else "–"
+    if now > 10 * old:
+        return f"×{now // old:,}"
+    percent = int((Decimal(100 * (now - old)) / old).quantize(Decimal(1), ROUND_HALF_UP))
+    if percent:
+        return f"+{percent} %" if percent > 0 else f"−{-percent} %"
+    return "±0 %" if now == old else "< 1 %"
+
+
 LABEL: Final = "label:"
 """What stands before the key of a pod label: `label:app.kubernetes.io/part-of`."""
 

@@ -185,13 +185,6 @@ def sweep(timeline: ControllerTimeline, bounds: Sequence[int]) -> list[Utilizati
     return [_utilization(*each) for each in _finish(sums, now, at, bounds)]
 
 
-def spell_share(part: int, whole: int) -> str:
-    """Return a part in per cent with one decimal: 0.0 %, < 0.1 %, 12.3 %; empty without a whole."""
-    if not whole:
-        return ""
-    return "< 0.1 %" if 0 < 2000 * part < whole else f"{100 * part / whole:.1f} %"
-
-
 def total_by_step(rows: Mapping[str, Sequence[Utilization]], count: int) -> list[Utilization]:
     """Return all controllers together, step by step."""
     return [sum((steps[n] for steps in rows.values()), Utilization()) for n in range(count)]

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.text import Figure
+from ipuhub.text import Figure, spell_share
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
@@ -32,7 +32,7 @@ from usage.query import (
 from usage.sums.measures import TOTAL, hours
 from usage.time.months import usage_zone
 from usage.time.windows import STEPS, Month, MonthError, WindowError, step_begins
-from usage.utilization.amounts import Utilization, spell_share, total_by_step
+from usage.utilization.amounts import Utilization, total_by_step
 from usage.utilization.selectors import read_capacity
 from usage.utilization.weekhours import draw_week, hour_rows, week_of
 

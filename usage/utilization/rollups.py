@@ -199,10 +199,11 @@ FROM (
 GROUP BY GROUPING SETS ((controller, step), (slot))
 """  # noqa: S608  # text of this module
 """By controller and step, or by hour of the week: both in one reading."""
-HELD_PERCENT: Final = """
-SELECT CASE WHEN sum(capacity) > sum(unknown) THEN round(100 * sum(reserved) / sum(capacity)) END
+HELD: Final = """
+SELECT CASE WHEN sum(capacity) > sum(unknown)
+  THEN json_build_array(sum(reserved), sum(capacity)) END
 FROM usage_utilizationquarter WHERE begin >= %(since)s"""
-"""The share of the capacity that partitions held, as far as it is summed; NULL: none is known."""
+"""What partitions held, and the capacity, as far as they are summed; NULL: no capacity is known."""
 
 
 def read_standing() -> Standing:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from ipuhub.text import spell_share
 from usage.sums.measures import TOTAL
-from usage.utilization.amounts import Utilization, spell_share
+from usage.utilization.amounts import Utilization
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -217,7 +217,7 @@ def test_the_figure_and_the_map_count_one_fleet(
     assert re.search(r'<span class="h1">4 <span [^>]*>of 32</span>', text)
     assert "8 IPU-Machines · 32 IPUs" in text
     assert f"IPUHub {release()}</span>" in text
-    assert re.search(r"12 % now[^<]*<span[^>]*>4 out of service</span>", text)
+    assert re.search(r"12.5 % now[^<]*<span[^>]*>4 out of service</span>", text)
 
 
 def test_an_unknown_colouring_is_refused_in_words(admin: Client) -> None:

@@ -290,7 +290,7 @@ def test_the_share_held_this_month_stands_beside_that_of_now(
     clock.later((month + dt.timedelta(days=10) - clock.now()).total_seconds())
     admin.force_login(get_user_model().objects.get())
     proxy.hold("bert", "team-a", 4)
-    assert "12 % now" in held(admin)
+    assert "12.5 % now" in held(admin)
     CapacityChange.objects.create(
         controller="v1:8090", at=month - dt.timedelta(days=9), total=32, free=32
     )
@@ -305,7 +305,7 @@ def test_the_share_held_this_month_stands_beside_that_of_now(
     )
     refresh(clock.now())
     clock.later(61)
-    assert "12 % now · 50 % this month" in held(admin)
+    assert "12.5 % now · 50.0 % this month" in held(admin)
     admin.force_login(get_user_model().objects.create_user("eve"))
     assert "this month" not in held(admin)
 

@@ -203,8 +203,8 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     clock.later(2)
     assert "Block free at the latest" in facts(admin, second)  # an older job may take it
     text = re.sub(r"<[^>]*>", "", admin.get("/fleet/").content.decode())
-    assert f"blocked by limited; starts by {end:%Y-%m-%d %H:%M} UTC" in text
-    assert f"blocked by limited; free by {end:%Y-%m-%d %H:%M} UTC" in text
+    assert f"blocked by limited; starts by {end:%H:%M} UTC" in text
+    assert f"blocked by limited; free by {end:%H:%M} UTC" in text
     assert "Oldest first. A newer job starts earlier if its block is free." in text
     found = admin.get("/api/v1/fleet").json()
     assert [each["free_by"] for each in found["queue"]] == [f"{end:%Y-%m-%dT%H:%M:%SZ}"] * 2

@@ -53,7 +53,7 @@ def test_the_fleet_of_a_user_is_what_his_namespaces_hold_and_what_is_free() -> N
 
 def test_the_fleet_of_an_admin_has_all() -> None:
     fleet = fleet_numbers(STATS | TOTAL, lambda _: True, sees_all=True)
-    assert (fleet.held, fleet.total, fleet.percent) == (12, 32, 38)
+    assert (fleet.held, fleet.total, fleet.share) == (12, 32, "37.5 %")
 
 
 def test_the_fleet_has_at_least_the_ipus_that_are_drawn() -> None:

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from ipuhub.text import age, human_duration, spell_duration
+from ipuhub.text import age, human_duration, spell_duration, spell_soon
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
 
@@ -74,3 +74,9 @@ def test_an_age_is_counted_from_now(timestamp, want):
 )
 def test_pages_spell_a_duration_in_at_most_two_units(seconds: float, want: str) -> None:
     assert spell_duration(seconds) == want
+
+
+def test_an_instant_to_come_has_its_date_only_where_it_is_farther_than_a_day() -> None:
+    now = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+    assert spell_soon(now + dt.timedelta(hours=23, minutes=59), now) == "11:59 UTC"
+    assert spell_soon(now + dt.timedelta(hours=24), now) == "2026-11-22 12:00 UTC"

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from usage.utilization.amounts import Utilization, spell_share
+from ipuhub.text import spell_share
+from usage.utilization.amounts import Utilization
 from usage.utilization.weekhours import DAYS, SLOTS, draw_week, slot_of, week_of
 
 BERLIN: Final = ZoneInfo("Europe/Berlin")
@@ -108,7 +109,19 @@ def test_a_cell_tells_its_share_and_one_without_data_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("part", "whole", "want"),
-    [(0, 0, ""), (0, 9, "0.0 %"), (1, 2001, "< 0.1 %"), (1, 2000, "0.1 %"), (1, 3, "33.3 %")],
+    [
+        (0, 0, ""),
+        (0, 9, "0.0 %"),
+        (1, 2001, "< 0.1 %"),
+        (1, 2000, "0.1 %"),
+        (1, 3, "33.3 %"),
+        (4, 32, "12.5 %"),
+        (1225, 10_000, "12.3 %"),
+        (1999, 2000, "> 99.9 %"),
+        (9, 9, "100.0 %"),
+    ],
 )
-def test_a_small_share_is_not_told_as_nothing(part: int, whole: int, want: str) -> None:
+def test_a_small_share_is_not_told_as_nothing_and_a_large_one_not_as_all(
+    part: int, whole: int, want: str
+) -> None:
     assert spell_share(part, whole) == want
