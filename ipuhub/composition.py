@@ -85,7 +85,7 @@ def proxy_client(client: KubeClient) -> Any:
 
 
 def proxy_token(client: KubeClient) -> Callable[[], Awaitable[str]]:
-    """Return the given token, or else one that is requested for the own account and renewed."""
+    """Return the given token, or else a token that is requested for the own account and renewed."""
     if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
         return TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
     return FixedToken(settings.PROXY_TOKEN)
@@ -112,7 +112,7 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
 
 @contextlib.asynccontextmanager
 async def lonely_metrics_guard(name: str) -> AsyncIterator[Guard]:
-    """Yield who may read the metrics of a process that needs no API server: one is looked for
+    """Yield who may read the metrics of a process that needs no API server: a server is looked for
     when a token has to be judged."""
     async with contextlib.AsyncExitStack() as stack:
         made: list[Reviewer] = []

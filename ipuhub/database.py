@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SCHEMES = {"postgres", "postgresql"}
 _EVERY_SESSION: Final = "-c jit=off"
 """What each of our connections sets. Compiling a query took PostgreSQL's JIT seconds where the work
-took a tenth of one: it goes by the estimated cost, and sums over many columns look dear."""
+took a tenth of a second: it goes by the estimated cost, and sums over many columns look dear."""
 
 _REACHING: Final = {
     "connect_timeout": "3",
@@ -28,7 +28,7 @@ _MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-f
 """libpq's sslmode, the weakest first."""
 
 NO_DATABASE: Final = "DATABASE_URL-is-not-set"
-"""The name of the database where no URL names one: no server has it."""
+"""The name of the database where no URL names a database: no server has it."""
 
 
 def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:

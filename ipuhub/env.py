@@ -121,7 +121,7 @@ class Env:
         return self._read(name, default, doc, "on or off", parse)
 
     def words(self, name: str, default: Sequence[str], *, doc: str) -> list[str]:
-        """Comma-separated texts; blanks around them and empty ones are dropped."""
+        """Comma-separated texts; blanks around them and empty texts are dropped."""
 
         def parse(text: str) -> list[str]:
             return [part.strip() for part in text.split(",") if part.strip()]

@@ -44,13 +44,13 @@ class Heart:
         try:
             with psycopg.connect(**self._arguments(), autocommit=True) as connection:
                 connection.execute(_NOTE, [self._name, __version__])
-        except Exception as error:  # noqa: BLE001  # whatever it is, the next one may succeed
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next heartbeat may succeed
             self.note_failure(error)
         else:
             self._problem = ""
 
     def note_failure(self, error: Exception) -> None:
-        """Log why there is no heartbeat, once until there is one again."""
+        """Log why there is no heartbeat, once until the next heartbeat."""
         problem = " ".join(str(error).split()) or type(error).__name__
         if not self._problem:
             _LOG.warning("no heartbeat", of=self._name, problem=problem)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ASK_AGAIN: Final = timedelta(seconds=5)  # between two calls for one that is not there yet
+ASK_AGAIN: Final = timedelta(seconds=5)  # between two calls for a partition that is not there yet
 KEY_WANTED: Final = "wanted"
 
 
@@ -66,7 +66,8 @@ class Partition:
     `waiting` only. `key` names this holding of it and is what a recorder acknowledges; times are
     aware UTC. `lost_at`: since when the partition is known to be gone, with the reason in
     `message`; `release_error`: why the controller does not remove it, in its words. `pod_key`: the
-    id of the key with which pods reach it, KEY_WANTED before they have one; empty: they need none.
+    id of the key with which pods reach it, KEY_WANTED before they have a key; empty: they need
+    none.
 
     `asked_at` is the operator's own note and never sent: when it last asked for the partition
     (None: not since it started, or not since something changed that makes asking worth while).

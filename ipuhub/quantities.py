@@ -22,7 +22,7 @@ _EXACT: Final = Context(prec=200)
 
 
 class InvalidQuantity(ValueError):  # noqa: N818  # the API's own way to say it
-    """No quantity, a negative one, or one beyond 64 bits; the text says which."""
+    """No quantity, a negative quantity, or a quantity beyond 64 bits; the text says which."""
 
 
 def units(text: str | float) -> int:

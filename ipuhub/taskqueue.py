@@ -161,7 +161,7 @@ def try_database() -> None:
 
 
 def _find_table() -> None:
-    """Raise OperationalError without one: in a new installation the dashboard makes it, while
+    """Raise OperationalError without a table: in a new installation the dashboard makes it, while
     workers start."""
     try:
         _run(_HAS_TABLE, [])
@@ -171,7 +171,8 @@ def _find_table() -> None:
 
 
 def _run(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
-    """Run a statement on this thread's connection; a broken one is closed, for the next try."""
+    """Run a statement on this thread's connection; a broken connection is closed, for the next
+    try."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(statement, parameters)

@@ -6,8 +6,8 @@ CSV whose texts a spreadsheet shows as they are, in Python and as SQL.
 
 A text cell gets one leading apostrophe where a spreadsheet or pandas would take it for something
 else: a formula (`=1+1`), a number (`00123`, `1e5`), a date or time (`10-1`, `dec-2026`, `5 pm`), a
-truth value or a missing one (`true`, `NA`). So does one that begins with an apostrophe: taking one
-away gives back what went in. `Figure` marks text that is to be read as a number.
+truth value or a missing value (`true`, `NA`). So does a cell that begins with an apostrophe: taking
+one apostrophe away gives back what went in. `Figure` marks text that is to be read as a number.
 
 What Kubernetes takes for the key of a label.
 
@@ -75,7 +75,7 @@ def spell_soon(at: dt.datetime, now: dt.datetime) -> str:
 
 
 def age(timestamp: object, now: dt.datetime) -> str:
-    """Return the age of an RFC 3339 time; `<unknown>` without one, `<invalid>` for nonsense."""
+    """Return the age of an RFC 3339 time; `<unknown>` without a time, `<invalid>` for nonsense."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -221,8 +221,8 @@ def is_label_key(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AuthorTrust:
-    """When `ipuhub.io/created-by` is the webhook's word: where one is installed (`is_on`), and
-    not in `unasked` namespaces, about which the API server does not ask it."""
+    """When `ipuhub.io/created-by` is the webhook's word: where a webhook is installed (`is_on`),
+    and not in `unasked` namespaces, about which the API server does not ask it."""
 
     is_on: bool = False
     unasked: frozenset[str] = frozenset()

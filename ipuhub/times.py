@@ -3,7 +3,7 @@
 All instants are aware and in UTC. What decides takes the time as an argument; what starts a process
 hands `utc_now` down, in whose place a test puts a clock of its own.
 
-`jobs.ipujob.names` reads and writes the times of IPUJobs, where an invalid one counts as none;
+`jobs.ipujob.names` reads and writes the times of IPUJobs, where an invalid time counts as none;
 `ipuhub.partition` those of partitions, which have milliseconds and must be valid.
 """
 

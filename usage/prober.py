@@ -262,7 +262,7 @@ async def keep_recording(
 
     async def term() -> None:
         nonlocal why
-        # What is asked about it only counts for the one who records.
+        # These checks only count for the replica that records.
         with health.term():
             why = await record()
 

@@ -123,9 +123,9 @@ def _sentence(seconds: int) -> str:
     known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
     return (
         f"The query was stopped after {seconds} s of adding up individual pods. Request a "
-        "shorter range, or one that daily totals cover: whole days of the report zone, in steps "
-        f"of a day or longer, by {known}. If such queries are slow, too, run `sum_usage_days`. "
-        "An administrator can raise USAGE_QUERY_SECONDS."
+        "shorter range, or a range that daily totals cover: whole days of the report zone, in "
+        f"steps of a day or longer, by {known}. If such queries are slow, too, run "
+        "`sum_usage_days`. An administrator can raise USAGE_QUERY_SECONDS."
     )
 
 

@@ -31,7 +31,7 @@ def make_reports(run_id: int) -> None:
 
 @shared_task(name="usage.make_daily_reports")  # type: ignore[untyped-decorator]
 def make_daily_reports() -> None:
-    """Make the reports of this and last month, close older months and correct closed ones."""
+    """Make the reports of this and last month, close older months and correct closed months."""
     zone = settings.REPORT_ZONE
     delete_expired()
     do_run(request_run("daily", "", timezone.now(), zone), zone)

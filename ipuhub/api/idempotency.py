@@ -48,8 +48,8 @@ PARAMETER: Final[dict[str, Any]] = {
     "name": HEADER,
     "schema": {"type": "string", "maxLength": LONGEST_KEY},
     "description": "A text of your choice, such as a UUID. A request that repeats the key within "
-    f"{KEPT // dt.timedelta(hours=1)} hours changes nothing and gets the answer of the first one, "
-    f"with the header `{REPLAYED}: true`.",
+    f"{KEPT // dt.timedelta(hours=1)} hours changes nothing and gets the answer of the first "
+    f"request, with the header `{REPLAYED}: true`.",
 }
 _REFUSALS: Final = (APIException, Http404, PermissionDenied, Refused)
 _TRIES: Final = 3
@@ -57,7 +57,7 @@ _RETRY_SECONDS: Final = 2
 
 
 class KeyProblem(APIException):
-    """The key belongs to another request, or to one whose answer is not known."""
+    """The key belongs to another request, or to a request whose answer is not known."""
 
     def __init__(self, kind: str, status: int, sentence: str, wait: int | None = None) -> None:
         super().__init__(sentence)
@@ -127,7 +127,7 @@ def is_idempotent(view: object, method: str) -> bool:
 
 
 def _key_of(request: Request) -> str | None:
-    """Return the key, or None without one. Raise ValidationError."""
+    """Return the key, or None without a key. Raise ValidationError."""
     key = request.headers.get(HEADER)
     if key is None:
         return None

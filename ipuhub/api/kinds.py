@@ -29,7 +29,7 @@ KINDS: Final[dict[str, Kind]] = {
     "malformed-body": Kind(400, "Malformed body", "Send a JSON object in UTF-8."),
     "not-signed-in": Kind(401, "Not signed in", "Send `Authorization: Bearer <token>`."),
     "invalid-token": Kind(
-        401, "Invalid token", "The token is wrong, revoked or expired: create another one."
+        401, "Invalid token", "The token is wrong, revoked or expired: create a new token."
     ),
     "forbidden": Kind(403, "No access", "Ask an administrator for the namespace or the role."),
     "cluster-forbids": Kind(
@@ -38,7 +38,7 @@ KINDS: Final[dict[str, Kind]] = {
         "Ask an administrator of the cluster for the RBAC right that `detail` names.",
     ),
     "missing-scope": Kind(
-        403, "Scope missing", "Create a token that has the scope in `scope`, and send that one."
+        403, "Scope missing", "Create a token that has the scope in `scope`, and send it."
     ),
     "outdated-form": Kind(403, "Form out of date", "Reload the page and send the form again."),
     "not-found": Kind(
@@ -50,7 +50,9 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "conflict": Kind(409, "Conflict", "Read the object again, then repeat the call."),
     "stale-attempt": Kind(
-        409, "Stale attempt", "A newer attempt of this instance has the partition: end this one."
+        409,
+        "Stale attempt",
+        "A newer attempt of this instance has the partition: end this attempt.",
     ),
     "contradiction": Kind(
         409,
@@ -58,7 +60,7 @@ KINDS: Final[dict[str, Kind]] = {
         "The instance has a partition of another size or job: release it first.",
     ),
     "not-in-cluster": Kind(
-        409, "Not in the cluster", "The job was deleted. Run it again, or create a new one."
+        409, "Not in the cluster", "The job was deleted. Run it again, or create a new job."
     ),
     "request-in-progress": Kind(
         409,
@@ -80,7 +82,7 @@ KINDS: Final[dict[str, Kind]] = {
         422, "Kubernetes refuses it", "Correct the field of the job that `detail` names."
     ),
     "impossible-size": Kind(
-        422, "Impossible size", "Request a size that `detail` names: no partition has this one."
+        422, "Impossible size", "Request a size that `detail` names: no partition has this size."
     ),
     "idempotency-key-reused": Kind(
         422, "Idempotency-Key reused", "Send a new key with each new request."

@@ -127,7 +127,7 @@ class KubeClient:
     ) -> Manifest:
         """Create an object; with `name` and `subresource`, post to it (token, eviction, binding).
 
-        The namespace is the given one, else the body's, else the configuration's.
+        The namespace is the argument, else the body's, else the configuration's.
         """
         if resource.namespaced and not namespace:
             namespace = body.get("metadata", {}).get("namespace") or self.config.namespace

@@ -38,7 +38,7 @@ __all__ = ["ClusterConfig", "ConfigError", "Trust", "load_config"]
 def load_config(kubeconfig: str = "", context: str = "") -> ClusterConfig:
     """Return the cluster of `kubeconfig`, else of KUBECONFIG, of the pod, or of ~/.kube/config.
 
-    `context` chooses one of a kubeconfig; empty means its current one.
+    `context` chooses a context of a kubeconfig; empty means its current context.
     Raises ConfigError with a sentence that says what to do.
     """
 
@@ -88,9 +88,9 @@ class Kubeconfig:
 
 
 def read_files(paths: str) -> Kubeconfig:
-    """Read `paths` (one file, or several joined by a colon); missing ones are left out.
+    """Read `paths` (one file, or several joined by a colon); missing files are left out.
 
-    Raises ConfigError when none exists, or one cannot be read or is no kubeconfig.
+    Raises ConfigError when none exists, or a file cannot be read or is no kubeconfig.
     """
     merged = Kubeconfig(paths)
     files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
@@ -144,7 +144,8 @@ ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def read_kubeconfig(paths: str, context: str) -> ClusterConfig:
-    """Read `paths` (one file, or several joined by a colon) and take `context` or the current one.
+    """Read `paths` (one file, or several joined by a colon) and take `context` or the current
+    context.
 
     Raises ConfigError.
     """

@@ -61,7 +61,7 @@ class FileCredentials:
     """A bearer token, or a certificate and its key, in files that somebody else replaces.
 
     Files are looked at before each request (a stat costs microseconds), so that a rotated token
-    is used at once and an expired one never for long.
+    is used at once and an expired token never for long.
     """
 
     def __init__(self, token: str = "", certificate: str = "", key: str = "") -> None:
@@ -168,7 +168,7 @@ def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
             file.write(credentials.certificate + b"\n" + credentials.key)
         try:
             context.load_cert_chain(path)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigError(f"The client certificate cannot be used: {error}.") from error
 
 

@@ -1,4 +1,5 @@
-"""io: writes core/v1 Events: counts repeats instead of writing new ones, and limits their rate."""
+"""io: writes core/v1 Events: counts repeats instead of writing new Events, and limits their
+rate."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _SAME_FOR: Final = timedelta(minutes=10)
-_BURST: Final = 25  # Events of one object at once; then one in five minutes, as in client-go
+_BURST: Final = 25  # Events of one object at once; then one Event in five minutes, as in client-go
 _REFILL: Final = timedelta(minutes=5)
 _REMEMBERED: Final = 4096
 _MESSAGE_BYTES: Final = 1024  # the API's limit
@@ -117,7 +118,7 @@ class EventRecorder:
     def _forget_full(self, now: datetime) -> None:
         """Drop budgets that are full again; those of whom nothing was said for longest stand first.
 
-        One that has just been drawn from is not full.
+        A budget that has just been drawn from is not full.
         """
         while next(iter(self._budgets.values())).amount(now) >= _BURST:
             del self._budgets[next(iter(self._budgets))]

@@ -295,7 +295,8 @@ class Informer:
         self._emit(old, new)
 
     def _known(self, manifest: Manifest) -> Manifest:
-        """Return the object to keep for a listed one: the stored copy where it has not changed."""
+        """Return the object to keep for a listed object: the stored copy where it has not
+        changed."""
         listed = self._trim(manifest)
         old = self._store.get(key_of(listed))
         return old if old is not None and _version_of(old) == _version_of(listed) else listed

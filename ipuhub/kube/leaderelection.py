@@ -94,7 +94,7 @@ class LeaseHeld(Exception):  # noqa: N818  # what is so, not a fault
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
     """Times in seconds: how long a silent leader keeps the Lease, how long a leader tries to renew
-    before it stops, and the pause between two tries. Each is shorter than the one before."""
+    before it stops, and the pause between two tries. Each is shorter than the time before."""
 
     duration_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
@@ -113,7 +113,7 @@ class _Seen:
 class LeaderElection:
     """One replica's part in the election for the Lease `namespace`/`name`.
 
-    `identity` must differ between replicas. `predecessor` is the replica that this one took the
+    `identity` must differ between replicas. `predecessor` is the replica that this replica took the
     Lease from because it no longer renewed; empty: the Lease was free.
     """
 
@@ -148,8 +148,8 @@ class LeaderElection:
 
     @property
     def left_seconds(self) -> float:
-        """Return for how long no other replica can lead, whatever happens to this one; 0: one may
-        now."""
+        """Return for how long no other replica can lead, whatever happens to this replica; 0:
+        another may now."""
         return self._timing.duration_seconds - self._age_seconds() if self.is_leading else 0.0
 
     def _age_seconds(self) -> float:
@@ -202,7 +202,8 @@ class LeaderElection:
         known: tuple[Any, ...] = ()
         async with lease_changes(self._client, self._namespace, self._name) as changed:
             while not await self._try():
-                # Who writes it is alive; of one that died nothing comes until it has run out.
+                # A replica that writes it is alive; from a replica that died nothing comes until it
+                # has run out.
                 if known not in {(), self._seen.renewal}:
                     where = f"{self._namespace}/{self._name}"
                     raise LeaseHeld(f"{self.holder} holds the Lease {where} and renews it")

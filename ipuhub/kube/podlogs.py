@@ -1,7 +1,7 @@
 """io: the log of a container of one pod, known by its UID: another pod's log is never read.
 
 A name can belong to another pod by now. The log is opened first and the pod's UID read then: a pod
-that was known before and is still there is the one whose log was opened.
+that was known before and is still there is the pod whose log was opened.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """What to read of a pod's log. `since`: lines of its second and younger ones."""
+    """What to read of a pod's log. `since`: lines of that second and later."""
 
     pod: PodRef
     container: str
@@ -81,7 +81,7 @@ async def open_log(client: KubeClient, wanted: LogRequest) -> AsyncIterator[Asyn
 class BlockingLog:
     """A log for a thread: an iterator of its bytes, which holds one piece of it at a time.
 
-    The whole reading, opening included, takes at most `seconds`; Unreachable ends a longer one.
+    The whole reading, opening included, takes at most `seconds`; Unreachable ends a longer reading.
     Close it, or read it to its end.
     """
 

@@ -30,8 +30,8 @@ class Resource:
     ) -> str:
         """Path of the collection, or of one object (`name`), or of its subresource.
 
-        Without a namespace the collection of a namespaced resource is the one of all namespaces.
-        Raises ValueError for one namespaced object without its namespace.
+        Without a namespace the collection of a namespaced resource is the collection of all
+        namespaces. Raises ValueError for one namespaced object without its namespace.
         """
         if name is not None and self.namespaced and not namespace:
             raise ValueError(f"{self.kind} {name}: a namespaced object needs its namespace")

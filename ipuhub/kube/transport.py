@@ -247,7 +247,7 @@ class Transport:
 
 
 def warnings_of(headers: Iterable[str]) -> list[str]:
-    """Return the texts of Warning headers (RFC 7234, 5.5), of which one may hold several."""
+    """Return the texts of Warning headers (RFC 7234, 5.5), of which each may hold several."""
     quoted = [text for header in headers for text in _WARNING.findall(header)]
     return [re.sub(r"\\(.)", r"\1", text) for text in quoted]
 

@@ -32,11 +32,12 @@ def add_folder_option(parser: ArgumentParser) -> None:
 
 
 def demo_ports(directory: Path) -> dict[str, int]:
-    """Return where the parts of the demo in `directory` listen. Raises CommandError without one."""
+    """Return where the parts of the demo in `directory` listen. Raises CommandError without a
+    demo."""
     ports = directory / "ports.json"
     if not ports.exists():
         raise CommandError(
-            f"no demo found in {directory}: start one with make demo, name its folder with "
+            f"no demo found in {directory}: start a demo with make demo, name its folder with "
             "--dir, or set DATABASE_URL"
         )
     found: dict[str, int] = json.loads(ports.read_text(encoding="ascii"))

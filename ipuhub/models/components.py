@@ -12,7 +12,8 @@ from django.db.models.functions import Now
 class TaskMessage(models.Model):
     """A queued task; see `ipuhub.taskqueue`.
 
-    `claimed_until`: until when a worker has claimed it; one that starts the task deletes the row.
+    `claimed_until`: until when a worker has claimed it; the worker deletes the row as it starts the
+    task.
     """
 
     queue = models.TextField()

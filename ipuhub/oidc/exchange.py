@@ -1,8 +1,8 @@
 """io: one HTTP request to the OIDC provider, within a deadline that its answer cannot extend.
 
 The deadline covers the whole of it: connection, TLS, headers and body. A provider that sends a byte
-now and then is cut off like one that sends nothing. Only the lookup of the provider's name follows
-the operating system's resolver.
+now and then is cut off like a provider that sends nothing. Only the lookup of the provider's name
+follows the operating system's resolver.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def _fetch(
     question: Question, trust: ssl.SSLContext, seconds: float
 ) -> tuple[int, str, bytes]:
     body = urlencode(question.fields) if question.fields else None
-    # Compressed answers are not asked for: a small one can unpack to any size.
+    # Compressed answers are not asked for: a small answer can unpack to any size.
     headers = {**question.headers, "Accept-Encoding": "identity"}
     patience = aiohttp.ClientTimeout(total=seconds)
     async with (

@@ -91,7 +91,7 @@ def _expected() -> Expected:
 
 
 def _configured(view: Callable[[HttpRequest], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 404 where no provider is configured; wait for a slow one until one deadline."""
+    """Answer 404 where no provider is configured; wait for a slow provider until one deadline."""
 
     @wraps(view)
     def guarded(request: HttpRequest) -> HttpResponse:
@@ -190,7 +190,7 @@ def _sign_in(request: HttpRequest) -> str:
 
 
 def _with_userinfo(claims: dict[str, Any], access_token: object) -> dict[str, Any]:
-    """Return the claims with those that only the userinfo endpoint has, if there is one."""
+    """Return the claims with those that only the userinfo endpoint has, if any."""
     looked_for = [settings.OIDC_USERNAME_CLAIM]
     if any(roles()) or settings.ACCESS_GROUPS:
         looked_for.append(settings.OIDC_GROUPS_CLAIM)

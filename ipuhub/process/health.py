@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
 _SMALL_BYTES: Final = 64 * 1024
-IDLE_SECONDS: Final = 120.0  # Go's clients, the API server among them, close idle ones after 90
+IDLE_SECONDS: Final = (
+    120.0  # Go's clients, the API server among them, close idle connections after 90
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Limits:
     """How long and how much a client may send.
 
     `silence_seconds`: until a head is whole, and between two requests of a connection.
-    `body_seconds`: until a body is whole, and for how long a large one waits until there is room
+    `body_seconds`: until a body is whole, and for how long a large body waits until there is room
     for it among the `bodies_bytes` of all; those of at most 64 KiB wait for nobody. Without
     `bodies_bytes` (0) the application limits bodies itself.
     `lingering_seconds`: how long the rest of a body is thrown away after its answer.
@@ -185,9 +187,9 @@ class _Beat:
 class Health:
     """What a process says of itself. `clock` gives seconds that never go back.
 
-    Readiness: each named check must be ok; a failing one takes the process out of service. A note
+    Readiness: each named check must be ok; a failing check takes the process out of service. A note
     stands beside them and fails nothing.
-    Liveness: each loop that promised to beat must have; a silent one gets the process restarted.
+    Liveness: each loop that promised to beat must have; a silent loop gets the process restarted.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -294,7 +296,7 @@ async def listening(
     setting: str = "",
     ssl_context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve on `port`, 0 for a free one, and yield the port in use.
+    """Serve on `port`, 0 for a free port, and yield the port in use.
 
     Raises ListenError, which names the `setting` that chooses another port.
     """

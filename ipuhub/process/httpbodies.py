@@ -32,9 +32,9 @@ class BodyTooSlowError(BodyError):
 class Bodies:
     """Reads bodies of up to `most_bytes`, each within `seconds`.
 
-    All unfinished ones together hold at most `most_bytes_together`: beyond that, the one that has
-    been under way for longest is given up. Real clients send a body at once; those that take their
-    time make room for them.
+    All unfinished bodies together hold at most `most_bytes_together`: beyond that, the body that
+    has been under way for longest is given up. Real clients send a body at once; those that take
+    their time make room for them.
     """
 
     most_bytes: int

@@ -1,6 +1,6 @@
 """io: the label of this pod by which a Service finds the process that leads.
 
-With several replicas each is ready, and the Service selects the one with the label. It is written
+With several replicas each is ready, and the Service selects the pod with the label. It is written
 through the subresource `status` of the pod: the right to that cannot change what a pod runs.
 
 A leader whose node dies keeps its label, and its endpoint until Kubernetes calls the node NotReady:

@@ -58,7 +58,8 @@ class Leadership:
 
     @property
     def left_seconds(self) -> float:
-        """For how long nobody else can work, whatever happens to this replica; 0: one may now."""
+        """For how long no other replica can work, whatever happens to this replica; 0: another may
+        now."""
         return math.inf if self._election is None else self._election.left_seconds
 
     @property
@@ -68,7 +69,8 @@ class Leadership:
 
     @property
     def predecessor(self) -> str:
-        """The replica that stopped renewing before this one took over; empty: it left in order."""
+        """The replica that stopped renewing before this replica took over; empty: it left in
+        order."""
         return self._election.predecessor if self._election else ""
 
     @property
@@ -93,9 +95,9 @@ class Leadership:
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the right to work, then run `work` for as long as it is there; and again.
 
-        A replica that loses the right, to another one or because the API server was away, has its
-        `work` cancelled and stands by. `work` must begin anew each time: another replica may have
-        changed everything meanwhile. Returns when `work` does, raises what it raises.
+        A replica that loses the right, to another replica or because the API server was away, has
+        its `work` cancelled and stands by. `work` must begin anew each time: another replica may
+        have changed everything meanwhile. Returns when `work` does, raises what it raises.
         """
         if self._election is None:
             await work()

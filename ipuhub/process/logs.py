@@ -34,7 +34,7 @@ def configure(level: str, log_format: str) -> None:
         renderer = structlog.processors.JSONRenderer()
     else:
         escaping = [_escaped]
-        # Plain tracebacks: the pretty ones print local variables, tokens among them.
+        # Plain tracebacks: the pretty tracebacks print local variables, tokens among them.
         renderer = structlog.dev.ConsoleRenderer(
             colors=False, pad_event_to=0, exception_formatter=_indented_traceback
         )

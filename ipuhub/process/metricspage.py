@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ipuhub.process.metrics import Page
 
 PATH: Final = "/metrics"
-# What every scraper knows; the client library would name a newer one, which says the same here.
+# What every scraper knows; the client library would name a newer version, which says the same here.
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="ipuhub"'}
 _HOW: Final = (
@@ -68,7 +68,8 @@ class Guard:
             await self.review(given)
 
     def unjudged(self, authorization: str) -> str:
-        """The bearer token that has to be judged; empty: it is ours. Raises Refused without one."""
+        """The bearer token that has to be judged; empty: it is ours. Raises Refused without a
+        token."""
         scheme, _, text = authorization.partition(" ")
         given = text.strip()
         if scheme.lower() != "bearer" or not given:

@@ -37,7 +37,7 @@ def give_back_what_is_free() -> None:
 
 
 T = TypeVar("T")
-# Objects made and not gone, a step of the collector, and steps of the one before: each request
+# Objects made and not gone, a step of the collector, and steps of the step before: each request
 # makes hundreds that end by themselves, and looking for cycles among them was a tenth of the CPU.
 _THRESHOLDS: Final = (10_000, 20, 20)
 

@@ -93,7 +93,7 @@ class PositionClock:
             self._be_held_up(self._asked_at)
 
     def heard(self, version: str) -> tuple[datetime, datetime]:
-        """The watch came to `version`: the time now, and the one before which all is known."""
+        """The watch came to `version`: the time now, and the time before which all is known."""
         now, was_behind, before = self._clock(), self._is_behind, self._known_at
         waited, self._version = now - self._asked_at, version
         if waited >= _DRAINED:

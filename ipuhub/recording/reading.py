@@ -58,7 +58,7 @@ class _Page(msgspec.Struct):
 
 
 class Page(NamedTuple):
-    """One page of a list; `token` asks for the next one, if there is one."""
+    """One page of a list; `token` asks for the next page, if any."""
 
     changes: list[Change]
     resource_version: str
@@ -157,7 +157,7 @@ class Reader(Generic[Row]):
         position_at: datetime | None = None,
         since: datetime | None = None,
     ) -> Batch[Row]:
-        """Make a batch of changes heard `at`, in their order; the last one gives its position.
+        """Make a batch of changes heard `at`, in their order; the last change gives its position.
 
         `position_at`: the time before which all is known at that position, where it is another.
         `since`: all of the changes happened after this.
@@ -214,7 +214,7 @@ class Lister(Generic[T]):
         """Every page, and the version that a watch continues from.
 
         In pages of `limit`; in one piece when the first page falls out of the server's history
-        before the last one is read.
+        before the last page is read.
         """
         try:
             return await self._pages({"limit": str(limit)})

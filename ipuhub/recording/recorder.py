@@ -81,7 +81,7 @@ class Recorder(Protocol[Row]):
         """
 
     def unrecorded(self, cursor: Cursor[Any], rows: Sequence[Row]) -> int:
-        """Return of how many of `rows` there is no record yet: they came since the last one."""
+        """Return of how many of `rows` there is no record yet: they came since the last record."""
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End what a full list no longer shows; return how many."""
@@ -91,7 +91,7 @@ class Recorder(Protocol[Row]):
 
 
 LONGEST_EXCERPT: Final = 2_000
-# The same fault seen again (a restart, a relist, the next change of the object) is no new one.
+# The same fault seen again (a restart, a relist, the next change of the object) is no new fault.
 _STORE: Final = """
 INSERT INTO ipuhub_recordfault AS known
     (watch, uid, namespace, name, code, message, excerpt, count, first_at, last_at)

@@ -100,7 +100,9 @@ class Recording(Generic[Row]):
     def problem(self) -> str:
         """Return the problem that prevents recording; empty: none."""
         if self._is_fenced:
-            return self.rival or "another prober took this watch over: this one records it no more"
+            return (
+                self.rival or "another prober took this watch over: this prober records it no more"
+            )
         watch = self._watch.problem if self._watch else ""
         chosen = self._chosen.problem if self._chosen else ""
         return self._database.problem or chosen or self._api_problem or watch

@@ -54,7 +54,7 @@ class Checkpoint:
     selection: str = ""
     position_at: datetime | None = None
     namespace: str = ""
-    """The only one that was watched; empty: all of them."""
+    """The only namespace that was watched; empty: all of them."""
 
     @property
     def is_fresh(self) -> bool:
@@ -65,8 +65,8 @@ class Checkpoint:
 def reason_to_list(checkpoint: Checkpoint, cluster_uid: str, revision: str, selection: str) -> str:
     """Say why a watch cannot go on from `checkpoint`; empty: it can.
 
-    `revision` is the version of a list made now. One below the checkpoint means that the server
-    lost its data or was set back: a watch from a version in its future would stay silent.
+    `revision` is the version of a list made now. A version below the checkpoint means that the
+    server lost its data or was set back: a watch from a version in its future would stay silent.
     """
     if checkpoint.is_fresh:
         return "nothing was recorded before"

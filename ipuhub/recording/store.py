@@ -81,7 +81,7 @@ UNREADABLE: Final = "unreadable"
 
 
 class Gaps(NamedTuple):
-    """How many gaps of a watch are stored, and when the newest one ended."""
+    """How many gaps of a watch are stored, and when the newest gap ended."""
 
     stored: int = 0
     newest: datetime | None = None
@@ -96,8 +96,8 @@ class Rival(Fenced):
 
 
 def holder_of(name: str, lease: str) -> str:
-    """Return the recording process as a checkpoint names it: the process and, if it asks for one,
-    its Lease."""
+    """Return the recording process as a checkpoint names it: the process and, if it uses leader
+    election, its Lease."""
     return f"{name}{_LEASE}{lease})" if lease else name
 
 
@@ -161,7 +161,7 @@ class Store(Generic[Row]):
             raise Rival(
                 f"the prober of Lease {rival} records into this database, and this prober would "
                 f"end its records: give both the same IPUHUB_NAMESPACE and IPUHUB_LEASE_PREFIX "
-                f"(this one: Lease {lease}), or stop the other one; it counts as stopped after "
+                f"(this prober: Lease {lease}), or stop the other; it counts as stopped after "
                 f"{_ALIVE_SECONDS:g} s"
             )
 
@@ -174,7 +174,7 @@ class Store(Generic[Row]):
         at = batch.position_at
         connection = self._connected()
         with connection.transaction(), connection.cursor() as cursor:
-            # First, so that a take-over waits for this transaction or this one for it.
+            # First, so that a take-over waits for this transaction, or this transaction for it.
             values = [batch.resource_version, at, batch.lag_seconds, recorder.name, known.epoch]
             _fenced(cursor, _MOVE, values)
             refused = self._write(cursor, batch.rows, known.cluster_uid, at)
@@ -272,7 +272,7 @@ class Store(Generic[Row]):
     def _write(
         self, cursor: psycopg.Cursor[Any], rows: Sequence[Row], cluster_uid: str, at: datetime
     ) -> list[Fault]:
-        """Write rows; where Postgres refuses them, halves of them, down to the one at fault."""
+        """Write rows; where Postgres refuses them, halves of them, down to the row at fault."""
         if not rows:
             return []
         try:

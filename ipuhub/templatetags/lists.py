@@ -43,7 +43,7 @@ def amount(value: float | Decimal) -> str:
 
 @register.filter
 def filter_text(value: str) -> str:
-    """Return the text that stands for a value in a filter; for an empty one `(none)`."""
+    """Return the text that stands for a value in a filter; for an empty value `(none)`."""
     return filters.filter_text(value)
 
 

@@ -21,7 +21,7 @@ ACCESS_GROUPS = ENV.text(
     "",
     doc="The group in Kubernetes for a {group} of single sign-on, such as `oidc:{group}` (the API "
     "server's --oidc-groups-prefix). With IPUHUB_ACCESS=kubernetes these groups decide what a user "
-    "sees, too; writes carry the ones in "
+    "sees, too; writes carry the groups in "
     "IPUHUB_ACTIONS_GROUPS. Each sign-in replaces the groups of a "
     "user. Groups that begin with system: never count. Empty: no groups count.",
 )

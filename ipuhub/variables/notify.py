@@ -17,7 +17,7 @@ NOTIFY_ATTEMPTS = ENV.integer(
     minimum=1,
     maximum=30,
     doc="How often a notification is tried before it is given up. The first retry follows after "
-    "30 s, each further one after twice the time, at most an hour.",
+    "30 s, each further retry after twice the time, at most an hour.",
 )
 PUBLIC_URL = ENV.text(
     "IPUHUB_PUBLIC_URL",

@@ -144,7 +144,7 @@ def access_of(user: Caller) -> Access:
 
 def _read_access(user: Caller) -> Access:
     """Read the grants, and the identity if changes need it, with at most one query,
-    and another one where groups count."""
+    and another query where groups count."""
     if isinstance(user, ServiceAccount):
         return _access_of_account(user)
     is_needed = settings.ACTIONS or _asks_kubernetes()

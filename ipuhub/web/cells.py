@@ -43,7 +43,7 @@ _LOOKS = {
 
 
 def colour_of(state: str) -> str:
-    """Return the Tabler colour of a state; grey for an unknown one."""
+    """Return the Tabler colour of a state; grey for an unknown state."""
     return COLOURS.get(state, "secondary")
 
 

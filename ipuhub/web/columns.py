@@ -88,7 +88,9 @@ def chosen(columns: Sequence[Column], given: QueryDict) -> Sequence[Column]:
         raise BadFilter([_sentence(f"{wrong[0][:_SAID]!r} is no column", columns)])
     found = [column for column in columns if column.key in names]
     if all(column.kind == "export" for column in found):
-        raise BadFilter([_sentence("choose at least one that the page shows", _shown(columns))])
+        raise BadFilter(
+            [_sentence("choose at least one column that the page shows", _shown(columns))]
+        )
     return found
 
 

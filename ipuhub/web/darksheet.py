@@ -1,7 +1,8 @@
 """domain: the dark theme for browsers without scripts, taken from the style sheets.
 
 The sheets choose the theme by an attribute that a script sets. Without scripts the attribute stays
-empty: the rules of the dark theme are repeated for the empty one, for browsers that prefer dark.
+empty: the rules of the dark theme are repeated for the empty attribute, for browsers that prefer
+dark.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
 
     @property
     def sort(self) -> str:
-        """The order that the parameters name, empty without one."""
+        """The order that the parameters name, empty without an order."""
         return self.data.get(SORT) or "" if self.sorts else ""
 
 

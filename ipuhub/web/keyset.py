@@ -97,7 +97,7 @@ class _Place:
 
 
 def read_page(rows: QuerySet[_M], order: Order, cursor: str, size: int) -> Page[_M]:
-    """Return at most `size` rows beside `cursor` (empty: the first ones). Raise CursorError if
+    """Return at most `size` rows beside `cursor` (empty: the first rows). Raise CursorError if
     invalid."""
     place = _decode(cursor, rows, order) if cursor else None
     found = _read(rows, order, place, size + 1)

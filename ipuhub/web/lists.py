@@ -71,7 +71,7 @@ _MOST_FIRST = frozenset({"number", "age", "time", "second", "duration"})
 @dataclass(frozen=True, slots=True)
 class Chip:
     """A link that sets some filters of a list, to one value or to any of several; an empty value
-    clears one."""
+    clears a filter."""
 
     label: str
     parameters: Mapping[str, str | Sequence[str]]
@@ -270,7 +270,7 @@ def _listed(value: str | Sequence[str]) -> list[str]:
 
 
 def _with(request: HttpRequest, **parameters: str | Sequence[str] | None) -> str:
-    """Return the current URL with its filters and these parameters, without the empty ones; no
+    """Return the current URL with its filters and these parameters, without empty parameters; no
     URL if a parameter is None."""
     if None in parameters.values():
         return ""

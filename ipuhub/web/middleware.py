@@ -126,7 +126,7 @@ def slots(downloads: int, threads: int) -> int:
 
 
 class Slots:
-    """`count` slots; if there are several, one owner gets at most all but one."""
+    """`count` slots; if there are several, one owner gets at most all but one of them."""
 
     def __init__(self, count: int) -> None:
         self.count = count

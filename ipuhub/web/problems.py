@@ -130,5 +130,5 @@ def _refuse(request: HttpRequest, status: int, sentence: str, kind: str = "") ->
 
 def _is_program(request: HttpRequest) -> bool:
     accept = request.headers.get("Accept", "")
-    is_api = request.path.startswith("/api/") and request.path != "/api/"  # that one is a page
+    is_api = request.path.startswith("/api/") and request.path != "/api/"  # /api/ itself is a page
     return is_api or accept.startswith(("application/json", "application/problem+json"))

@@ -152,7 +152,7 @@ class _Slot(Generic[_T]):
 class Shared(Generic[_K, _T]):
     """Values by key, each built by one thread and shared by all for so many seconds.
 
-    While the next is built the others get the last one, for at most `_GRACE_SECONDS`. At most
+    While the next is built the others get the last value, for at most `_GRACE_SECONDS`. At most
     `most` keys are kept.
     """
 
@@ -174,8 +174,8 @@ class Shared(Generic[_K, _T]):
             return slot.built[1]
 
     def get_current(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
-        """Return what was begun to be built after this call: all who call while one is built share
-        the next, or what it raises, so that nobody waits for more than two."""
+        """Return what was begun to be built after this call: all who call while a value is built
+        share the next, or what it raises, so that nobody waits for more than two."""
         slot, asked_at = self._slot(key), time.monotonic()
         with slot.lock:
             slot.check(asked_at)

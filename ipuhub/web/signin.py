@@ -115,7 +115,7 @@ class SignInPage(LoginView):
     failures."""
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Name the provider of single sign-on, if there is one."""
+        """Name the provider of single sign-on, if any."""
         name = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
         return super().get_context_data(oidc_name=name, **kwargs)
 

@@ -55,7 +55,8 @@ class CountedServer(web.Server):
         return len(self._asking) > self._most
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Count a connection; if there are too many, close the one that has been idle longest."""
+        """Count a connection; if there are too many, close the connection that has been idle
+        longest."""
         super().connection_made(handler, transport)
         self._silent[handler] = transport
         if len(self._silent) + len(self._asking) > self._most + FOR_PROBES:
@@ -108,7 +109,7 @@ class Aside:
 
 @dataclass(slots=True)
 class _Pool:
-    """Threads, the time to wait for a free one, and whether the head of the response has to come
+    """Threads, the time to wait for a free thread, and whether the head of the response has to come
     within the same time."""
 
     threads: ThreadPoolExecutor

@@ -39,7 +39,7 @@ class TariffRateSerializer(serializers.Serializer[Any]):
     until = serializers.DateField(allow_null=True)
 
     def get_fields(self) -> dict[str, Any]:
-        """Return the fields, with the one that is a word of Python."""
+        """Return the fields, with `from`, which is a word of Python."""
         return super().get_fields() | {"from": serializers.DateField()}
 
 
@@ -161,7 +161,7 @@ class ReviewStretchSerializer(serializers.Serializer[Any]):
 
 class UnpricedHoursSerializer(serializers.Serializer[Any]):
     """Hours of `resource` (as in rates) in a part of the month that no rate applies to, although
-    other resources have one."""
+    other resources have a rate."""
 
     resource = serializers.CharField()
     hours = serializers.CharField()
@@ -171,7 +171,7 @@ class UnpricedHoursSerializer(serializers.Serializer[Any]):
 
 class ReviewSerializer(serializers.Serializer[Any]):
     """The newest report of a month that can be closed, and what to check: gaps of the watch,
-    lifetimes with an estimated end, time without any rate, hours of resources without one, and
+    lifetimes with an estimated end, time without any rate, hours of resources without a rate, and
     newer rates or corrections."""
 
     month = serializers.CharField(source="report.month")
@@ -272,7 +272,7 @@ class RunRequestSerializer(serializers.Serializer[Any]):
     profile = serializers.ChoiceField(choices=sorted(PROFILES), required=False, default="default")
 
     def get_fields(self) -> dict[str, Any]:
-        """Return the fields, with the one that is a word of Python."""
+        """Return the fields, with `from`, which is a word of Python."""
         begin = serializers.CharField(required=False, allow_blank=True, default="", max_length=40)
         return super().get_fields() | {"from": begin}
 

@@ -39,8 +39,8 @@ def _instant(column: str) -> str:
 
 
 _COUNT: Final = f"SELECT count(*), count(DISTINCT uid) FROM {_TABLE}"  # noqa: S608
-# Of several rows of a pod the one that ended last is the best known: a second prober of PrimeHub
-# Usage left the other one open.
+# Of several rows of a pod the row that ended last is the best known: a second prober of PrimeHub
+# Usage left the other row open.
 _ROWS: Final = f"""
 SELECT DISTINCT ON (uid) uid, pod_name, group_name, user_name, component, component_name,
   instance_type, gpu, cpu, memory,

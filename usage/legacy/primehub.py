@@ -67,7 +67,7 @@ def taken(row: SourceRow, origin: Origin) -> Taken:
         return Taken(None, (Fault(subject, "import-refused", f"the row has {what}"),))
     faults = []
     if row.copies > 1:
-        text = f"{row.copies} rows of this pod; the one that ended last was imported"
+        text = f"{row.copies} rows of this pod; the row that ended last was imported"
         faults.append(Fault(subject, "import-repeated", text))
     amounts, wrong = _amounts(row)
     if wrong:

@@ -9,7 +9,7 @@ holding also says how much of what a controller told as used is others', until t
 more: so it is dirt up to the next change of capacity after its end. Such a change counts up to the
 next of its controller, a gap of whoever asks controllers for its own time.
 
-A plan that a small batch has cached would join a large one by nested loops, 0.1 ms a row at 1,000
+A plan that a small batch has cached would join a large batch by nested loops, 0.1 ms a row at 1,000
 rows: they are off in the functions.
 """
 

@@ -30,7 +30,7 @@ class MonthReport(models.Model):
     stored, `details`, `details-primehub`; `lines` counts their lines without the header. `tariff`
     is what was asked for a resource then (usage/rates/pricing.py), `cost` the sum of the rows,
     null where nothing had a price. An open or provisional month keeps its newest version only; a
-    closed one is never written again: a correction (`number` 1 and up, state `correction`) is a
+    closed month is never written again: a correction (`number` 1 and up, state `correction`) is a
     version of its own with the differences.
     """
 

@@ -168,7 +168,7 @@ def _by_grain(
     in `RollupState`, of an hour of UTC, which also has `levels`.
 
     Spans are made from days, in the same transaction. Hours are those of today, which no day has
-    yet, and the one before them.
+    yet, and the hour before them.
     """
 
     def of(grain: str, time: models.Field[Any, Any], *bases: type[models.Model]) -> Any:

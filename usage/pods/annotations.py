@@ -45,9 +45,9 @@ class _Stamp(msgspec.Struct, frozen=True, gc=False):
 class Claim:
     """Who holds a pod, and how it is known. `micro_ipus` is None without the operator's stamp.
 
-    `operator` means that the pod carries such a stamp: whether it is one its job's record says.
-    `claimed_component`: a component of the product's own that whoever made the pod wrote; the pod
-    then has none.
+    `operator` means that the pod carries such a stamp: its job's record says whether the stamp is
+    genuine. `claimed_component`: a component of the product's own that whoever made the pod wrote;
+    the pod then has none.
     """
 
     claim: str

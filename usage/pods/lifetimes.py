@@ -136,7 +136,7 @@ def _end(
         return End(possible, BY_EVENT, skew_seconds=_seconds(abs(possible - latest)))
     is_over = status.phase in _ENDED
     if scheduled_at is None:  # it held nothing: no estimate can be wrong
-        # One that is deleted waited until then, whenever it was found unschedulable.
+        # A deleted pod waited until then, whenever it was found unschedulable.
         ended = _changed_at(status) if is_over else None
         return End(ended or pod.metadata.deletion_timestamp or at, BY_EVENT)
     if is_over and (changed_at := _changed_at(status)):

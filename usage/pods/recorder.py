@@ -54,7 +54,7 @@ def _quoted(names: Sequence[str], prefix: str = "") -> str:
 
 _COLUMNS: Final = (*FIXED, *_FOLLOWED)
 _GIVEN: Final = ", ".join(f'"{name}" {_TYPES.get(name, "text")}' for name in _COLUMNS)
-# An exact end is final. An estimated one gives way to an exact one; one that only a list or the
+# An exact end is final. An estimated end gives way to an exact end; an end that only a list or the
 # monitor concluded gives way to whatever the pod shows of itself. A claim follows where was none.
 _IS_OPEN: Final = "(known.finished_at IS NULL OR known.estimated)"
 _TAKES_END: Final = f"""({_IS_OPEN} AND (known.finished_at IS NULL

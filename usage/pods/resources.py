@@ -132,7 +132,7 @@ GPU_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gp
 IPU_PREFIX: Final = "graphcore.ai/ipu"
 MICRO_IPUS: Final = 1_000_000
 _MOST_IPUS: Final = LARGEST // MICRO_IPUS
-# Of one of Intel's GPUs these are parts and properties, no further GPUs.
+# Parts and properties of an Intel GPU, no further GPUs.
 _NO_GPUS: Final = ("millicores", "memory.max", "tiles", "monitoring")
 
 
@@ -163,7 +163,7 @@ class Wish:
 _SPEC: Final = msgspec.json.Decoder(PodSpec)
 
 
-# A pod's changes show the same spec again and again, within minutes; each one is some 2 KB.
+# A pod's changes show the same spec again and again, within minutes; each spec is some 2 KB.
 @lru_cache(maxsize=512)
 def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish:
     """Decode a pod's spec. Raises ValueError if it is invalid."""

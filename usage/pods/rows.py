@@ -1,4 +1,4 @@
-"""domain: the row of a pod's state, and how a later row changes an earlier one."""
+"""domain: the row of a pod's state, and how a later row changes an earlier row."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: date
         held.memory_bytes,
         held.gpus,
         held.accelerators,
-        # The stamp says what of a partition is a pod's; requests for the same are no second one.
+        # The stamp says what of a partition is a pod's; requests for the same are no second
+        # partition.
         held.ipus * MICRO_IPUS if claim.micro_ipus is None else claim.micro_ipus,
         meta.creation_timestamp or at,
         wish.node,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     RecordedJobs: TypeAlias = Callable[[Cursor[Any], Collection[str]], Mapping[str, JobOwner]]
     """Which of these jobs, by UID, are recorded, and whose they are."""
 
-_LOCK: Final = 0x1B_57_A3_95  # between who looks for a record in vain and who writes one
+_LOCK: Final = 0x1B_57_A3_95  # between a search for a record in vain and the write of the record
 _SHARE: Final = "SELECT pg_advisory_xact_lock_shared(%s)"
 _ALONE: Final = "SELECT pg_advisory_xact_lock(%s)"
 # No sighting: `updated_at` stays.

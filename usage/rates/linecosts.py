@@ -45,8 +45,8 @@ def read_line_costs(
     """Return, by primary key, what each of `rows` cost in [first, until), which is no later than
     now; without those that have no cost.
 
-    Takes a query and one for each currency, whatever the number of rows; nothing is asked where
-    none was allocated.
+    Takes a query, and another query for each currency, whatever the number of rows; nothing is
+    asked where none was allocated.
     """
     clipped = (
         (row.pk, clip(getattr(row, lines.began), getattr(row, lines.ended), first, until))
@@ -75,7 +75,7 @@ def read_job_costs(
     """Return what all pods and partitions of each job cost in [began, until), by UID and
     namespace; without jobs that have no price, or prices in two currencies.
 
-    Takes a query and one for each currency, whatever the number of jobs.
+    Takes a query, and another query for each currency, whatever the number of jobs.
     """
     pricing = pricing_at(began, max(until, began + _SECOND), zone)
     found: dict[tuple[str, str], list[LineCost]] = {}

@@ -34,7 +34,7 @@ def set_rate(rate: Rate, by: str, now: datetime) -> Rate:
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
-                # Who sets a rate of the same thing at the same time waits, and then sees this one.
+                # Who sets a rate of the same thing at the same time waits, and then sees this rate.
                 cursor.execute("LOCK TABLE usage_rate IN SHARE ROW EXCLUSIVE MODE")
             check_rate(rate, by, now)
             rate.save(force_insert=True)
@@ -106,9 +106,8 @@ def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:
             {"valid_until": f"The rate begins on {rate.valid_from} and cannot end before that day."}
         )
     if rate.valid_until and until > rate.valid_until:
-        raise ValidationError(
-            {"valid_until": f"The rate ends on {rate.valid_until} already: set a new one after it."}
-        )
+        sentence = f"The rate ends on {rate.valid_until} already: set a new rate after it."
+        raise ValidationError({"valid_until": sentence})
     rate.valid_until, rate.ended_by, rate.ended_at = until, by, now
     rate.save(update_fields=["valid_until", "ended_by", "ended_at"])
     return rate

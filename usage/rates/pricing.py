@@ -248,7 +248,7 @@ class Pricing:
     """The prices of a range: `segments` cover it in order; `currencies` are those of its prices;
     `closed` are the closed months that it touches.
 
-    Money of two currencies cannot be added up: such a range has no cost. Nor has one with
+    Money of two currencies cannot be added up: such a range has no cost. Nor has a range with
     accelerators priced by name that reaches before `lost_before`: the lifetimes before that day are
     gone, and no sum of them knows names. `unnamed_before`: that day, whatever has a price.
     """

@@ -48,8 +48,8 @@ def price_of(
 ) -> str:
     """Return SQL of price x amounts x `scale`, as `numeric`.
 
-    Accelerators in `names` have `columns`, by default those of `accelerator_columns`. One with a
-    price by name costs that instead of the price of any.
+    Accelerators in `names` have `columns`, by default those of `accelerator_columns`. An
+    accelerator with a price by name costs that instead of the price of any.
     """
     named = segment.named("accelerator")
     listed = zip(columns or accelerator_columns(names), names, strict=True)

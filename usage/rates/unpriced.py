@@ -1,4 +1,5 @@
-"""glue: which hours of a range have no price, although something else may have one at the time."""
+"""glue: which hours of a range have no price, although something else may have a price at the
+time."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def read_unpriced(segments: Sequence[Segment], zone: ZoneInfo) -> list[Unpriced]
     any; the segments follow each other. Raises BadFilter.
 
     A price of 0 is a price. The IPUs of a job's pods are those of its partition, so a price for
-    either is one for both.
+    either is a price for both.
     """
     if not any(each.prices for each in segments):
         return []

@@ -186,7 +186,8 @@ CORRECTION: Final = Profile(
 """The differences that a correction makes: lines of a summary, each number more or less than it."""
 
 YES_OR_NO: Final = frozenset({"user_verified", "running"})
-"""Columns of Y and N in every file; `estimated` is one in details, a number in summaries."""
+"""Columns of Y and N in every file; `estimated` is such a column in details, a number in
+summaries."""
 
 NUMBERS: Final = frozenset(
     {

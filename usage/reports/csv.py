@@ -160,7 +160,7 @@ def for_excel(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def without_total(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a CSV file without its line of totals, if it has one."""
+    """Yield a CSV file without its line of totals, if any."""
     held = b""
     for block in blocks:
         held += block

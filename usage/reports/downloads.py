@@ -63,7 +63,7 @@ class NoReportError(LookupError):
 class Wanted:
     """A file: `kind` is summary, details or correction (of that `number`).
 
-    `total`: with the line of totals, if there is one.
+    `total`: with the line of totals, if any.
     """
 
     month: Month

@@ -217,7 +217,7 @@ def _details(profile: Profile, covers: Range, order: str) -> str:
     if profile.with_partitions:
         held = _columns(f"{_PARTITION_COLUMNS}, {idle_sql('held')} AS idle", cost.no_counts)
         parts += [(held, part) for part in PARTITION_PARTS]
-    # Each part is put in order by itself, the long one from its index: the server merges them.
+    # Each part is put in order by itself, the long part from its index: the server merges them.
     source = " UNION ALL ".join(
         f"(SELECT {columns} FROM ({part}) AS held {order})"  # noqa: S608
         for columns, part in parts
@@ -233,7 +233,8 @@ def _details(profile: Profile, covers: Range, order: str) -> str:
 
 
 def summary_sql(profile: Profile, *, total: bool = True) -> str:
-    """Return the SELECT of a stored summary, and of the line of totals where the profile has one.
+    """Return the SELECT of a stored summary, and of the line of totals where the profile has
+    totals.
 
     Parameters: `report` (its id), `month`, `currency`, `decimals`, of a correction also `number`.
     """
@@ -255,8 +256,8 @@ def _with_reports(rows: str) -> str:
     """Return the rows with the cost of closed months added from the lines of their reports and
     corrections, each rounded there.
 
-    Lines of reports never go on; they are added to the row of their kind that does not, if there is
-    one. A line of which no lifetime is left stands alone.
+    Lines of reports never go on; they are added to the row of their kind that does not, if any.
+    A line of which no lifetime is left stands alone.
     """
     shared = ", ".join(_LINE_KEYS)
     zeros = ", ".join(f"COALESCE(found.{name}, 0) AS {name}" for name in _AMOUNTS)

@@ -45,7 +45,8 @@ class Review:
 
     `totals`: name, label and sum; `gaps`: time in which the watch of pods saw nothing; `estimated`:
     lifetimes with an estimated end; `unpriced`: stretches without any price; `unpriced_hours`: the
-    hours of resources without a price while another has one; `problem`: why these are not known.
+    hours of resources without a price while another resource has a price; `problem`: why these are
+    not known.
     """
 
     report: MonthReport

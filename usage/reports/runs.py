@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _LOG = structlog.get_logger(__name__)
 _LOCK: Final = 0x1B_0A_0A_01  # the advisory lock of report runs, in this database only
-_ASKING: Final = 0x1B_0A_0A_02  # that of asking for one
+_ASKING: Final = 0x1B_0A_0A_02  # the lock of requests for a run
 _IS_HELD: Final = """
 SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND classid = 0
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))

@@ -230,8 +230,8 @@ def _group_of(request: HttpRequest) -> str:
 @require_safe
 @signed_in
 def statement(request: HttpRequest, month: str) -> HttpResponseBase:
-    """Show what one group used (`group`; empty or `(none)`: without one). Raises PermissionDenied
-    and Http404."""
+    """Show what one group used (`group`; empty or `(none)`: without a group). Raises
+    PermissionDenied and Http404."""
     scope = require_statements(request.user)
     try:
         group = _group_of(request)

@@ -119,7 +119,7 @@ def purge(
     """Delete the rows of the plan, batch by batch in transactions; return the record, or None.
 
     The days that lose their rows are summed first; their sums then stay. If another purge is
-    running, this one does nothing.
+    running, this purge does nothing.
     """
     counts = count(plan)
     whole = sum(counts.values())
@@ -187,7 +187,7 @@ def _allowed(wanted: Month, zone: ZoneInfo) -> Month:
     if earliest is None or earliest >= wanted:
         return wanted
     rows = MonthReport.objects.filter(state=ReportState.CLOSED).values_list("month", "first", "end")
-    # A month that was closed in another zone covers all of this one with that beside it.
+    # A month that was closed in another zone covers all of this month with the month beside it.
     spans = _joined((first, end) for _, first, end in rows)
     closed = {
         month

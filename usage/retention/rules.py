@@ -83,7 +83,8 @@ def delete_sql(kind: Kind) -> str:
 
 
 def first_kept(now: datetime, zone: ZoneInfo, months: int) -> Month | None:
-    """Return the first month that is kept: `months` whole months before this one (0: all)."""
+    """Return the first month that is kept: `months` whole months before the current month (0:
+    all)."""
     if months <= 0:
         return None
     month = Month.of(now, zone)

@@ -58,7 +58,7 @@ class Rollup:
         """Sum what is new or changed, as `plan` returns it for a cursor and the dirt; return how
         much.
 
-        Cheap if there is little to do. If another refresh is running, this one does nothing.
+        Cheap if there is little to do. If another refresh is running, this refresh does nothing.
         """
         with transaction.atomic(), connection.cursor() as cursor:
             return self._make(cursor, plan, tell) if self._has_lock(cursor) else 0

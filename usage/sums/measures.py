@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 TOTAL: Final = "total"
-"""The first cell of a file's line of totals, which is the last one."""
+"""The first cell of a file's line of totals, which is the last line."""
 HOUR: Final = 3600
 GIB: Final = 2**30
 COST_UNIT: Final = 10**36

@@ -33,7 +33,7 @@ class Coverage:
     to; none where both are equal), but for those that touch `dirt`: first and last hour that
     changed since (no last: all up to now). The days before `frozen_before` have lost lifetimes:
     their sums, of days of `frozen_zone`, stand whatever changes. `accelerated_from`: from which day
-    on sums by the names of accelerators stand; those of spans stand where there is one. None: all
+    on sums by the names of accelerators stand; sums of spans stand where there is a span. None: all
     was summed by an older release, which knew neither.
     """
 
@@ -288,7 +288,7 @@ def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) 
 
 
 def hours_begin(now: datetime, zone: ZoneInfo) -> datetime:
-    """Return from when hours are summed: those of today in `zone`, and the one before, from which
+    """Return from when hours are summed: those of today in `zone`, and the hour before, from which
     today's first hour goes on."""
     return day_begin(local_day(now, zone), zone) - HOUR
 

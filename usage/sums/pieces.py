@@ -190,7 +190,7 @@ class Prices:
 
     @property
     def _numbers(self) -> list[int]:
-        """Those of the segments with prices: there is one where cost is counted at all."""
+        """The numbers of the segments with prices: at least one where cost is counted at all."""
         return [n for n, segment in enumerate(self.pricing.usable) if segment.prices]
 
     def _priced(self, sums: str, names: Sequence[str], amounts: Mapping[int, str]) -> str:

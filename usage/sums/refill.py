@@ -92,7 +92,7 @@ def _refill_partitions(grain: str) -> str:
 
 
 def _refill_coarse(table: str, grain: str) -> tuple[str, ...]:
-    """Return the INSERTs that make the sums of `times` from the full ones, which are made."""
+    """Return the INSERTs that make the sums of `times` from the full sums, which are made."""
     own = ("pods", "begun", *POD_SUMS, *(LEVELS.values() if grain == "hour" else ()))
     named = ("gpu_seconds", *(("going_gpus",) if grain == "hour" else ()))
 

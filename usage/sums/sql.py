@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """SQL of one sum: of rows that are summed (`opens`: a step begins with this one), of what was
+    """SQL of one sum: of rows that are summed (`opens`: a step begins with this row), of what was
     held as an hour ended (for `lasting` seconds), of pieces of lifetimes, and of pieces that are
     taken off since their pods no longer hold anything (`is_over`: from the beginning)."""
 
@@ -291,7 +291,7 @@ def fold(sums: str, amount: str) -> str:
 
 
 TOTAL_COST: Final = "CASE WHEN count(*) > 0 THEN sum(cost) ELSE 0 END"
-"""SQL of the cost of all rows: none where there are rows and none of them has one."""
+"""SQL of the cost of all rows: none where there are rows and none of them has a cost."""
 STEP: Final = "bucket"
 """The order of a series: by step, then by value. Any other order is a sum, largest first."""
 

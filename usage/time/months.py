@@ -74,7 +74,7 @@ FROM (SELECT 1) AS one LEFT JOIN (
 class Completeness:
     """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
     month with rows; `purged_before`: the day before which rows of this month were deleted;
-    `version`, `state`, `made_at`: of its newest report, if there is one; `cost`: its money, in the
+    `version`, `state`, `made_at`: of its newest report, if any; `cost`: its money, in the
     currency of its tariff; `corrections`: how often something was found after it was closed;
     `freshness`: when the watch of pods was last heard of.
     """

@@ -64,7 +64,7 @@ class Month:
         """Return the month's first instant in `zone`, in UTC.
 
         Where the clock is put forward at midnight that is the moment of the change, and where
-        midnight comes twice the first one, so that months neither overlap nor leave a gap.
+        midnight comes twice the first midnight, so that months neither overlap nor leave a gap.
         """
         return datetime(self.year, self.number, 1, tzinfo=zone).astimezone(UTC)
 
@@ -73,11 +73,11 @@ class Month:
         return self.next().first(zone)
 
     def next(self) -> Month:
-        """Return the month after this one."""
+        """Return the following month."""
         return Month(self.year + self.number // 12, self.number % 12 + 1)
 
     def previous(self) -> Month:
-        """Return the month before this one."""
+        """Return the preceding month."""
         return Month(self.year - (self.number == 1), (self.number - 2) % 12 + 1)
 
     def until(self, last: Month) -> Iterator[Month]:
@@ -118,7 +118,7 @@ class Window:
 
     @classmethod
     def of(cls, begin: datetime, end: datetime, now: datetime) -> Window:
-        """Return the window at `now`. Raises WindowError for a reversed or empty one."""
+        """Return the window at `now`. Raises WindowError for a reversed or empty range."""
         begin, end = _second(begin), _second(end)
         if begin >= end:
             raise WindowError(
@@ -226,7 +226,7 @@ def _second(instant: datetime) -> datetime:
 
 
 SHORT: Final = timedelta(days=1)
-"""Longest lifetime that the index of long ones leaves out."""
+"""Longest lifetime that the index of long lifetimes leaves out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class Holding:
 class ControllerTimeline:
     """What is recorded of one controller.
 
-    `states` in order of time, with the one in force as the range begins, of whose time `held_then`
-    says what jobs held. `gaps`: from and to when nobody asked it, in microseconds.
+    `states` in order of time, with the state in force as the range begins, of whose time
+    `held_then` says what jobs held. `gaps`: from and to when nobody asked it, in microseconds.
     """
 
     states: tuple[State, ...] = ()

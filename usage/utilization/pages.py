@@ -348,7 +348,7 @@ def _line(name: str, amounts: Utilization) -> dict[str, Any]:
 
 
 def _bar(amounts: Utilization) -> list[dict[str, Any]]:
-    """Return the bands as parts of 1000, each from where the one before it ends."""
+    """Return the bands as parts of 1000, each from where the band before it ends."""
     parts, begin = [], 0
     so_far = 0
     for name, band, colour in _BANDS:

@@ -75,7 +75,7 @@ LEFT JOIN (SELECT {_micro("began_at")} AS began, {_micro("ended_at")} AS ended F
 """Whether any controller had told its IPUs, and from and to when nobody asked though they were
 asked since, in microseconds, not clipped; NULL, in one row, where there was no such time."""
 # A pod counts on a partition of its own job, in the job's namespace (elsewhere its label is a
-# stranger's claim); one without a partition in its stamp on each of the job's.
+# stranger's claim); a pod without a partition in its stamp on each of the job's.
 RUNS: Final = f"""
 WITH held AS MATERIALIZED (
   SELECT id, controller, namespace, job_uid, partition, size,

@@ -8,7 +8,7 @@
   const two = (number) => String(number).padStart(2, "0");
   const inUtc = (at) => at.toISOString().slice(0, 23).replace("T", " ");
   const inZone = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
-  // The same part of the local instant as the words are of the one in UTC; null: they are an age.
+  // The same part of the local instant as the words are of the instant in UTC; null: they are an age.
   const localWords = (words, at) => {
     const [, digits, mark] = /^(.*?)( UTC|Z)?$/s.exec(words);
     const from = digits ? inUtc(at).indexOf(digits) : -1;
@@ -20,7 +20,7 @@
     if (Number.isNaN(at.getTime())) return;
     const words = element.dataset.utc ?? element.textContent.trim();
     if (element.dateTime && !element.title) element.title = `${inUtc(at).slice(0, words.includes(".") ? 23 : 19)} UTC`;
-    // A mark of an axis may have a day as its words, which is one of UTC only.
+    // A mark of an axis may have a day as its words, which is a day of UTC only.
     const local = localWords(words, at) ?? (element.dataset.at ? inZone(at).slice(5, 16) : null);
     if (local === null || (!isLocal() && element.dataset.utc === undefined)) return;
     element.dataset.utc = words;

@@ -127,7 +127,7 @@ def test_a_price_that_was_withdrawn_is_in_no_report() -> None:
 
 def test_a_rate_that_has_ended_is_not_prolonged_nor_ended_before_it_begins() -> None:
     one = rate("cpu", "1", "2026-10-05", "2026-10-20")
-    for day, sentence in ((21, "set a new one after it"), (4, "cannot end before that day")):
+    for day, sentence in ((21, "set a new rate after it"), (4, "cannot end before that day")):
         with pytest.raises(ValidationError, match=sentence):
             end_rate(one, date(2026, 10, day), "ada", LATER)
     end_rate(one, date(2026, 10, 20), "bob", LATER)  # as it is: asked for twice, done once

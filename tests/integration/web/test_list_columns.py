@@ -77,7 +77,7 @@ def test_all_columns_are_chosen_by_name_and_files_lose_none(staff: Client) -> No
     [
         ("pet", "columns: &#x27;pet&#x27; is no column. Valid columns: state, name,"),
         ("<b>", "is no column"),
-        ("uid", "choose at least one that the page shows"),
+        ("uid", "choose at least one column that the page shows"),
     ],
 )
 def test_a_wrong_choice_is_refused_in_words(staff: Client, given: str, sentence: str) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from usage.legacy.importing import Outcome
 
 _FAULTS: Final = {
-    "import-repeated": "have several rows; the one that ended last counts",
-    "quantity": "have an amount that cannot be one; it counts as 0",
+    "import-repeated": "have several rows; the row that ended last counts",
+    "quantity": "have an amount that is no number; it counts as 0",
     "import-refused": "left out: no UID, or a time that no pod can have",
     "import-purged": "left out: they ended before the last purge",
 }

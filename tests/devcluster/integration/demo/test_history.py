@@ -164,5 +164,5 @@ def test_a_history_that_the_recorders_do_not_understand_is_refused_whole(
 
 
 def test_without_a_demo_the_command_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="start one with make demo"):
+    with pytest.raises(CommandError, match="start a demo with make demo"):
         demo_url(tmp_path)
