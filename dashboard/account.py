@@ -50,7 +50,7 @@ def _owner(request: HttpRequest) -> User:
 @signed_in
 @never_cache
 def tokens(request: HttpRequest) -> HttpResponse:
-    """Show one's tokens; a POST makes one and shows its text, this once."""
+    """Show the user's tokens; a POST makes a token and shows its text, this once."""
     form = TokenForm(request.POST if request.method == "POST" else None)
     text = ""
     if form.is_valid():
@@ -74,7 +74,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
-    """Delete one of one's own tokens: it stops working at once."""
+    """Delete one of the user's tokens: it stops working at once."""
     token = get_object_or_404(ApiToken, pk=number, user=_owner(request))
     token.delete()
     messages.success(request, f"The token {token.name} no longer works.")
@@ -82,7 +82,7 @@ def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
 
 
 class PasswordPage(PasswordChangeView):
-    """Change one's password; every other session of the user ends, tokens stay."""
+    """Change the user's password; every other session of the user ends, tokens stay."""
 
     http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
     template_name = "account/password.html"

@@ -35,7 +35,8 @@ class Component:
     `holder`: the replica that works, of `version`, and leads since `leads_since` (None: no replica
     leads, or the component is not up, so that nobody knows whether it still does).
 
-    One that stands for several of a kind names its `members`; `absent`: those that are down.
+    A component that stands for several of a kind names its `members`; `absent`: those that are
+    down.
     """
 
     name: str
@@ -139,8 +140,8 @@ def of_answering(lease: Component, problem: str, kubernetes: Component) -> Compo
 
 
 def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
-    """The V-IPU controllers as the proxy reaches them; one that does not answer some orders is
-    down, too."""
+    """The V-IPU controllers as the proxy reaches them; a controller that does not answer some
+    orders is down, too."""
     found = []
     for each in fleet.get("controllers") or []:
         problem = each.get("unansweredOrders") or ("" if each["reachable"] else each["message"])
@@ -180,7 +181,7 @@ def controller_of(name: str) -> str:
 
 
 def enumerated(names: Sequence[str], most: int = 10) -> str:
-    """Return the names, of many the first ones and how many more there are."""
+    """Return the names, of many the first names and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 

@@ -128,7 +128,7 @@ class FleetMap:
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """The IPUs that no job holds, and of those held the idle, removing and faulty ones, by
+        """The IPUs that no job holds, and of those held the idle, removing and faulty, by
         state."""
         return tuple((name, self.counts[name]) for name in _OTHERS if self.counts.get(name))
 

@@ -103,7 +103,7 @@ class Painter:
         self.closed = 0
 
     def blocks(self, controller: Mapping[str, Any]) -> Iterable[Block]:
-        """One for each IPU-Link domain of the controller."""
+        """A block for each IPU-Link domain of the controller."""
         by_domain = groupby(controller["machines"], lambda m: (m["cluster"], m["domain"]))
         for (cluster, domain), machines in by_domain:
             shown = [_joined(cluster, domain, [*machines])] if self._detail == "racks" else machines

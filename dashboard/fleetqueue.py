@@ -147,7 +147,7 @@ def _why(
     closed: str,
     silent: Collection[str],
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Kind, reason and blockers of one who waits."""
+    """Kind, reason and blockers of a waiting job."""
     if each["never"]:
         has = max((fit["size"] for fit in fits), default=0)
         sentence = f"never fits: the largest block has {has}" if has else each["never"]

@@ -40,7 +40,7 @@ WORDS: Final[Mapping[str, str]] = {
     "job instance.",
     "Tracker": "The ConfigMap ipu-partitions-tracker. It says which job holds which partition.",
     "Verified user": "A user whose name the admission webhooks set, so that a manifest cannot "
-    "claim another one.",
+    "claim another user.",
     "Watch": "A stream of changes that the prober reads: pods, jobs, partitions or capacity.",
 }
 """What pages call things, as in docs/glossary.md."""

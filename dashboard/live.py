@@ -1,4 +1,5 @@
-"""glue: what the cluster and the V-IPU Proxy say now; the last good answer while one is away.
+"""glue: what the cluster and the V-IPU Proxy say now; the last good answer while either is
+unavailable.
 
 Builds the web process's readers from settings, once.
 """

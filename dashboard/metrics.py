@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
 
-# Whoever comes may show a token; while the API server is silent each one holds a thread of ours.
+# Any caller may show a token; while the API server is silent each token holds a thread of ours.
 _MOST_REVIEWS: Final = 4
 _REVIEWS: Final = threading.BoundedSemaphore(_MOST_REVIEWS)
 # Digests of API tokens that could read metrics, and until when that counts, in monotonic time: long
@@ -61,8 +61,8 @@ def _check(authorization: str) -> None:
 
 
 def _check_api_token(text: str) -> None:
-    """Judge an API token. While PostgreSQL does not answer, one that could read metrics in the last
-    minutes and has not expired still can: that is when metrics are needed."""
+    """Judge an API token. While PostgreSQL does not answer, a token that could read metrics in the
+    last minutes and has not expired still can: that is when metrics are needed."""
     ask_briefly(lambda: _judge_api_token(text), lambda: _require_known(text))
 
 

@@ -2,7 +2,7 @@
 
 A composition root: joins partitions and the pods that ran on them.
 
-The list of partitions, page and API: what they cost, and that older ones were purged.
+The list of partitions, page and API: what they cost, and that older partitions were purged.
 
 A composition root: joins partitions, the rates of usage, and its retention, which deletes them.
 """

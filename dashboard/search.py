@@ -113,7 +113,7 @@ def _machines(text: str) -> Iterator[Found]:
 
 
 def _partitions(text: str, scope: Scope) -> list[Found]:
-    """Partitions of now: of older ones, the jobs are found."""
+    """Partitions of now: of older partitions, the jobs are found."""
     held = live_reader().read(timezone.now()).partitions.value
     matching = (
         one for one in held if one.id and text.lower() in one.id and scope.covers(one.namespace)

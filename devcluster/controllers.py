@@ -38,7 +38,7 @@ _CRD: Final = BY_RESOURCE[("apiextensions.k8s.io", "v1", "customresourcedefiniti
 
 
 class Controllers:
-    """Runs after every change, never inside one."""
+    """Runs after every change, never inside a change."""
 
     def __init__(
         self, objects: Objects, namespaces: Namespaces, collector: GarbageCollector

@@ -80,7 +80,7 @@ class GarbageCollector:
             if not found:
                 del self._dependents[owner["uid"]]
             if owner["uid"] in self._places:
-                # Its owner may have waited for just this one.
+                # Its owner may have waited for just this object.
                 self.pending[self._places[owner["uid"]]] = None
 
     def _process(self, place: Place, item: Item) -> None:

@@ -61,7 +61,7 @@ class DevClusterError(RuntimeError):
 class DevCluster:
     """A Kubernetes API on this machine; its state lies in `directory` and survives kill -9.
 
-    `port` 0 takes a free one, `history` is the number of changes that watches can resume from,
+    `port` 0 takes a free port, `history` is the number of changes that watches can resume from,
     `authorization` is "rbac" (requests are held against the stored roles) or "allow-all",
     `clock` gives the time in objects and tokens.
     """
@@ -79,7 +79,7 @@ class DevCluster:
         if not ipaddress.ip_address(host).is_loopback:
             raise DevClusterError(
                 f"{host} is not a loopback address: the embedded API is an instrument for "
-                "one machine and must not be reachable from other ones"
+                "one machine and must not be reachable from other machines"
             )
         if authorization not in AUTHORIZATIONS:
             known = ", ".join(AUTHORIZATIONS)
@@ -163,7 +163,7 @@ class DevCluster:
         self._runner = build_runner(
             app,
             shutdown_seconds=_STOP_SECONDS,
-            limits=Limits(silence_seconds=90),  # as a real one
+            limits=Limits(silence_seconds=90),  # as a real API server
             handler_cancellation=True,  # ends the watch of a client that went away
             auto_decompress=True,
         )

@@ -48,7 +48,7 @@ def wrong_type(field: str, value: Any, detail: str) -> FieldError:
 
 
 def unsupported(field: str, value: Any, supported: Sequence[Any]) -> FieldError:
-    """A value that is none of the supported ones."""
+    """A value that is not among the supported values."""
     names = ", ".join(f'"{item}"' for item in supported)
     return FieldError(
         field,

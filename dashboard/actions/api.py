@@ -76,7 +76,7 @@ class OutcomeSerializer(serializers.Serializer[Any]):
     action = serializers.CharField()
     namespace = serializers.CharField()
     name = serializers.CharField()
-    uid = serializers.CharField(help_text="Of the job; empty for a dry run of a new one.")
+    uid = serializers.CharField(help_text="Of the job; empty for a dry run of a new job.")
     dry_run = serializers.BooleanField()
     audit = serializers.IntegerField(allow_null=True, help_text="Number in the audit.")
     warnings = serializers.ListField(
@@ -215,7 +215,7 @@ class ScaleJob(JobAction):
 
 
 class RunJobAgain(JobAction):
-    """Create a new job with the labels and the spec of this one, which may be deleted."""
+    """Create a new job with the labels and the spec of this job, which may be deleted."""
 
     key = RUN_AGAIN
     body = RunAgainSerializer
@@ -228,7 +228,7 @@ class RunJobAgain(JobAction):
 
 
 class JobsView(JobList):
-    """All jobs that the caller may see, and new ones."""
+    """All jobs that the caller may see, and new jobs."""
 
     @_described("Create a job", "jobs_create", ManifestSerializer, 201)
     @_once

@@ -106,9 +106,9 @@ ACTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write: an HTTP method on an IPUJob, or on the IPUJobs of the namespace for a new one.
+    """One write: an HTTP method on an IPUJob, or on the IPUJobs of the namespace for a new job.
 
-    `uid` is the object's that is changed, empty for a new one; a deletion has no `body`. `kubectl`
+    `uid` is the object's that is changed, empty for a new job; a deletion has no `body`. `kubectl`
     does the same on a command line.
     """
 

@@ -138,7 +138,7 @@ def _is_other_uid(error: Invalid) -> bool:
     return any(cause.get("field") == "metadata.uid" for cause in causes)
 
 
-_REPLACED: Final = "The job was replaced by another one of this name"
+_REPLACED: Final = "The job was replaced by another job of this name"
 _WHY: Final[tuple[tuple[type[ApiError], str, str], ...]] = (
     (Forbidden, "cluster-forbids", "Kubernetes does not allow this to {who}: {why}"),
     (AlreadyExists, "conflict", "There is a job of this name already. Choose another name"),

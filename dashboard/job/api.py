@@ -152,7 +152,7 @@ class JobUsageSoFar(APIView):
     )
 )
 class JobWaiting(APIView):
-    """How many jobs ask for IPUs before this one, and how many IPUs are free."""
+    """How many jobs ask for IPUs before this job, and how many IPUs are free."""
 
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""

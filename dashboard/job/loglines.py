@@ -38,7 +38,8 @@ _FIELDS: Final = re.compile(r"[0-9a-f]{16}~[0-9TZ:.+-]{20,40}")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line, or a piece of a long one. `at` is as the kubelet wrote it, empty if it wrote none."""
+    """A line, or a piece of a long line. `at` is as the kubelet wrote it, empty if it wrote
+    none."""
 
     at: str
     text: str
@@ -93,8 +94,8 @@ def make_safe(text: str) -> str:
 
 
 def newest(lines: Iterable[Line], most: int, most_bytes: int) -> tuple[list[Line], bool]:
-    """Return the last `most` lines in at most `most_bytes`, long ones cut, and whether the bytes
-    were too few for older ones."""
+    """Return the last `most` lines in at most `most_bytes`, long lines cut, and whether the bytes
+    were too few for older lines."""
     kept: deque[Line] = deque()
     size, dropped = 0, False
     for line in lines:
@@ -109,8 +110,8 @@ def newest(lines: Iterable[Line], most: int, most_bytes: int) -> tuple[list[Line
 
 
 def after(lines: list[Line], mark: str) -> tuple[list[Line], bool]:
-    """Return the lines behind the last one with this mark, and whether it was there; if it is
-    gone, the younger ones."""
+    """Return the lines behind the last line with this mark, and whether it was there; if it is
+    gone, the younger lines."""
     for index in range(len(lines) - 1, -1, -1):
         if lines[index].mark == mark:
             return lines[index + 1 :], True
@@ -184,7 +185,7 @@ class AsText:
 
 
 class AsJson(AsText):
-    """Lines as JSON objects, one each; a long one is in pieces that say so."""
+    """Lines as JSON objects, one each; a long line is in pieces that say so."""
 
     def __iter__(self) -> Iterator[bytes]:
         block = bytearray()

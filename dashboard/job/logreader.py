@@ -78,14 +78,14 @@ class Tail:
 
 
 def containers_now(pod: PodRef) -> list[ContainerNow]:
-    """Return the pod's containers, main ones first. Raise LogProblem."""
+    """Return the pod's containers, main containers first. Raise LogProblem."""
     with _explained(""):
         manifest = sources().kube.run(read_pod, sources().kube.client, pod)
     return containers_of(manifest)
 
 
 def containers_of(pod: Mapping[str, Any]) -> list[ContainerNow]:
-    """Return the containers of a pod by its status, main ones first."""
+    """Return the containers of a pod by its status, main containers first."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     is_over = status.get("phase") in {"Succeeded", "Failed"}
     policy = spec.get("restartPolicy") or "Always"

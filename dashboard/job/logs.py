@@ -84,7 +84,7 @@ def require_logs() -> None:
 
 
 def require_own_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
-    """Return the job; a foreign one is as unknown as none. Raise Http404."""
+    """Return the job; a foreign job is as unknown as none. Raise Http404."""
     job = jobs_with_uid(scope_of(user), uid).first()
     if job is None:
         raise Http404(NO_JOB)

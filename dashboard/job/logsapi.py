@@ -98,7 +98,7 @@ class JobLogs(APIView):
     def get(self, request: Request, uid: str) -> Any:
         """The log of a container of a job's pod, as far as its node still has it: as text or, with
         `Accept: application/x-ndjson`, as JSON lines with `time` and `text`. A JSON line holds at
-        most 16 KiB of text; `continues`: the next one has the rest. Raises Http404,
+        most 16 KiB of text; `continues`: the next line has the rest. Raises Http404,
         ValidationError, NoLog."""
         require_logs()
         is_json = _asks_for_json(request)

@@ -134,7 +134,8 @@ def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 
 def _machines(partitions: Sequence[PartitionLifetime]) -> list[tuple[str, str]]:
-    """Names and addresses of the IPU-Machines that the job holds; of one that ended, held last."""
+    """Names and addresses of the IPU-Machines that the job holds; of a job that ended, held
+    last."""
     held = [each for each in partitions if not each.released_at] or [*partitions[-1:]]
     places = {(each.controller, name) for each in held for name in each.machines}
     ordered = sorted(places, key=lambda place: (place[0], agent_order(place[1])))

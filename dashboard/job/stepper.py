@@ -22,8 +22,8 @@ _WORDS: Final = {"waiting": "waited for IPUs", "starting": "started pods", "work
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A station. `state`: done, current, todo, failed or stopped; `took`: since the one before;
-    `since`: from when on the job has been at the current one, or on the way to it."""
+    """A station. `state`: done, current, todo, failed or stopped; `took`: since the step before;
+    `since`: from when on the job has been at the current step, or on the way to it."""
 
     label: str
     state: str

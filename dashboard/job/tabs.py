@@ -87,7 +87,7 @@ class JobView:
 
 
 def require_job(request: HttpRequest, uid: str) -> JobRecord:
-    """Return the job; a foreign one is as unknown as none. Raises Http404 with a sentence."""
+    """Return the job; a foreign job is as unknown as none. Raises Http404 with a sentence."""
     job = find_job(scope_of(request.user), uid)
     if job is None:
         raise Http404(NO_JOB)

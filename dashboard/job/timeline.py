@@ -129,7 +129,7 @@ def draw_timeline(
 
 
 def _restarts(attempts: Sequence[Attempt], begin: datetime, end: datetime) -> Iterator[Mark]:
-    """One for all instances that were restarted in the same second."""
+    """A mark for all instances that were restarted in the same second."""
     before = {(each.instance, each.attempt): each for each in attempts}
     found: dict[datetime, str] = {}
     for each in attempts:
@@ -151,7 +151,7 @@ def _draw(row: Row, place: int, begin: datetime, end: datetime) -> DrawnRow:
 def _bar(span: Span, y: int, begin: datetime, end: datetime) -> Bar:
     left = _percent(span.begin, begin, end)
     right = _percent(max(span.end or end, span.begin), begin, end)
-    width = max(right - left, 0.4)  # a short one is still seen
+    width = max(right - left, 0.4)  # a short span is still seen
     return Bar(f"{min(left, 99.6):.2f}%", f"{width:.2f}%", y, span.kind, span.words)
 
 

@@ -99,7 +99,7 @@ def read_held(
 
 
 def _began(rows: Sequence[object], now: datetime) -> datetime:
-    """Return the earliest beginning, which stands in each row; `now` without one."""
+    """Return the earliest beginning, which stands in each row; `now` without rows."""
     found: datetime | None = getattr(rows[0], "began", None) if rows else None
     return min(found or now, now)
 

@@ -132,7 +132,7 @@ class IpuView(APIView):
         responses=MachineSerializer,
     )
     def get(self, request: Request, controller: str, machine: str, position: int) -> Response:
-        """The machine with this one IPU, and the last day of that. Raises Http404."""
+        """The machine with this IPU alone, and the last day of that IPU. Raises Http404."""
         return _answer(request, controller, machine, position)
 
 

@@ -88,7 +88,7 @@ class MachineFacts:
         return all(ipu.reason for ipu in self.ipus)
 
     def ipu(self, position: int) -> IpuFacts | None:
-        """Its IPU of this position; None: it has no such one."""
+        """Its IPU of this position; None: it has no such IPU."""
         return next((ipu for ipu in self.ipus if ipu.position == position), None)
 
 

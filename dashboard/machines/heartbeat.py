@@ -35,7 +35,7 @@ class Shown:
 
 
 def read_heartbeat(controller: str, agent: str) -> Heartbeat:
-    """Return the last heartbeat; an empty one where nobody reports it, or answers."""
+    """Return the last heartbeat; an empty heartbeat if there is no report, or no answer."""
     try:
         found = sources()
         return found.kube.run(found.proxy.machine, controller, agent)

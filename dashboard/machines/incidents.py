@@ -1,6 +1,6 @@
 """glue: cordons of IPU-Machines and faults of their IPUs over time, from looks at the fleet.
 
-A look is made every 30 s, so one that is shorter can be missing. That an agent does not answer is
+A look is made every 30 s, so a shorter incident can be missing. That an agent does not answer is
 an outage of a component (`dashboard.notify.outages`).
 """
 

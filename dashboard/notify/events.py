@@ -179,7 +179,7 @@ def _waiting(
             f"Job {job.namespace}/{job.name} waits for more than {subscription.minutes} minutes"
         )
         began: dt.datetime = job.waits_since  # type: ignore[attr-defined]  # annotated
-        wait = "" if began == job.created_at else f":{began.isoformat()}"  # a later one
+        wait = "" if began == job.created_at else f":{began.isoformat()}"  # a later wait
         key = f"{JOB_WAITING}:{job.uid}{wait}"
         yield Fact(key, began + patience, subject, *_of(job, _PENDING))
 

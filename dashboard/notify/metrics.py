@@ -64,7 +64,7 @@ def count(what: Count, number: int = 1) -> None:
 
 
 class NotificationCollector(Collector):
-    """Reads the counts at each scrape; the last ones while PostgreSQL does not answer."""
+    """Reads the counts at each scrape; the last counts while PostgreSQL does not answer."""
 
     def __init__(self) -> None:
         self._totals: dict[str, int] | None = None

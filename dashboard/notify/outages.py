@@ -1,7 +1,7 @@
 """glue: outages of components, from looks at them every 30 s.
 
 A component that is down in each look for PATIENCE has an outage that subscribers learn of. A
-shorter one is forgotten, so that a component that comes and goes sends no message each time.
+shorter outage is forgotten, so that a component that comes and goes sends no message each time.
 Members of a component, such as the V-IPU agents of one controller, have an outage each. Those that
 begin within PATIENCE are one episode: a machine room without power is one message.
 """
@@ -30,7 +30,8 @@ KEPT: Final = dt.timedelta(days=60)
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Outages of one component that are told as one. `members`: which are down, or were."""
+    """Outages of one component that are reported as one outage. `members`: which are down, or
+    were."""
 
     name: str
     began_at: dt.datetime
@@ -52,9 +53,9 @@ class Episode:
 def record_outages(now: dt.datetime) -> None:
     """Begin outages of components that are down, and end those of components that are up again.
 
-    A component whose state is unknown keeps its outage, but not one that is younger than PATIENCE:
-    whoever observed it may be what is down. The outage of a component or member that no longer
-    exists, such as a V-IPU controller taken off the list or a removed agent, is forgotten.
+    A component whose state is unknown keeps its outage, but not an outage that is younger than
+    PATIENCE: whoever observed it may be what is down. The outage of a component or member that no
+    longer exists, such as a V-IPU controller taken off the list or a removed agent, is forgotten.
     """
     found = {component.name: component for component in read_recorded(now)}
     opened = list(ComponentOutage.objects.filter(ended_at=None))
@@ -97,7 +98,7 @@ def _begin(down: list[Component], opened: list[ComponentOutage], now: dt.datetim
         for member in each.absent or ("",)
         if (each.name, member) not in known
     ]
-    # Another process may have begun one in between: the constraint decides.
+    # Another process may have begun an outage in between: the constraint decides.
     ComponentOutage.objects.bulk_create(rows, ignore_conflicts=True)
 
 

@@ -121,7 +121,8 @@ def _fail(row: Notification, why: str, *, is_final: bool = False) -> bool:
 
 
 def _record(row: Notification, *, message: str, **values: object) -> None:
-    """Write the outcome of the attempt that this worker made; a later one's stays."""
+    """Write the outcome of the attempt that this worker made; the outcome of a later attempt
+    stays."""
     # Receivers choose the text, and PostgreSQL takes no NUL.
     shown = "".join(char if char.isprintable() else "?" for char in message)[:500]
     rows = Notification.objects.filter(pk=row.pk, attempts=row.attempts)

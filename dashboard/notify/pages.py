@@ -34,7 +34,8 @@ _SHOWN: Final = 50
 @signed_in
 @never_cache
 def notifications(request: HttpRequest) -> HttpResponse:
-    """Show one's subscriptions and what was sent; a POST subscribes and shows the secret, once."""
+    """Show the user's subscriptions and what was sent; a POST subscribes and shows the secret,
+    once."""
     user = cast("User", request.user)
     form = SubscriptionForm(user, request.POST if request.method == "POST" else None)
     secret = ""
@@ -67,7 +68,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def change_subscription(request: HttpRequest, number: int, change: str) -> HttpResponse:
-    """Test, pause, resume or delete one of one's own subscriptions. Raises Http404."""
+    """Test, pause, resume or delete one of the user's subscriptions. Raises Http404."""
     found = get_object_or_404(Subscription, pk=number, owner=cast("User", request.user))
     if change not in _CHANGES:
         raise Http404(f"Changes are {', '.join(_CHANGES)}.")

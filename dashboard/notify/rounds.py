@@ -36,8 +36,8 @@ _LOG = structlog.get_logger(__name__)
 
 
 def claim(now: dt.datetime) -> bool:
-    """Note the heartbeat, and return whether this process makes the round: of several replicas one
-    does."""
+    """Note the heartbeat, and return whether this process makes the round: of several replicas a
+    single replica does."""
     due = Heartbeat.objects.filter(name=WEB, at__lte=now - _CLAIM)
     if due.update(at=now):
         return True

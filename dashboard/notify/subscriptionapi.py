@@ -1,4 +1,4 @@
-"""glue: one's own subscriptions in the API, by the rules of the page."""
+"""glue: the caller's subscriptions in the API, by the rules of the page."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ COLUMNS: Final = file_columns(SubscriptionSerializer.Meta.fields)
 
 
 class SubscriptionList(FileList[Subscription]):
-    """One's own subscriptions, newest first."""
+    """The caller's subscriptions, newest first."""
 
     queryset = Subscription.objects.none()
     serializer_class = SubscriptionSerializer
@@ -136,7 +136,7 @@ class SubscriptionList(FileList[Subscription]):
 
 
 class OneSubscription(APIView):
-    """One of one's own subscriptions."""
+    """One of the caller's subscriptions."""
 
     @extend_schema(
         operation_id="subscriptions_retrieve",

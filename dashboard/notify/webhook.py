@@ -148,7 +148,7 @@ def post(
 def _connect(address: Address, ip: str) -> socket.socket:
     """Return a connection whose TLS handshake is still to do.
 
-    TLS takes the descriptor away from the plain socket, so only this one can be cut off.
+    TLS takes the descriptor away from the plain socket, so only the TLS socket can be cut off.
     """
     plain = socket.create_connection((ip, address.port), STEP_SECONDS)
     if address.scheme != "https":

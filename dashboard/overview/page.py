@@ -163,7 +163,7 @@ def _show(audience: Audience, now: datetime) -> Shown:
     values["release"] = release()
     etag = etag_of(values)
     read = [each.read_at for each in reading.state.readings]
-    # One that was never read is said in a notice.
+    # A notice names a source that was never read.
     as_of = min((at for at in read if at is not None), default=None)
     return Shown(values | {"now": now, "etag": etag, "as_of": as_of}, etag)
 

@@ -29,7 +29,7 @@ _STARTING_SECONDS: Final = 20  # a pending job of this age is about to run: poll
 @dataclass(frozen=True, slots=True)
 class Active:
     """Jobs that have not ended: how many run (or restart) and wait, their partitions, and whether
-    one has just been made."""
+    a job has just been made."""
 
     count: int = 0
     running: int = 0

@@ -126,7 +126,7 @@ def free_blocks(found: Fragments) -> SafeString:
     drawn, begin = [], 0
     for size, count in found.blocks:
         css = "block is-largest" if size == found.largest else "block"
-        shown = min(count, _MOST_BLOCKS)  # of many the first ones: they take no more room
+        shown = min(count, _MOST_BLOCKS)  # of many the first blocks: they take no more room
         for number in range(shown):
             part = size * count / shown
             x, width = 100 * (begin + number * part) / found.free, 100 * part / found.free

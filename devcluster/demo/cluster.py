@@ -59,7 +59,7 @@ async def write_account_kubeconfig(
 ) -> Path:
     """Write a kubeconfig that acts as service account `namespace/name`; return its path.
 
-    The token stands in a file of its own beside it, so that a new one can replace it while the
+    The token stands in a file of its own beside it, so that a new token can replace it while the
     process runs (`refresh_token`).
     """
     token_file = await refresh_token(client, folder, account)

@@ -1,4 +1,4 @@
-"""io: writes the sample history into Postgres, by the recorders that write the real one.
+"""io: writes the sample history into Postgres, by the recorders that write the real history.
 
 Every object goes through a recorder's `read` and `write`, as if a watch had shown it. The rows
 carry the cluster identity `sample-history`: nothing else reads or ends them, and `clear` removes

@@ -18,7 +18,7 @@ _PROBLEM: Final = re.compile(r"\[(warning|error|critical) *\]|\b(ERROR|FATAL|PAN
 
 
 class ProcessLogs:
-    """Writes what processes print into `directory`, NAME.log each, at most 20 MB of one.
+    """Writes what processes print into `directory`, NAME.log each, at most 20 MB a file.
 
     `show` gets problems, too. It is None while everything starts or stops: some processes wait for
     others then, and say so.

@@ -1,4 +1,4 @@
-"""io: the demo's ports: the wanted one, or the next free one."""
+"""io: the demo's ports: the wanted port, or the next free port."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TRIES: Final = 4000
-"""Beside a demo of 1,024 IPU-Machines there is still room for another one."""
+"""Beside a demo of 1,024 IPU-Machines there is still room for another demo."""
 
 
 @dataclass(frozen=True)
 class ChosenPort:
-    """A free port, and the one that was wanted."""
+    """A free port, and the port that was wanted."""
 
     purpose: str
     wanted: int
@@ -33,8 +33,8 @@ class ChosenPort:
 
 
 class PortClaims:
-    """The ports that a demo means to use: no other demo's claims take one, until they are closed
-    or their process has ended.
+    """The ports that a demo means to use: no other demo's claims take these ports until they are
+    closed or their process has ended.
 
     Between the choice of a port and the moment its server listens lie seconds, in which a second
     demo would choose it, too; and again while the server starts anew.

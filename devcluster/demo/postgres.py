@@ -60,8 +60,8 @@ class EmbeddedPostgres:
     """One PostgreSQL server with its data, password and log below `directory`.
 
     It listens on 127.0.0.1 only, with a generated password; there is no Unix socket, since the
-    path of one is limited to 107 characters. `binaries`: the folder with `postgres` and `initdb`;
-    None: the one that `find_binaries` finds.
+    path of a socket is limited to 107 characters. `binaries`: the folder with `postgres` and
+    `initdb`; None: the folder that `find_binaries` finds.
     """
 
     directory: Path
@@ -75,7 +75,7 @@ class EmbeddedPostgres:
         return f"postgresql://{_USER}:{self._password}@127.0.0.1:{self.port}/{_USER}"
 
     def prepare(self) -> None:
-        """Create the data folder if there is none; a half-made one is made again."""
+        """Create the data folder if there is none; a half-made folder is made again."""
         if (self._data / "PG_VERSION").exists() and self._marker.exists():
             return
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class EmbeddedPostgres:
         self._marker.touch()
 
     def stop_leftover(self) -> None:
-        """Stop a server that outlived the demo which started it (a kill -9 of that one)."""
+        """Stop a server that outlived the demo which started it (a kill -9 of that demo)."""
         try:
             pid = int((self._data / "postmaster.pid").read_text(encoding="ascii").split()[0])
         except (OSError, ValueError, IndexError):
@@ -158,7 +158,7 @@ class EmbeddedPostgres:
 
     @cached_property
     def _owner(self) -> str | None:
-        """The user who must own the data: None for the one who runs us."""
+        """The user who must own the data: None for the user who runs us."""
         if os.geteuid() != 0 or _can_unshare():
             return None
         names = {entry.pw_name for entry in pwd.getpwall()}

@@ -310,7 +310,7 @@ def _manage(*arguments: str) -> list[str]:
 
 
 async def _accepts(port: int, authority: Path | None = None) -> bool:
-    """Say whether somebody listens; with `authority`, one whose certificate is of that CA.
+    """Return whether a server listens; with `authority`, a server whose certificate is of that CA.
 
     Another demo that starts at the same moment may have been given the same port.
     """

@@ -256,8 +256,9 @@ class Demo:
         controllers = controllers_of(self.machines, is_fleet=self.is_fleet)
         addresses = {each.purpose for each in controllers}
         for purpose, wanted in (PORTS | ports_of(controllers)).items():
-            # Its address is the V-IPU controller's name in the tracker: at another one it would be
-            # another controller, and a stranger's at the old one would be asked for our partitions.
+            # Its address is the V-IPU controller's name in the tracker: at another address it would
+            # be another controller, and a stranger's at the old address would be asked for our
+            # partitions.
             must = before.get(purpose) if purpose in addresses else None
             port = choose_port(purpose, must or wanted, taken, self._claims.take)
             if must and port.number != must:

@@ -73,7 +73,7 @@ class SampleJob:
 
 
 def draw_job(random: Random, number: int, shortest: float, longest: float) -> SampleJob:
-    """Return job `number`, running `shortest` to `longest` seconds, short ones more often."""
+    """Return job `number`, running `shortest` to `longest` seconds, short jobs more often."""
     team = random.choice(TEAMS)
     ipus = random.choices(SIZES, _SIZE_WEIGHTS)[0]
     workers = random.choice([count for count in (1, 2, 4) if count <= ipus])

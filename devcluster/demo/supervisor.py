@@ -77,7 +77,7 @@ class Supervisor:
         await asyncio.gather(*(self._wait_one(self._processes[n], timeout_seconds) for n in names))
 
     async def stop(self) -> None:
-        """Stop all children, the last started first; the stubborn ones by SIGKILL."""
+        """Stop all children, the last started first; the stubborn by SIGKILL."""
         self._stopping.set()
         for name in reversed(list(self._tasks)):
             child = self._children.get(name)

@@ -79,7 +79,8 @@ def controllers_of(machines: int, *, is_fleet: bool) -> list[DemoController]:
 
 
 def ports_of(controllers: list[DemoController]) -> dict[str, int]:
-    """The wanted ports of further controllers; those of the first one are the demo's own."""
+    """The wanted ports of further controllers; the ports of the first controller are the demo's
+    own."""
     return {
         purpose: _FIRST_PORT + 2 * one.number + offset
         for one in controllers[1:]

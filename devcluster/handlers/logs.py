@@ -1,4 +1,5 @@
-"""io: the log of a container: of a simulated one from its pod, of a process from the pod's node."""
+"""io: the log of a container: of a simulated container from its pod, of a process from the pod's
+node."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def choose_container(pod: dict[str, Any], container: str) -> str:
-    """Return the name of the container that is meant (empty: the only one). StatusError 400."""
+    """Return the name of the container that is meant (empty: the only container). StatusError
+    400."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [c["name"] for c in spec["containers"]]
     initial = [c["name"] for c in spec.get("initContainers") or []]
@@ -147,7 +148,7 @@ async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
             raise conflict(PODS, name, why, "/binding")
         uid = body.get("metadata", {}).get("uid")
         if uid and uid != pod["metadata"]["uid"]:
-            raise conflict(PODS, name, "the UID in the binding is another one", "/binding")
+            raise conflict(PODS, name, "the UID in the binding is another pod's", "/binding")
         pod["spec"]["nodeName"] = node
         conditions = pod["status"].setdefault("conditions", [])
         conditions[:] = [c for c in conditions if c["type"] != "PodScheduled"]

@@ -108,7 +108,7 @@ async def patch_object(api: Api, request: ApiRequest) -> web.StreamResponse:
 
 
 def _require_same_uid(request: ApiRequest, old: Body, new: Body) -> None:
-    """A patch of another UID is Invalid; a PUT with one is a Conflict (found on 1.37)."""
+    """A patch of another UID is Invalid; a PUT of another UID is a Conflict (found on 1.37)."""
     uid = (new.get("metadata") or {}).get("uid")
     if uid and uid != old["metadata"]["uid"]:
         error = invalid_value("metadata.uid", uid, "field is immutable")

@@ -21,7 +21,8 @@ _CALM: Final = 600.0  # a container that ran this long is restarted without a ba
 
 
 def drive_init(life: Life, container: dict[str, Any], status: dict[str, Any]) -> None:
-    """Move an init container one step on; one without a run time starts and ends in one."""
+    """Move an init container one step on; a container without a run time starts and ends in one
+    step."""
     if not containers.is_running(status) and not _begin(life, status):
         return
     if life.situation.ends is not None:

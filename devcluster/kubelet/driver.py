@@ -51,7 +51,7 @@ class _Run:
 
 
 class PodDriver:
-    """Writes the status of each pod as it goes through its life, and removes deleted ones.
+    """Writes the status of each pod as it goes through its life, and removes deleted pods.
 
     A status is written only when it changes. Memory holds nothing that the API does not have,
     but fractions of a second.

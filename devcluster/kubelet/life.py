@@ -24,7 +24,7 @@ _CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
 class PodState:
     """The status a node last wrote, and exact instants that its whole seconds do not show.
 
-    `marks` is only memory: an empty one costs less than a second of precision.
+    `marks` is only memory: losing it costs less than a second of precision.
     """
 
     status: Mapping[str, Any]
@@ -123,7 +123,7 @@ class Life:
 
     @property
     def is_accepted(self) -> bool:
-        """Return whether a node has taken the pod on; what another one left without statuses is
+        """Return whether a node has taken the pod on; what another node left without statuses is
         not."""
         return bool(self.status.get("startTime") and self.status.get("containerStatuses"))
 

@@ -34,7 +34,7 @@ _OPTIONAL: Final = ("podIP", "podIPs", "reason", "message")
 def advance(pod: Mapping[str, Any], state: PodState, situation: Situation) -> Step:
     """Return the pod's next state, and when to call again.
 
-    After a change that is at once: each change is to be written before the next one.
+    After a change that is at once: each change is to be written before the next change.
     """
     life = Life(pod, state, situation)
     _move(life)

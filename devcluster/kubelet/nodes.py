@@ -44,7 +44,7 @@ class StandInNode:
         return f"10.64.{self.number // 250}.{self.number % 250 + 1}"
 
     def choose_pod_ip(self, taken: Container[str]) -> str:
-        """The first pod address of the node that is not taken; the last one if all are."""
+        """The first pod address of the node that is not taken; the last address if all are."""
         address = ""
         for offset in range(1, _POD_ADDRESSES):
             value = self.number * _POD_ADDRESSES + offset

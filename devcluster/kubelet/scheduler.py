@@ -61,7 +61,7 @@ _RETRY_SECONDS: Final = 0.5  # one more look at all waiting pods for a burst of 
 
 
 class Scheduler:
-    """Finds a node for each pod without one; those that fit nowhere wait for a change."""
+    """Finds a node for each pod without a node; those that fit nowhere wait for a change."""
 
     def __init__(self, world: World) -> None:
         self._world = world

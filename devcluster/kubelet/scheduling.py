@@ -125,7 +125,7 @@ class Ledger:
         return ledger
 
     def observe(self, pod: Mapping[str, Any]) -> None:
-        """Count the pod on its node while it has one and has not ended."""
+        """Count the pod on its node while it has a node and has not ended."""
         node = pod["spec"].get("nodeName")
         ended = (pod.get("status") or {}).get("phase") in TERMINAL
         if ended:

@@ -1,4 +1,4 @@
-"""io: how the demo binds volume claims: to a volume that is there, else to a new one.
+"""io: how the demo binds volume claims: to a volume that is there, else to a new volume.
 
 Storage classes are a wish only: a demo has no storage that differs.
 
@@ -38,7 +38,8 @@ def needs_volume(claim: Mapping[str, Any]) -> bool:
 def choose_volume(
     claim: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
-    """The volume that is this claim's already, else the smallest free one that is large enough."""
+    """The volume that is this claim's already, else the smallest free volume that is large
+    enough."""
     fitting = [one for one in volumes if _fits(claim, one)]
     return min(fitting, key=lambda one: _preference(claim, one), default=None)
 

@@ -59,7 +59,7 @@ def host_name(pod: Mapping[str, Any]) -> str:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace $(NAME); an unknown one stays, $$ is a dollar."""
+    """Replace $(NAME); an unknown name stays, $$ is a dollar."""
 
     def replaced(match: re.Match[str]) -> str:
         return "$" if match[1] == "$" else variables.get(match[2], match[0])

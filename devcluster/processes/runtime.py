@@ -123,7 +123,7 @@ class ProcessRuntime:
         )
         try:
             if not command:
-                raise OSError("no command: process mode has no images that could bring one")
+                raise OSError("no command: process mode has no images that could bring a command")
             tty, stdin = bool(spec.get("tty")), bool(spec.get("stdin"))
             container.spawned = await spawn(line, container.env, tty=tty, stdin=stdin)
         except OSError as error:
@@ -137,7 +137,7 @@ class ProcessRuntime:
         container.waiter = asyncio.create_task(self._wait(pod, container, file))
 
     def signal(self, identity: str, number: int) -> None:
-        """Send a signal to a container, each one once."""
+        """Send a signal to a container, each signal once."""
         found = self._containers.get(identity)
         if found is not None and found.spawned is not None and number not in found.told:
             found.told.add(number)

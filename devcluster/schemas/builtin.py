@@ -89,7 +89,7 @@ def definition_name(api_version: str, kind: str) -> str:
 
 @cache
 def schema_of(api_version: str, kind: str) -> Schema | None:
-    """The schema of a built-in kind, for pruning and `validate`; None for an unknown one."""
+    """The schema of a built-in kind, for pruning and `validate`; None for an unknown kind."""
     name = definition_name(api_version, kind)
     return Schema({"$ref": name}, definitions()) if name in definitions() else None
 

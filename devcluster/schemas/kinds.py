@@ -42,7 +42,7 @@ class Kind:
     """One resource of one group version, built in or made by a CRD.
 
     `subresources` are tuples of `Subresource`; `verbs` those of the resource itself, so that a
-    review kind (only "create") can be told from a stored one (`is_stored`).
+    review kind (only "create") can be told from a stored kind (`is_stored`).
     """
 
     group: str

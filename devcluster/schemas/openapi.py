@@ -2,8 +2,8 @@
 
 `kubectl apply` looks for the `fieldValidation` parameter on the PATCH operation of a kind (found:
 the server validates fields). `kubectl explain` looks for the GET operation of a resource's path and
-the schema with the same group, version and kind; only the kinds of CRDs have one here. No operation
-declares the strategic-merge content type, so that kubectl uses its own merge keys.
+the schema with the same group, version and kind; only the kinds of CRDs have a schema here. No
+operation declares the strategic-merge content type, so that kubectl uses its own merge keys.
 """
 
 from __future__ import annotations

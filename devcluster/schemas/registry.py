@@ -36,7 +36,7 @@ class Registry:
         return BY_KIND.get((api_version, kind)) or self._by_kind.get((api_version, kind))
 
     def custom_kind(self, kind: Kind) -> CustomKind | None:
-        """Return the CRD's description of `kind`; None for a built-in one."""
+        """Return the CRD's description of `kind`; None for a built-in kind."""
         return self.custom.get((kind.group, kind.version, kind.plural))
 
     def kinds(self) -> list[Kind]:

@@ -73,7 +73,7 @@ class Authenticator:
         return jwt.encode(payload, self._key, algorithm=_ALGORITHM), int(now) + seconds
 
     def review(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
-        """Return whose token it is and for which of `audiences`; None for a bad one."""
+        """Return whose token it is and for which of `audiences`; None for a bad token."""
         try:
             claims = jwt.decode(
                 token,

@@ -1,6 +1,6 @@
 """io: whether a request may be made at all, by the stored RBAC objects.
 
-The Impersonate-* headers: a user acts as another one, where RBAC lets him.
+The Impersonate-* headers: a user acts as another user, where RBAC allows it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Authorizer:
         bucket = f"{plural}.{RBAC_GROUP}"
         item = self._store.get(bucket, namespace if plural == "roles" else "", role)
         if item is None:
-            # The server names the kind that it was asked for, not the one that it missed.
+            # The server names the kind that it was asked for, not the kind that it missed.
             details = {"name": role, "group": RBAC_GROUP, "kind": kind.plural}
             raise StatusError(404, "NotFound", f'{kind.resource_name} "{role}" not found', details)
         self._check_held(user, kind, new, item.body.get("rules") or [])

@@ -39,7 +39,7 @@ class Authority:
         self._folder = folder
 
     def issue(self, name: str, groups: tuple[str, ...], hosts: tuple[str, ...] = ()) -> Issued:
-        """Return a client certificate for a user, or with `hosts` one for a server."""
+        """Return a client certificate for a user, or with `hosts` a certificate for a server."""
         usages = [SERVER if hosts else CLIENT]
         return certificates.issue(
             self._authority, subject_of(name, groups), usages, hosts, utc_now()

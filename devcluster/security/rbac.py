@@ -140,7 +140,7 @@ def _grants(
 
 def _bound_subject(user: User, binding: Manifest) -> Manifest | None:
     for subject in _list(binding, "subjects"):
-        # A subject without a namespace means the binding's own, where there is one.
+        # A subject without a namespace means the binding's own, if any.
         namespace = subject.get("namespace") or _namespace(binding)
         name = subject.get("name", "")
         matches = {

@@ -35,8 +35,8 @@ def decode(
 ) -> list[FieldError]:
     """Drop nulls and unknown fields from `body` and fill in a CRD's defaults.
 
-    StatusError 400 for a field of a wrong type and, in mode Strict, for unknown ones. Returns what
-    else is wrong with an object of a built-in kind.
+    StatusError 400 for a field of a wrong type and, in mode Strict, for unknown fields. Returns
+    what else is wrong with an object of a built-in kind.
     """
     api_version, name = body["apiVersion"], body["kind"]
     schema = custom.schema if custom is not None else schema_of(api_version, name)

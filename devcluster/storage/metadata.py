@@ -193,7 +193,7 @@ def _check_finalizer(finalizer: str) -> list[FieldError]:
     if "/" in finalizer or finalizer in _STANDARD_FINALIZERS:
         return check_key("metadata.finalizers", finalizer)
     if _SUBDOMAIN.fullmatch(finalizer) and "." in finalizer:
-        return []  # old custom resources hold unqualified ones: see finalizer_warnings
+        return []  # old custom resources hold unqualified finalizers: see finalizer_warnings
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return [invalid_value("metadata.finalizers", finalizer, why)]
 

@@ -311,7 +311,8 @@ class Objects:
         )
 
     def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
-        """Refuse new content where no namespace is, or one that goes. StatusError 403, 404."""
+        """Refuse new content where there is no namespace, or the namespace is being deleted.
+        StatusError 403, 404."""
         found = self.store.get("namespaces", "", namespace)
         if found is None:
             message = f'namespaces "{namespace}" not found'

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from devcluster.storage.storefile import Kind
 
-# JSON in the history; one of large objects (the partitions' tracker) ends earlier. Some thousand
-# changes: a watch that is a minute behind finds them all, and a busy cluster's memory is full soon.
+# JSON in the history; a history of large objects (the partitions' tracker) ends earlier. Some
+# thousand changes: a watch that is a minute behind finds them all, and a busy cluster's memory is
+# full soon.
 HISTORY_BYTES = 8 * 2**20
 # JSON of the versions that are kept decoded, too: most of what watches in step read.
 DECODED_BYTES = 3 * 2**20
@@ -35,7 +36,7 @@ Key = tuple[str, str]
 
 
 class Decoded:
-    """Which versions are kept decoded: the last ones that were, DECODED_BYTES of JSON of them.
+    """Which versions are kept decoded: the last that were decoded, up to DECODED_BYTES of JSON.
 
     Decoded, an object takes five times the memory of its JSON. Those who list everything would
     leave all of it decoded, and the memory would follow whatever anybody has ever looked at.
@@ -46,7 +47,7 @@ class Decoded:
         self._bytes = 0
 
     def keep(self, item: Item) -> None:
-        """Count in `item`, which is decoded since now, and let the first ones go."""
+        """Count in `item`, which is decoded since now, and let the first versions go."""
         item.keeper = self
         self._items.append(item)
         self._bytes += len(item.data)
@@ -81,7 +82,7 @@ class Item:
         return body
 
     def copy(self) -> dict[str, Any]:
-        """A body of one's own."""
+        """A copy of the body for the caller to change."""
         copied: dict[str, Any] = orjson.loads(self.data)
         return copied
 
@@ -169,7 +170,7 @@ class Store:
         return newer[::-1]
 
     def put(self, bucket: str, body: dict[str, Any]) -> Item:
-        """Create or replace an object; the stored one has the next resourceVersion."""
+        """Create or replace an object; the stored object has the next resourceVersion."""
         found = self._bucket(bucket)
         item = _item(body, self.revision + 1)
         previous = found.items.get(item.key)
@@ -216,7 +217,7 @@ class Store:
         self._load_changes()
 
     def _load_changes(self) -> None:
-        """Put the history together from its end: what a change made is before the next one."""
+        """Put the history together from its end: what a change made is before the next change."""
         after = {(name, key): i for name, b in self._buckets.items() for key, i in b.items.items()}
         changes: list[Change] = []
         for kept in self._file.changes():

@@ -41,7 +41,7 @@ class WatchRequest:
 
 
 class _Watcher:
-    """The changes that one client has not been sent yet."""
+    """The changes that a client has not been sent yet."""
 
     def __init__(self) -> None:
         self.changes: deque[Change] = deque()
@@ -129,7 +129,7 @@ class Watchers:
 def event(change: Change, request: WatchRequest) -> list[bytes]:
     """Return the event line of a change, or none when the filter never saw the object.
 
-    An object that leaves the filter is DELETED for the client, one that enters it ADDED.
+    An object that leaves the filter is DELETED for the client, an object that enters it is ADDED.
     """
     item, previous = change.item, change.previous
     if request.revision is not None and change.revision <= request.revision:

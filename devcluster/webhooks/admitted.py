@@ -37,7 +37,8 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How webhooks see a stored object, and how what they made of it gets into the stored one."""
+    """How webhooks see a stored object, and how what they made of it gets into the stored
+    object."""
 
     show: Callable[[Body], Body]
     apply: Callable[[Body, Body], Body]

@@ -76,7 +76,8 @@ def find_faults(conditions: Sequence[Mapping[str, Any]], field: str) -> Iterator
 
 
 def are_met(conditions: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> bool:
-    """Return whether the request meets all conditions; one that is not met outdoes any error.
+    """Return whether the request meets all conditions; a condition that is not met outdoes any
+    error.
 
     Raises ConditionError.
     """

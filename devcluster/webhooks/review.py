@@ -215,7 +215,7 @@ class Action:
         )
 
     def named(self, body: Body | None) -> Action:
-        """The action with the name its object has by now (a generated one)."""
+        """The action with the name its object has by now (a generated name)."""
         name = str(((body or {}).get("metadata") or {}).get("name", ""))
         return self if self.name or not name else replace(self, name=name)
 
@@ -231,7 +231,8 @@ def read_hooks(configurations: Iterable[Body], *, mutates: bool) -> tuple[Hook, 
 
 
 def is_exempt(kind: Kind) -> bool:
-    """Return whether no webhook ever sees objects of this kind: else one could lock itself in."""
+    """Return whether no webhook ever sees objects of this kind: else a webhook could lock itself
+    in."""
     return kind.resource_name in {MUTATING, VALIDATING}
 
 

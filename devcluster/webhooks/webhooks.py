@@ -1,4 +1,4 @@
-"""io: asks the stored webhooks about a request: the mutating ones in turn, the others at once.
+"""io: asks the stored webhooks about a request: the mutating webhooks in turn, the others at once.
 
 While a webhook is being asked other requests go on; whoever calls must look again at what is
 stored before writing.
@@ -255,7 +255,7 @@ def _unserved(service: Mapping[str, Any], seconds: int) -> str:
 
 @lru_cache(maxsize=32)
 def _trust(bundle: str) -> ssl.SSLContext:
-    """TLS that trusts just this bundle (base64 of PEM), or the system's roots without one."""
+    """TLS that trusts just this bundle (base64 of PEM), or the system's roots without a bundle."""
     if not bundle:
         return ssl.create_default_context()
     try:

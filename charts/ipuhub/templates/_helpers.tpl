@@ -402,7 +402,7 @@ topologySpreadConstraints:
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: ScheduleAnyway
     {{- if semverCompare ">=1.27-0" .root.Capabilities.KubeVersion.Version }}
-    {{- /* Else pods that an upgrade is about to end are counted, and both new ones may share a node. */}}
+    {{- /* Else pods that an upgrade is about to end are counted, and both new pods may share a node. */}}
     matchLabelKeys: [pod-template-hash]
     {{- end }}
     labelSelector:

@@ -122,7 +122,7 @@ def _listening(host: str, port: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _static_folder() -> Iterator[Path]:
-    """Yield the folder of the static files: STATIC_ROOT, or one that is removed at the end."""
+    """Yield the folder of the static files: STATIC_ROOT, or a folder that is removed at the end."""
     if settings.STATIC_ROOT:
         yield Path(settings.STATIC_ROOT)
         return
@@ -174,7 +174,7 @@ def limits() -> Limits:
 
 
 def _require_secret_key() -> None:
-    """Raise CommandError without one; Django itself raises as soon as an empty one is read."""
+    """Raise CommandError without a key; Django itself raises as soon as an empty key is read."""
     try:
         _ = settings.SECRET_KEY
     except ImproperlyConfigured as error:
@@ -193,7 +193,7 @@ def _require_ca_file() -> None:
 
 
 def _ensure_admin(password: str) -> None:
-    """Create the user admin once; an empty password means: there is one already, or none."""
+    """Create the user admin once; an empty password means: there is an admin already, or none."""
     users = get_user_model().objects
     if password and not users.filter(username="admin").exists():
         users.create_superuser("admin", "", password)

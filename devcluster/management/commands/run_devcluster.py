@@ -27,7 +27,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dir", type=Path, required=True, help="folder of the state")
         parser.add_argument(
-            "--port", type=int, default=6443, help="0: any free one; default: %(default)s"
+            "--port", type=int, default=6443, help="0: any free port; default: %(default)s"
         )
         parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
         parser.add_argument(
