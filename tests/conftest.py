@@ -44,8 +44,9 @@ settings.load_profile("ipuhub")
 
 
 def pytest_configure() -> None:
-    """Give Django a key: in production only the web process has one. Keep loggers open for
-    `capture_logs`: one that was used under a command's configuration would never be heard again."""
+    """Give Django a key: in production only the web process has a key. Keep loggers open for
+    `capture_logs`: a logger that was used under a command's configuration would never be heard
+    again."""
     from django.conf import settings as django_settings
 
     django_settings.SECRET_KEY = "only for the tests " * 4
@@ -113,8 +114,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a CI run that skipped a test: a green run must have run everything. Fail one, too, in
-    which many tests passed the second time only: one is the machine's load, many are a fault."""
+    """Fail a CI run that skipped a test: a green run must have run everything. Fail a run, too, in
+    which many tests passed the second time only: a single retry is the machine's load, many are a
+    fault."""
     end_browser()
     forbidden = os.environ.get("IPUHUB_NO_SKIP") and _skipped
     if (forbidden or len(_rerun) > MOST_RERUN) and session.exitstatus == 0:
@@ -136,7 +138,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL server: the one in DATABASE_URL, else an embedded one for this run."""
+    """A PostgreSQL server: the server in DATABASE_URL, else an embedded server for this run."""
     given = os.environ.get("DATABASE_URL")
     if given:
         yield given
@@ -156,7 +158,7 @@ def _running_postgres(folder: Path) -> Iterator[str]:
         while process.poll() is None and not server.is_ready():
             assert time.monotonic() < deadline, "PostgreSQL did not come up in 90 s"
         if process.poll() is None:
-            break  # else another one took the port meanwhile
+            break  # else another process took the port meanwhile
         assert time.monotonic() < deadline, "PostgreSQL ended at once, again and again"
     try:
         yield server.url
@@ -182,9 +184,9 @@ def given_cluster() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what runs on a given cluster: all else is the same with and without one. Where several
-    workers share the tests, let one begin with those that share a demo, and another with those
-    that start one of their own."""
+    """Mark what runs on a given cluster: all else is the same with and without a cluster. Where
+    several workers share the tests, let one begin with those that share a demo, and another with
+    those that start one of their own."""
     if worker := getattr(config, "workerinput", None):
         items[:] = begin_with_demos(items, _demo_of, worker["workercount"])
     for item in items:

@@ -239,7 +239,7 @@ class ServerMeter:
 
 async def server_writes(kubeconfig: Path) -> int:
     """Return how many writes a real API server has answered, whoever sent them, Leases apart; 0:
-    the embedded one does not count."""
+    the embedded API does not count."""
     command = ["kubectl", f"--kubeconfig={kubeconfig}", "get", "--raw", "/metrics"]
     asked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     text = (await asked.communicate())[0].decode()

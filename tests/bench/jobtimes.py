@@ -31,7 +31,7 @@ def _says_running(job: Manifest) -> bool:
 
 @dataclass(frozen=True)
 class Subject:
-    """A kind of job: its resource, the label of its pods with its name, and when one runs."""
+    """A kind of job: its resource, the label of its pods with its name, and when a job runs."""
 
     resource: Resource
     label: str

@@ -146,7 +146,8 @@ def said(samples: Samples, minute: int) -> str:
 
 
 def print_table(samples: Samples) -> None:
-    """Print the own memory every five minutes, its growth after the warm ones, and who is flat."""
+    """Print the own memory every five minutes, its growth after the warm-up, and which processes
+    are flat."""
     step = 5 if samples.minutes[-1] > WARM_MINUTES else 1
     marks = [samples.at(minute) for minute in range(0, round(samples.minutes[-1]) + 1, step)]
     heads = "".join(f"{samples.minutes[index]:>7.0f}" for index in marks)

@@ -116,7 +116,7 @@ PARTS = (
 
 @contextmanager
 def priced(prices: tuple[tuple[str, str], ...]) -> Iterator[None]:
-    """Let these have a price until the end, another one from the ninth of last month on."""
+    """Let these have a price until the end, another price from the ninth of last month on."""
     from django.utils import timezone
 
     from usage.models import Rate

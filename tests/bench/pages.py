@@ -32,7 +32,8 @@ JOB = (
 
 
 def run(options: argparse.Namespace) -> None:
-    """Fill a database, or use the one in DATABASE_URL as it is, and print a line for each page."""
+    """Fill a database, or use the database in DATABASE_URL as it is, and print a line for each
+    page."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
     os.environ.setdefault("IPUHUB_SECRET_KEY", "only for the bench " * 4)
     os.environ["IPUHUB_HTTPS"] = "0"
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _folder(options: argparse.Namespace) -> Iterator[Path]:
-    """Yield the folder of the database: one that is kept, or one that is gone afterwards."""
+    """Yield the folder of the database: kept, or removed afterwards."""
     if options.database:
         yield options.database.absolute()
         return

@@ -1,7 +1,7 @@
 """A deterministic history for the page bench: jobs, partitions and pods of the last 60 days.
 
 20 groups, 500 users, 4 components, 8 instance types, 40 namespaces; one pod in 20 runs for days,
-one in 5,000 never ends, and who would end later than now still runs; ten pods a job, and where
+one in 5,000 never ends, and pods that would end later than now still run; ten pods a job, and where
 there are ten times as many pods as jobs a quarter of the partitions has its pods. Two pods in three
 have accelerators, half of those by one name and half by another. Four V-IPU controllers tell their
 IPUs every minute. Utilization is that of a year: the sums of the 60 days, six times.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
     from tests.bench.jobtimes import Times
 
-REST_SECONDS = 0.7  # between two single jobs: what belongs to the last one is written by then
+REST_SECONDS = 0.7  # between two single jobs: what belongs to the last job is written by then
 
 
 async def run(options: argparse.Namespace) -> None:
@@ -116,7 +116,7 @@ async def one_by_one(
     times: Times,
     tell: Callable[[Manifest], None],
 ) -> None:
-    """Submit jobs, each when the one before has run for a while."""
+    """Submit jobs, each when the job before has run for a while."""
     for number, manifest in enumerate(manifests, 1):
         await submit(client, [manifest], times, tell)
         await times.until_all(number, 60)

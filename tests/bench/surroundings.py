@@ -36,7 +36,8 @@ NODE_LABEL = "vipu-ctrl=vctl1"
 
 @contextlib.asynccontextmanager
 async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
-    """Yield the given cluster's kubeconfig, or that of an embedded one with stand-in nodes."""
+    """Yield the given cluster's kubeconfig, or the kubeconfig of an embedded cluster with stand-in
+    nodes."""
     if kubeconfig is not None:
         yield kubeconfig
         return

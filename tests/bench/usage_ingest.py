@@ -232,7 +232,7 @@ def _check(url: str, sql: str) -> None:
 
 
 def postgres_cpu(postmaster: int) -> float:
-    """CPU seconds of a server and all its processes, ended ones included."""
+    """CPU seconds of a server and all its processes, ended processes included."""
     total = 0
     family = {postmaster}
     stats = {}

@@ -1,4 +1,4 @@
-"""Pods that no API server stores, by what is wrong with them, and one that all of them store."""
+"""Pods that no API server stores, by what is wrong with them, and a pod that all of them store."""
 
 from __future__ import annotations
 

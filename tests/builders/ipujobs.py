@@ -223,7 +223,7 @@ class PodBuilder:
         return self
 
     def with_sidecar(self, code: int, reason: str = "Error") -> Self:
-        """A native one, ended with this code after the main container, as by SIGTERM."""
+        """A native sidecar, ended with this code after the main container, as by SIGTERM."""
         self.manifest["spec"]["initContainers"] = [
             {"name": "prepare", "image": "app:1"},
             {"name": "logs", "image": "app:1", "restartPolicy": "Always"},
@@ -294,7 +294,7 @@ def launcher(job: dict[str, Any]) -> PodBuilder:
 def partition(
     instance: int = 0, phase: str = "active", *, size: int = 4, **fields: Any
 ) -> Partition:
-    """A partition; active ones have an id and a controller."""
+    """A partition; an active partition has an id and a controller."""
     defaults: dict[str, Any] = {
         "id": f"p-{instance}",
         "controller": "vipu:8090",

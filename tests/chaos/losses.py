@@ -24,7 +24,7 @@ def said(world: ChaosWorld) -> str:
 
 @story("Completed", 2)
 async def node_that_never_comes_back(world: ChaosWorld) -> None:
-    """The next attempt waits for the last pod of this one, however long, and says so."""
+    """The next attempt waits for the last pod of this attempt, however long, and says so."""
     await running(world, new().with_spec(restartPolicy=AGAIN))
     made = asked_for(world)
     world.kube.lose_pod("sample-worker-1")

@@ -52,7 +52,7 @@ def fails_until(attempt: int, code: int = 7) -> Callable[[int], int]:
 
 
 def ends_from(attempt: int) -> Callable[[int], int | None]:
-    """Runs on, but for attempts from this one on, which succeed."""
+    """Runs on, but for attempts from this number on, which succeed."""
     return lambda number: 0 if number >= attempt else None
 
 

@@ -1,4 +1,4 @@
-"""Some of the lives on API servers: the embedded one, or the one of IPUHUB_TEST_KUBECONFIG."""
+"""Some of the lives on API servers: the embedded API, or the server of IPUHUB_TEST_KUBECONFIG."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ LOSSES_WITH_PROXY = (
     *(("deleted_while_a_node_is_lost", "namespace_deleted_while_restarting") if GIVEN else ()),
 )
 PLURALS = {"ipujobs", "pods"}
-# On the embedded API, where all tests wait for these, fewer of all; `.ci/run` has a real one.
+# On the embedded API, where all tests wait for these, fewer of all; `.ci/run` has a real server.
 SEEDS = 8 if IS_LONG else 1
 LOST_EVENTS = 8 if IS_LONG else 2 if GIVEN else 1  # of a life
 DEATHS = (1, 2) if IS_LONG or GIVEN else (1.5,)  # thirds of a life's writes
-# Of the writes after which somebody dies: every one, or every so many.
+# Of the writes after which a process dies: each of them, or every so many.
 STRIDE = 1 if IS_LONG else 6 if GIVEN else 20
 PROXY_STRIDE = 1 if IS_LONG else 9 if GIVEN else 24  # such a run takes twice the time
 OWN_STRIDE = 1 if IS_LONG else 3 if GIVEN else 6  # the proxy's own
 STORIES = [NAMES[name] for name in (EVERY_LIFE if IS_LONG else LIVES)]
 # Of the four faults that come to these, two to each life on the embedded API: in memory all come
-# to all lives, and `.ci/run` has a real one.
+# to all lives, and `.ci/run` has a real server.
 EVEN, ODD = (STORIES, STORIES) if IS_LONG or GIVEN else (STORIES[::2], STORIES[1::2])
 
 
@@ -251,7 +251,7 @@ async def test_what_is_lost_or_in_the_way(stage: Stage, name: str) -> None:
 async def test_what_is_lost_beside_a_whole_proxy(guarded: Stage, name: str) -> None:
     calm, proxy = await guarded.tell_with_proxy(NAMES[name], Faults())
     await guarded.tell_with_proxy(NAMES[name], Faults(kill_at=calm.writes // 2))
-    # Of the proxy's writes the last ones give back what was lost.
+    # Of the proxy's writes the last writes give back what was lost.
     for write in range(1, proxy.writes) if IS_LONG else (proxy.writes - 2,):
         _, mortal = await guarded.tell_with_proxy(NAMES[name], Faults(proxy_kill_at=write))
         assert mortal.deaths == (mortal.writes >= write)

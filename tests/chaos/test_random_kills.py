@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 JOBS = int(os.environ.get("CHAOS_JOBS", "50" if IS_LONG else "10"))
 KILLS = int(os.environ.get("CHAOS_KILLS", "24" if IS_LONG else "4"))
-LATE_KILLS = KILLS // 4  # while the last ones run and end
+LATE_KILLS = KILLS // 4  # while the last jobs run and end
 SEED = int(os.environ.get("CHAOS_SEED", "20261121"))
 VICTIMS = ("run_operator", "run_vipu_proxy", "partitions.vipu.server", "run_devcluster")
 

@@ -1,4 +1,5 @@
-"""Two operators believe to lead for half a minute, one with caches that lag; calls overtake."""
+"""Two operators believe to lead for half a minute, the second with caches that lag; calls
+overtake."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ async def test_what_stays_when_a_job_has_ended(policy: str, keep: bool, outcome:
         counts = {"succeeded": 2 - want_failed, "failed": want_failed}
         want_counts = {name: count for name, count in counts.items() if count}
         assert status["workersStatus"] == want_counts
-    # The partition counts until it is released: one that is kept goes on counting.
+    # The partition counts until it is released: a kept partition goes on counting.
     held = world.partitions.held()
     assert len(held) == keep
     error = outcome == "partition error"

@@ -80,7 +80,7 @@ def image_config() -> tuple[list[str], dict[str, str]]:
     found = dict(word.split("=", 1) for word in words)
     programs, _, system = found["PATH"].partition(":")
     assert programs == "/opt/ipuhub/bin"
-    del found["IPUHUB_STATIC_ROOT"]  # part of the image; without it the dashboard makes one
+    del found["IPUHUB_STATIC_ROOT"]  # part of the image; without it the dashboard makes a folder
     return entrypoint, found | {"PATH": f"{ROOT / '.venv/bin'}:{system}"}
 
 
@@ -98,7 +98,7 @@ class Network:
         return made
 
     def listen(self, port: int = 0) -> socket.socket:
-        """Return one that listens there, or at any port."""
+        """Return a server that listens there, or at any port."""
         return self._thread.submit(socket.create_server, (_HERE, port)).result()
 
     async def connect(self, port: int) -> socket.socket:

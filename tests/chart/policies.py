@@ -80,7 +80,7 @@ def _fits(
 ) -> bool:
     peers = rule.get("from" if direction == "Ingress" else "to")
     assert set(rule) <= {"ports", "from" if direction == "Ingress" else "to"}, rule
-    # No list, or an empty one: all ports, everybody.
+    # No list, or an empty list: all ports, everybody.
     is_port = not rule.get("ports") or any(_is_port(each, port) for each in rule["ports"])
     return is_port and (not peers or any(_is_peer(each, namespace, other) for each in peers))
 

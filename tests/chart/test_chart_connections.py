@@ -110,6 +110,6 @@ def test_a_stranger_reaches_nothing_that_is_meant_for_components() -> None:
         for port in ports:
             strange = names & set(table.callers(name, port))
             assert strange == (set() if (name, port) in closed else names), (name, port)
-    # What `GET /stats` shows is for all; a scrape of agents is open only where there is one.
+    # What `GET /stats` shows is for all; a scrape of agents is open only where there is an agent.
     assert names <= set(table.callers("vipu-proxy", 8080))
     assert Table(*EVERYTHING).callers("vipu-agent", 2112) == []

@@ -285,7 +285,7 @@ def test_the_service_of_several_proxies_selects_the_leader_and_all_may_be_ready(
 
 
 def test_replicas_are_spread_without_counting_the_pods_that_an_upgrade_ends() -> None:
-    """Else both new ones may come to the same node."""
+    """Else both new pods may come to the same node."""
     proxy = named(render(VIPU, "vipuProxy.replicas=2"), "Deployment")["gc-ipu-operator-vipu-proxy"]
     (spread,) = proxy["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert spread["topologyKey"] == "kubernetes.io/hostname"

@@ -21,7 +21,7 @@ BROKEN = "ag0: IPU 0 has a memory error"
 
 @pytest.fixture
 def repaired(demo: RunningDemo) -> Iterator[None]:
-    """No IPU has a fault after the test, and nobody holds one."""
+    """No IPU has a fault after the test, and nobody holds an IPU."""
     yield
     vipu_admin(demo, "clear", "fault", "ag0", "--ipu", "0")
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")

@@ -53,7 +53,7 @@ def children_of(pid: int) -> set[int]:
 
 @dataclass
 class Folder:
-    """A folder and the demo on it; each test leaves it one that runs, without jobs."""
+    """A folder and the demo on it; each test leaves a running demo without jobs."""
 
     path: Path
     demo: RunningDemo

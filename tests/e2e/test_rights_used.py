@@ -178,8 +178,8 @@ def holder(demo: RunningDemo, lease: str) -> str:
 
 
 def end_jobs(demo: RunningDemo) -> None:
-    """One that stays until its workers are told to end, one by its time to live, the others by
-    their users."""
+    """A job that stays until its workers are told to end, a job that ends by its time to live, the
+    others by their users."""
     for name in ("kept", "short"):
         job = yaml.safe_load(JOB.replace("NAME", name))
         annotations = {"sim/runtime-seconds": "1"}

@@ -50,7 +50,7 @@ def shared_browser() -> Iterator[Browser]:
     """Yield the browser of this process, without contexts; close those that the block opens.
 
     Between two blocks no event loop is marked as running: asynchronous tests have their own, and
-    Django refuses its database where one runs.
+    Django refuses its database where an event loop runs.
     """
     if _started and not _started[-1].browser.is_connected():
         end_browser()

@@ -16,7 +16,7 @@ def begin_with_demos(tests: Sequence[T], demo_of: Callable[[T], str], workers: i
     They wait the longest, some for a bound of the product to pass. `--dist worksteal` gives each
     worker a part of the list, in order, of as many tests as the others', and who has done his takes
     from the end of another's: who begins with demos keeps all of them, so that only one starts the
-    shared one.
+    shared demo.
     """
     kinds: dict[str, list[T]] = {"shared": [], "own": [], "": []}
     for test in tests:

@@ -1,4 +1,4 @@
-"""Which of the product's files a piece of work enters, and how often it goes from one to another.
+"""Which of the product's files a piece of work enters, and how often it goes from file to file.
 
 Whoever reads along has to open these files. `pytest tests -k files_entered -s` prints them.
 """

@@ -272,7 +272,7 @@ class FakeKube:
                 self.mark_deleted(plural, manifest)
 
     def evict_pod(self, name: str, reason: str = "Evicted") -> None:
-        """What a node short of memory, or one that is gone, does to a pod."""
+        """What a node short of memory, or a node that is gone, does to a pod."""
         pod = self._find("pods", self.namespace, name)
         ran = exited(pod, 137) if pod["status"]["phase"] == "Running" else {}
         pod["status"] = ran | {"phase": "Failed", "reason": reason}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
 
 LEASE = "ipuhub-test"
-# Nobody loses this one because the machine is slow.
+# Nobody loses this Lease because the machine is slow.
 STEADY = LeaseTiming(duration_seconds=60.0, renew_deadline_seconds=40.0, retry_seconds=0.05)
 # For those who are to lose it.
 QUICK = LeaseTiming(duration_seconds=1.0, renew_deadline_seconds=0.6, retry_seconds=0.05)

@@ -18,5 +18,5 @@ IS_LONG: Final = bool(os.environ.get("IPUHUB_TEST_LONG"))
 
 
 def one_in_turn(values: Sequence[T], turn: int, *, is_long: bool = IS_LONG) -> Sequence[T]:
-    """Return all values in the long form, else one of them, the next one each turn."""
+    """Return all values in the long form, else one of them, the next value each turn."""
     return values if is_long else values[turn % len(values) :][:1]

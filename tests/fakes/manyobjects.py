@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ManyObjects(KubeClient):
-    """Answers every list with `count` objects; `build` makes the one of each number."""
+    """Answers every list with `count` objects; `build` makes the object of each number."""
 
     def __init__(self, count: int, build: Callable[[int], dict[str, Any]]) -> None:
         super().__init__(ClusterConfig("http://127.0.0.1:1"))

@@ -166,7 +166,7 @@ class Meter:
         requests: dict[str, str] | None = None,
         **spec: Any,
     ) -> str:
-        """Make a pod with this status and annotation (None: without one); return its UID."""
+        """Make a pod with this status and annotation (None: without annotation); return its UID."""
         annotations = {} if said is None else {"primehub.io/usage": said or usage()}
         container: dict[str, Any] = {"name": "main", "image": "train:1"}
         if requests is not None:
@@ -229,7 +229,7 @@ class Meter:
     async def _delete(self, name: str, namespace: str) -> None:
         async with KubeClient(load_config(self.kubeconfig)) as client:
             await client.delete(PODS, name, namespace, grace_period_seconds=0)
-            self._revision += 1  # the deletion is one
+            self._revision += 1  # the deletion is a change too
 
     async def _apply(self, resource: Any, body: dict[str, Any], namespace: str | None) -> None:
         async with KubeClient(load_config(self.kubeconfig)) as client:

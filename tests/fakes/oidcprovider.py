@@ -55,9 +55,9 @@ class OidcProvider:
         self.changes: dict[str, Any] = {}  # to the claims of the next ID tokens; None: left out
         self.metadata: dict[str, Any] = {}  # changes to the discovery document
         self.codes: dict[str, dict[str, str]] = {}
-        self.token: str | None = None  # instead of one that it signs
+        self.token: str | None = None  # instead of a token that it signs
         self.userinfo: dict[str, Any] | None = None  # None: it has no such endpoint
-        self.userinfo_answer: tuple[int, Any] | None = None  # instead of the right one
+        self.userinfo_answer: tuple[int, Any] | None = None  # instead of the right answer
         self.access_token: object = secrets.token_urlsafe(16)
         self.asked: list[str] = []
         self.asks_person = False

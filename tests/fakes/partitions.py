@@ -34,12 +34,13 @@ class Try:
 
 
 class FakePartitions:
-    """Partitions of a fleet of `ipus`; a new one is `first_phase`. `calls` lists what was asked,
-    `history` every (verb, uid, instance) that changed something, `tries` the attempts that were
-    begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is set
-    the controller makes and resets none, with these words, and while `refuses_removal` is set it
-    removes none. While `is_silent` the controller does not answer: what is asked of it waits until
-    it does. With `is_secure` pods need keys: `valid_keys` has those that V-IPU takes, by holder."""
+    """Partitions of a fleet of `ipus`; a new partition is `first_phase`. `calls` lists what was
+    asked, `history` every (verb, uid, instance) that changed something, `tries` the attempts that
+    were begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is
+    set the controller makes and resets none, with these words, and while `refuses_removal` is set
+    it removes none. While `is_silent` the controller does not answer: what is asked of it waits
+    until it does. With `is_secure` pods need keys: `valid_keys` has those that V-IPU takes, by
+    holder."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
@@ -102,7 +103,7 @@ class FakePartitions:
                 self.records[holder] = replace(record, phase="released", reason="", message="")
 
     def _make(self, holder: tuple[str, int], phase: str) -> None:
-        """The controller makes the partition, or resets the one that is there."""
+        """The controller makes the partition, or resets the partition that is there."""
         self.history.append(("reset" if holder in self._made else "create", *holder))
         self._made.add(holder)
         self.records[holder] = replace(self.records[holder], phase=phase, reason="", message="")
@@ -229,5 +230,5 @@ class FakePartitions:
 
 
 def _ipus_of(record: Partition) -> int:
-    """The IPUs that a partition has: of one that is released or lost, none."""
+    """The IPUs that a partition has: of a released or lost partition, none."""
     return 0 if record.phase == "released" or record.is_lost else record.size

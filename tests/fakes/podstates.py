@@ -1,4 +1,4 @@
-"""What a kubelet writes of a pod, and reads in it, as far as the in-memory one goes."""
+"""What a kubelet writes of a pod, and reads in it, as far as the in-memory kubelet goes."""
 
 from __future__ import annotations
 

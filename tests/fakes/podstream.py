@@ -1,7 +1,7 @@
 """An API server of generated pods over HTTP: lists, watches, and the truth about every pod.
 
 Each pod is scheduled, runs, ends and is deleted; when, is a function of its number alone. History
-can be cut (410), the server can go away and come back, and the cluster can be another one.
+can be cut (410), the server can go away and come back, and the cluster can be another cluster.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class PodStream:
         await site.start()
 
     async def stop(self) -> None:
-        """Break every connection off, and take no new ones."""
+        """Break every connection off, and take no new connections."""
         if self._runner is None:
             return
         self.break_off()

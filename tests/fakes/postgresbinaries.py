@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def chosen_binaries() -> Path | None:
-    """Return the folder with `postgres`, `initdb` and `psql` of the environment; None: the one at
-    hand, which is that of the wheel.
+    """Return the folder with `postgres`, `initdb` and `psql` of the environment; None: the folder
+    at hand, which is that of the wheel.
 
     The wheel's server has no JIT compiler, which a stock server uses by default: what is slow for
     that alone, or planned otherwise by another release, only the other server shows.

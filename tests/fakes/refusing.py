@@ -1,4 +1,4 @@
-"""What a fake API server refuses to the operator while it is told to, in a real one's words."""
+"""What a fake API server refuses to the operator while it is told to, in a real server's words."""
 
 from __future__ import annotations
 

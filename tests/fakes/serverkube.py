@@ -144,7 +144,7 @@ class ServerKube(FakeKube):
         for stamp in ("resourceVersion", "creationTimestamp", "generation"):
             body["metadata"].pop(stamp, None)
         body["metadata"]["namespace"] = self.namespace
-        if plural == "ipujobs":  # the server's own scheduler, if it has one, is to leave them alone
+        if plural == "ipujobs":  # the server's own scheduler, if any, is to leave them alone
             body["spec"]["workers"]["template"]["spec"]["schedulerName"] = "chaos"
         return self._written(plural, self.client.create(RESOURCES[plural], body))
 
@@ -176,7 +176,7 @@ class ServerKube(FakeKube):
         self._until(lambda: self.client.get(QUOTAS, "chaos", self.namespace)["status"].get("hard"))
 
     def has_all_its_jobs(self) -> bool:
-        """Whether the jobs seen so far are there: one goes with its last finalizer, under a
+        """Whether the jobs seen so far are there: a job goes with its last finalizer, under a
         version that no answer to a write tells, so that only the watch says so."""
         names = [name for plural, _, name in self.objects if plural == "ipujobs"]
         listed = self.client.request("GET", IPUJOBS.path(self.namespace))["items"]

@@ -255,7 +255,7 @@ class ServerWorld(ChaosWorld):
         self.now += timedelta(seconds=self._pause - STEP_SECONDS)
         await super().step(**pods)
         await eventually(self._is_observed)
-        if self._proxy is not None:  # the one in memory moves with the steps
+        if self._proxy is not None:  # the proxy in memory moves with the steps
             await eventually(lambda: not self.partitions.is_moving)
         quiet = before == self._happened()
         self._pause = min(2 * self._pause, self.LONGEST_SECONDS) if quiet else STEP_SECONDS
@@ -280,7 +280,7 @@ class ServerWorld(ChaosWorld):
         await eventually(self.kube.is_over, seconds=COLLECTED_SECONDS)
 
     async def compare(self) -> None:
-        """Where the proxy is a whole one: its tracker and V-IPU agree."""
+        """Where the proxy is a whole process: its tracker and V-IPU agree."""
         if self._proxy is not None:
             await self._proxy.check()
 

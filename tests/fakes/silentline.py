@@ -53,7 +53,7 @@ class SilentLine:
         other.close()
 
     def leave(self) -> None:
-        """Fall silent on the connections so far; new ones pass."""
+        """Fall silent on the connections so far; new connections pass."""
         self._left.append(self.passes)
         self.passes = threading.Event()
         self.passes.set()

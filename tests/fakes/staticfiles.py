@@ -6,7 +6,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware  # type: ignore[import-un
 
 
 def find_static_files_once() -> None:
-    """Give each middleware the files that the first one with its prefix found.
+    """Give each middleware the files that the first middleware with its prefix found.
 
     Each `django.test.Client` has middleware of its own, and WhiteNoise reads about ninety files'
     metadata when it is made: 20 ms of CPU, more than most pages take.

@@ -87,7 +87,7 @@ class Tap:
 
 
 class News:
-    """Wakes all who wait, at each piece of news; each wait is for the next one."""
+    """Wakes all who wait, at each piece of news; each wait is for the next piece."""
 
     def __init__(self) -> None:
         self._next: asyncio.Future[None] | None = None

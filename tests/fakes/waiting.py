@@ -52,6 +52,6 @@ def wait_until(read: Callable[[], Any], what: str = "it", seconds: float = PATIE
 
 
 def _pause(began: float) -> float:
-    """Seconds until the next read, of one that began then."""
+    """Seconds until the next read, of a wait that began then."""
     took = time.monotonic() - began
     return min(max(_PAUSE_SECONDS, _SHARE * took), _LONGEST_PAUSE_SECONDS)

@@ -41,7 +41,7 @@ class Blade:
         self.fell = asyncio.Event()
 
     async def write(self, act: Callable[[], Awaitable[Any]]) -> Any:
-        """One write; of a dead process none takes effect, and the last one is never answered."""
+        """One write; of a dead process none takes effect, and the last write is never answered."""
         if not self.fell.is_set():
             answer = await act()
             self.writes += 1
@@ -68,7 +68,7 @@ class WholeProxy:
     def __init__(self, lab: Lab, kube: ServerKube, kill_at: int | None) -> None:
         self.history: list[tuple[str, str, int]] = []
         self.taken: list[str] = []  # what must never happen: partitions taken from living pods
-        self.asked = 0  # for creations, refused ones too
+        self.asked = 0  # for creations, refused creations too
         self.deaths = 0
         self._written = 0
         self._list = lab.storage.with_name("controllers")

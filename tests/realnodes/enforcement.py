@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.realnodes.kit import RealCluster
 
-MACHINE = "10.231.76.1"  # this one, as the nodes see it
+MACHINE = "10.231.76.1"  # this machine, as the nodes see it
 _SERVICES = "10.96.0.0/16"
 _SOURCES = Path(__file__).parent / "policyengine"
 _SECONDS = 600

@@ -20,7 +20,7 @@ LAUNCHER = ROOT / "jobs/launcher/main.py"
 
 
 def build_image(folder: Path = FOLDER) -> Path:
-    """Return an OCI archive in `folder`, built unless the same one is there."""
+    """Return an OCI archive in `folder`, built unless the same image is there."""
     kubectl = shutil.which("kubectl")
     assert kubectl, "kubectl is needed for the launcher's image"
     parts = [Path(__file__).read_bytes(), LAUNCHER.read_bytes()]

@@ -84,7 +84,7 @@ class RealCluster:
                 self._start(part)
 
     def _start(self, process: str, **environment: str) -> None:
-        """Start it until it stays: nobody else starts one that ends at once.
+        """Start it until it stays: nobody else starts a process that ends at once.
 
         An API server does when somebody calls its port from the same one, as who calls a port of
         this machine that nobody listens on may; a kubelet does when containerd does not answer yet.

@@ -66,7 +66,7 @@ def leader(cluster: RealCluster, component: str) -> str:
 
 
 def lead_on(cluster: RealCluster, node: str) -> None:
-    """Return once each component has a pod on both nodes, and leads on this one."""
+    """Return once each component has a pod on both nodes, and leads on this node."""
     for component in LEASES:
         wait_until(lambda one=component: _leads_on(cluster, one, node), f"{component} on {node}")
 

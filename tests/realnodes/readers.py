@@ -36,7 +36,7 @@ print(json.dumps(found))
 
 @dataclass
 class Answers:
-    """How often the answer was what: a status, or the error in place of one."""
+    """The count of each answer: a status, or the error in its place."""
 
     found: dict[str, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Installing the chart on a cluster, by the kit's helm or another one beside it."""
+"""Installing the chart on a cluster, by the kit's helm or another helm beside it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Helm:
         return done
 
 
-@cache  # importing one takes a node 13 s, every time
+@cache  # importing an image takes a node 13 s, every time
 def load_image(cluster: RealCluster, name: str) -> None:
     """Put an image of the product, as `make images` builds it, onto every node, once."""
     cluster.load(IMAGES / f"{name}.tar")

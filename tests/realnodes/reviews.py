@@ -1,4 +1,4 @@
-"""Reviews of IPUJobs without end, so that one that gets no answer is noticed."""
+"""Reviews of IPUJobs without end, so that a review without an answer is noticed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reviews:
         self.lost: list[str] = []
 
     def until_more(self, number: int = 20) -> None:
-        """Return after so many more; one that is lost ends it, too."""
+        """Return after so many more; a lost review ends it, too."""
         wanted = self.judged + number
         wait_until(lambda: self.judged >= wanted or self.lost, f"{number} more reviews")
 

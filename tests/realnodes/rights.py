@@ -1,6 +1,6 @@
 """Rights that the chart grants, and those that its accounts used by the API server's audit log.
 
-A right is `account verb resource`, with the name where the rule has one. Accounts and names are
+A right is `account verb resource`, with the name where the rule has a name. Accounts and names are
 without the release's own: `RELEASE` stands for it.
 """
 

@@ -55,7 +55,7 @@ def account(
 def scheduler(
     cluster: RealCluster, url: str, name: str, folder: Path, **extender: Any
 ) -> Iterator[Path]:
-    """Run one, of that name, that asks the proxy at `url`; yields its log.
+    """Run a scheduler of that name that asks the proxy at `url`; yields its log.
 
     `extender`: what is other than the chart has it.
     """

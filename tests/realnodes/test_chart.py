@@ -160,7 +160,7 @@ def test_no_reader_of_the_dashboard_is_refused_while_it_is_replaced(
         cluster.kubectl("rollout", "status", *where, "--timeout=120s")
         wait_until(
             lambda: [component_of(pod) for pod in own_pods(cluster)].count("web") == 1,
-            "the old one gone",
+            "the old pod gone",
         )
     assert set(answers.found) == {"200"}, answers.found
 

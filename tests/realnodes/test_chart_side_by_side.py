@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """A release, the namespace it is installed in, and the one whose jobs it runs."""
+    """A release, the namespace it is installed in, and the namespace whose jobs it runs."""
 
     name: str
     helm: Helm

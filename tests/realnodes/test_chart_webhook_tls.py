@@ -89,7 +89,8 @@ class Site:
         return dict(self.cluster.get("secret", name, "-n", NAMESPACE)["data"])
 
     def until_served(self, certificate: str) -> None:
-        """Return once the pod serves this one (PEM, base64), by the authorities in force."""
+        """Return once the pod serves this certificate (PEM, base64), by the authorities in
+        force."""
         ((name, address),) = self.pods().items()
         # The kubelet looks at a pod's Secrets again whenever the pod changes, else in a minute.
         mark = f"checked={uuid4().hex}"
@@ -158,7 +159,8 @@ def write_own(site: Site, authority: Authority) -> str:
 
 
 def test_own_certificates_are_exchanged_without_a_refused_review(site: Site) -> None:
-    """As docs/admin/security.md has it: trust both authorities, exchange, trust the new one."""
+    """As docs/admin/security.md has it: trust both authorities, exchange, trust the new
+    authority."""
     old, new = (make_authority(name, datetime.now(UTC)) for name in ("old", "new"))
     first = write_own(site, old)
     site.upgrade(own_values(old))

@@ -41,7 +41,7 @@ def labelled(server: RealCluster) -> Iterator[list[str]]:
     names = [node["metadata"]["name"] for node in server.get("nodes")["items"]]
     names = sorted(name for name in names if name.startswith("node-"))
     assert len(names) > 1, "a cluster with two real nodes is needed"
-    # One that is not ready shows no IPUs in another's place.
+    # A node that is not ready shows no IPUs in another's place.
     server.kubectl("wait", "nodes", *names, "--for=condition=Ready", "--timeout=60s")
     server.kubectl("label", "nodes", *names, "--overwrite", LABEL)
     yield names

@@ -59,7 +59,7 @@ def test_a_job_outlives_a_killed_part_of_the_cluster(
     assert jobs.pods("steady")["steady-launcher"]["metadata"]["uid"] == uid
     assert int(jobs.status("steady").get("restartCount", 0)) == 0
     if part == "kube-apiserver":
-        product.lines.clear()  # one that has just started denies until it has read its roles
+        product.lines.clear()  # a server that has just started denies until it has read its roles
 
 
 @pytest.mark.parametrize("part", ["operator", "proxy"])

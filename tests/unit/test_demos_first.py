@@ -1,4 +1,4 @@
-"""Who shares a demo, and who starts one, begins; nothing is lost on the way."""
+"""Tests that share a demo, and tests that start a demo, begin; nothing is lost on the way."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ NAMES = {name_of(path): path for path in MODULES}
 
 @cache
 def imports_of(path: Path) -> set[str]:
-    """The modules of ours that one names, also inside functions and for types only."""
+    """The modules of ours that a module names, also inside functions and for types only."""
     found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):

@@ -38,7 +38,7 @@ class Answer:
     body: Any
 
     def ok(self, status: int | None = None) -> Any:
-        """Return the body of a success (of exactly that status, if one is given)."""
+        """Return the body of a success (of exactly that status, if given)."""
         wanted = {status} if status else {200, 201, 202}
         assert self.status in wanted, f"{self.status}: {self.body}"
         return self.body
@@ -191,7 +191,7 @@ def read_kubeconfig(
 
 
 async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = DEADLINE_SECONDS) -> Any:
-    """Return the first true value of `check()`; AssertionError with the last one in the end."""
+    """Return the first true value of `check()`; AssertionError with the last value in the end."""
     deadline = time.monotonic() + seconds
     while True:
         value = await check()

@@ -1,4 +1,4 @@
-"""glue: runs every conformance test on the embedded server and on the real one, if there is one.
+"""glue: runs every conformance test on the embedded server and on the real server, if any.
 
 A test that takes `server` (or anything built on it) runs as [embedded] and [real]. Behaviour that
 is known to differ stands in differences.toml: such a test must fail on the embedded server.

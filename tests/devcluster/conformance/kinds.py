@@ -167,17 +167,17 @@ def pod(name: str, **spec: Any) -> Json:
 
 
 def maps(namespace: str, name: str = "") -> str:
-    """The path of ConfigMaps, or of one."""
+    """The path of ConfigMaps, or of a single ConfigMap."""
     return f"/api/v1/namespaces/{namespace}/configmaps" + (f"/{name}" if name else "")
 
 
 def pods(namespace: str, name: str = "", subresource: str = "") -> str:
-    """The path of pods, or of one, or of one's subresource."""
+    """The path of pods, of a single pod, or of its subresource."""
     path = f"/api/v1/namespaces/{namespace}/pods" + (f"/{name}" if name else "")
     return f"{path}/{subresource}" if subresource else path
 
 
 def widgets_path(group: str, namespace: str, name: str = "", subresource: str = "") -> str:
-    """The path of Widgets, or of one, or of one's subresource."""
+    """The path of Widgets, of a single Widget, or of its subresource."""
     path = f"/apis/{group}/v1/namespaces/{namespace}/widgets" + (f"/{name}" if name else "")
     return f"{path}/{subresource}" if subresource else path

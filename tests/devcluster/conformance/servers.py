@@ -1,6 +1,6 @@
 """io: the API servers that the conformance suite runs on, started and stopped here.
 
-`EmbeddedServer` is ours. The real one is either a whole cluster (`IPUHUB_TEST_KUBECONFIG`) or an
+`EmbeddedServer` is ours. The real server is either a whole cluster (`IPUHUB_TEST_KUBECONFIG`) or an
 etcd and kube-apiserver of this suite's own (`KUBEBUILDER_ASSETS`), without controllers.
 """
 
@@ -65,7 +65,7 @@ def real_can_expire_history() -> bool:
 
 
 def real_version() -> tuple[int, int]:
-    """The release of the real server, (1, 20), asked without starting one."""
+    """The release of the real server, (1, 20), asked without starting a server."""
     kubeconfig = os.environ.get("IPUHUB_TEST_KUBECONFIG")
     if kubeconfig:
         command = ["kubectl", "--kubeconfig", kubeconfig, "version", "-o", "json"]

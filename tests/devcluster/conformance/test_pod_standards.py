@@ -47,7 +47,7 @@ async def test_each_pod_is_refused_by_us_where_the_server_refuses_it(
         labels = {PREFIX: standard, f"{PREFIX}-version": f"v1.{version}"}
         (await api.patch(path, {"metadata": {"labels": labels}}, "merge")).ok(200)
         left = cases
-        # The server takes the labels from a watch: what it first judged by the old ones is asked
+        # The server takes the labels from a watch: what it first judged by the old labels is asked
         # again when all others have been.
         for _ in range(3):
             asked, left = left, []

@@ -212,7 +212,7 @@ async def test_a_binding_of_a_missing_pod_is_404(api: Api, pod_namespace: str) -
 
 
 async def test_a_pod_counts_no_generation_before_it_must(api: Api, pod_namespace: str) -> None:
-    """Releases from 1.34 on count one for pods too; none does for a label."""
+    """Releases from 1.34 on count a generation for pods too; no release does for a label."""
     made = (await api.create(pods(pod_namespace), lonely())).ok(201)
     change = {"metadata": {"labels": {"a": "b"}}}
     changed = (await api.patch(pods(pod_namespace, "a"), change)).ok(200)

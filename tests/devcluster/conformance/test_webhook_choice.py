@@ -187,7 +187,7 @@ async def test_configurations_themselves_are_never_asked_about(
 async def test_a_write_meanwhile_is_not_lost(
     api: Api, hooks: WebhookServer, registrar: Registrar
 ) -> None:
-    """While the webhook thinks about a patch another one is written; both stay."""
+    """While the webhook thinks about a patch another patch is written; both stay."""
     asked: list[Any] = []
 
     async def answer(request: Json) -> Json:

@@ -74,7 +74,7 @@ class Registrar:
     async def in_effect(self) -> None:
         """Return when the server calls what is registered: probes of its own say so.
 
-        A mutating one is asked before, a validating one beside the others.
+        A mutating webhook is asked before, a validating webhook beside the others.
         """
         self._hooks.allows("probe")
         for kind in ("Mutating", "Validating"):
@@ -98,7 +98,8 @@ class Registrar:
         """Patch a ConfigMap, and return when the server's own cache has it.
 
         The real server shows the webhooks of the next write the object of its watch cache,
-        stale for some milliseconds, and asks them again with the stored one when that write fails.
+        stale for some milliseconds, and asks them again with the stored object when that write
+        fails.
         """
         answer = await self._api.patch(self.path(name), body)
         revision = answer.ok(200)["metadata"]["resourceVersion"]

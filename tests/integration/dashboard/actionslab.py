@@ -1,6 +1,6 @@
 """An API server with RBAC, and a dashboard whose account may impersonate three users and a group.
 
-The embedded server, or the real one of IPUHUB_TEST_KUBECONFIG.
+The embedded server, or the real server of IPUHUB_TEST_KUBECONFIG.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class _Judge:
 
 
 def _act(judge: _Judge, train: JobRecord, asleep: JobRecord) -> None:
-    """Each action on a job that runs, and on a suspended one, to its end."""
+    """Each action on a job that runs, and on a suspended job, to its end."""
     page = judge.page
     for job, action in ((train, "suspend"), (train, "cancel"), (asleep, "resume")):
         judge(f"/jobs/{job.uid}/do/{action}/")
@@ -85,7 +85,7 @@ def _run_again(judge: _Judge, job: JobRecord, name: str) -> None:
 
 
 def _create(judge: _Judge) -> None:
-    """The empty form, the accepted manifest, the refused one."""
+    """The empty form, the accepted manifest, the refused manifest."""
     page = judge.page
     judge("/jobs/new/")
     for manifest, said in ((None, "Kubernetes accepts"), (BAD_MANIFEST, "must have apiVersion")):

@@ -43,7 +43,7 @@ def test_a_repeated_key_changes_nothing_and_gets_the_first_answer(lab: ActionsLa
     bad = post("/api/v1/jobs", ann, manifest, **{"Idempotency-Key": "x" * 256})
     assert (bad.status_code, list(bad.json()["errors"])) == (400, ["Idempotency-Key"])
     bobs = post("/api/v1/jobs", tool("bob"), manifest, **key)
-    assert bobs.json()["type"] == "urn:ipuhub:problem:cluster-forbids"  # his key is another one
+    assert bobs.json()["type"] == "urn:ipuhub:problem:cluster-forbids"  # his key is another key
 
 
 @pytest.mark.parametrize(

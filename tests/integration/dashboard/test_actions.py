@@ -169,7 +169,7 @@ def test_a_new_job_of_the_same_name_is_never_touched(lab: ActionsLab) -> None:
     for key in ("resume", "cancel"):
         answer = post(f"/api/v1/jobs/{old.uid}/{key}", tool("ann"))
         assert answer.status_code == 409
-    assert "replaced by another one" in answer.json()["detail"]
+    assert "replaced by another job" in answer.json()["detail"]
     assert lab.spec_of(old)["suspend"] is True
 
 

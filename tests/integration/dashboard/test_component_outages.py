@@ -1,4 +1,4 @@
-"""Outages of components: who is told that one is down, and that it is up again."""
+"""Outages of components: who hears that a component is down, and that it is up again."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_an_outage_is_told_once_and_its_end_once(part: str, receiver: HttpReceiv
 def test_agents_that_go_together_are_one_message(receiver: HttpReceiver) -> None:
     at = live(START, 2)
     at = live(at, 1, lost=ROOM[:40])
-    at = live(at, 1, lost=ROOM)  # the last ones a look later
+    at = live(at, 1, lost=ROOM)  # the last agents a look later
     at = live(at, 10, lost=ROOM)
     at = live(at, 10, lost=ROOM[:1])
     assert len(subjects(receiver)) == 1

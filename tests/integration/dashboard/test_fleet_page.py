@@ -141,7 +141,7 @@ def test_all_who_wait_are_on_the_pages_of_the_queue(
         proxy.hold(f"waits-{number}", "team-a", 2**number)
     assert 'href="/queue/">All 5 that wait' in shown(user)
     sizes = []
-    for number in (1, 2, 3, 9):  # one that is gone is the last
+    for number in (1, 2, 3, 9):  # a page that is gone is the last
         text = shown(user, f"/queue/?page={number}")
         assert "5 jobs for 31 IPUs, in the order of service" in text
         sizes.append(re.findall(r"</svg>(\d+) IPU", text))

@@ -165,7 +165,7 @@ def test_a_worker_that_leaves_tasks_waiting_is_down(admin: Client, clock: Clock)
 def test_a_frozen_process_is_named_by_its_heartbeat(
     admin: Client, cluster: Cluster, proxy: Proxy, background: Background, clock: Clock, part: str
 ) -> None:
-    """All but one go on, and what the frozen one left behind looks as if it worked."""
+    """All but one go on, and what the frozen process left behind looks as if it worked."""
     names = ("prober", "monitor", "worker", "beat", "tasks", "web")
     for name in names:
         Heartbeat.objects.create(name=name, at=clock.now())

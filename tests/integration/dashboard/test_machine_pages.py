@@ -222,7 +222,7 @@ def test_what_does_not_exist_is_not_found_and_what_is_not_known_is_said(
     for address in (f"{known}/ag99/", f"{AG0}ipus/63/", "/fleet/machines/v9:1/ag0/"):
         assert admin.get(address).status_code == 404, address
     assert admin.get(f"{API}/ipus/63").status_code == 404
-    # One that left the fleet is known as long as jobs of the last day stood on it.
+    # A machine that left the fleet is known as long as jobs of the last day stood on it.
     partition_row("before", machines={"ag99": [4]}, reserved_at=clock.now(), controller="v9:1")
     gone = "fleet/machines/v9:1/ag99"
     text = shown(admin, f"/{gone}/")

@@ -98,7 +98,7 @@ def test_waiting_counts_from_when_it_began_and_each_wait_is_told(
     jobhistory.transition(job, "Restarting", 119 * 60 + 1)
     jobhistory.transition(job, "Pending", 119 * 60 + 2)
     collect(now + 20 * MINUTE)
-    assert Notification.objects.count() == 2  # of the resumed one
+    assert Notification.objects.count() == 2  # of the resumed subscription
     collect(now + 40 * MINUTE)
     assert Notification.objects.filter(key__startswith=f"job-waiting:{job.uid}").count() == 2
 

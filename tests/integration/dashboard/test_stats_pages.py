@@ -1,4 +1,5 @@
-"""Statistics and capacity: the proxy's numbers, the recorded ones, and while somebody is away."""
+"""Statistics and capacity: the proxy's numbers, the recorded numbers, and both while a service is
+unavailable."""
 
 from __future__ import annotations
 

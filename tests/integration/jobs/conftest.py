@@ -1,4 +1,4 @@
-"""A cluster with nodes (the embedded one, or IPUHUB_TEST_KUBECONFIG) and an operator in it."""
+"""A cluster with nodes (embedded, or of IPUHUB_TEST_KUBECONFIG) and an operator in it."""
 
 from __future__ import annotations
 

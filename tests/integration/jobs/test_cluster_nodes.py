@@ -98,7 +98,7 @@ async def test_without_the_right_to_see_nodes_it_works_and_says_so_once(
 
 
 async def grant_all_but_nodes(admin: KubeClient) -> None:
-    """The operator's account with the demo's rights, less that one."""
+    """The operator's account with the demo's rights, less that right."""
     documents: list[dict[str, Any]] = list(yaml.safe_load_all(ACCESS.read_text(encoding="utf-8")))
     wanted = {"Namespace": NAMESPACES, "ServiceAccount": SERVICE_ACCOUNTS}
     wanted |= {"ClusterRole": CLUSTER_ROLES, "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS}

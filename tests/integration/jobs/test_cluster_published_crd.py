@@ -62,7 +62,7 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
     published: Cluster,
 ) -> None:
     await published.stop_operator()
-    published.health = health = Health()  # type: ignore[assignment]  # the real one, with its pages
+    published.health = health = Health()  # type: ignore[assignment]  # the real Health, with its pages
     runner = build_runner(health.app())
     stack = contextlib.AsyncExitStack()
     port = await stack.enter_async_context(listening(runner, "127.0.0.1", 0))

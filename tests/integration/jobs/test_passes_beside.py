@@ -126,7 +126,7 @@ async def test_access_waits_while_pods_of_other_jobs_are_made() -> None:
         world.controller.enqueue(world.kube.add_job(ipujob("lagging").build()))
         await eventually(lambda: held)
         world.controller.enqueue(world.kube.add_job(ipujob("early").build()))
-        await eventually(lambda: len(world.kube.pods()) == 2)  # the early one has its pods
+        await eventually(lambda: len(world.kube.pods()) == 2)  # the early job has its pods
         for _ in range(50):
             await asyncio.sleep(0)
         assert not made(world) & {*ACCESS}

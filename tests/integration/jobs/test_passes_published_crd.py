@@ -1,4 +1,4 @@
-"""Jobs on a cluster whose CRD drops every field that the published one does not know."""
+"""Jobs on a cluster whose CRD drops every field that the published CRD does not know."""
 
 from __future__ import annotations
 

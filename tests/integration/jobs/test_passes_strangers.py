@@ -94,7 +94,7 @@ async def test_a_strangers_running_pod_holds_up_no_deletion_and_is_left_alone(
     assert world.kube.job("sample") is None
     assert world.partitions.used == 0
     assert [left["metadata"]["name"] for left in world.kube.pods()] == [name]
-    if controller != "uid-of-a-job":  # that one is the garbage collector's
+    if controller != "uid-of-a-job":  # that pod is the garbage collector's
         assert pod == before
 
 

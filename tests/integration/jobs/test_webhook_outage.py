@@ -25,7 +25,7 @@ def page_of(cluster: Cluster) -> str:
 
 
 async def set_away(cluster: Cluster, *, away: bool) -> None:
-    """Returns once the server heeds it, which a real one does a second later."""
+    """Return once the server heeds it, which a real server does a second later."""
     labels = {"metadata": {"labels": {"chaos": cluster.namespace}}}
     await cluster.client.patch(NAMESPACES, cluster.namespace, labels)
     with Verbs(load_config(str(cluster.kubeconfig))) as client:

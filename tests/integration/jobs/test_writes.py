@@ -21,7 +21,7 @@ STATUS_FIELDS = {"launcherStatus", "conditions", "instances", "observedGeneratio
 
 
 class Statuses:
-    """The status patches of a cluster's operator: `urgent` ones, and those of counts alone."""
+    """The status patches of a cluster's operator: `urgent` patches, and patches of counts alone."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.urgent: list[dict[str, Any]] = []

@@ -35,7 +35,7 @@ BRISK = Pace(
 def cluster_kubeconfig(
     tmp_path_factory: pytest.TempPathFactory, given_cluster: str
 ) -> Iterator[Path]:
-    """The cluster of IPUHUB_TEST_KUBECONFIG, else an embedded one for this run."""
+    """The cluster of IPUHUB_TEST_KUBECONFIG, else an embedded cluster for this run."""
     if given_cluster:
         yield Path(given_cluster)
         return

@@ -54,7 +54,7 @@ class Authority:
         )
 
     def server_context(self, folder: Path, host: str = "127.0.0.1") -> ssl.SSLContext:
-        """A server that asks its clients for certificates of this authority, if they have one."""
+        """A server that asks its clients for certificates of this authority, if they have any."""
         signed = self.sign("server", host)
         pair = folder / "server.pem"
         pair.write_bytes(signed.certificate + signed.key)

@@ -102,7 +102,8 @@ async def test_prometheus_reads_what_the_role_allows_and_nobody_else_does(
         await eventually(answered)
 
         async def shows(query: str, *labels: str) -> float:
-            """The one value; between two scrapes of which one has failed there may be none."""
+            """The one value; between two scrapes of which a single one has failed there may be
+            none."""
             (value,) = (await eventually(lambda: ask(address, query))).items()
             assert value[0] == labels
             return float(value[1])

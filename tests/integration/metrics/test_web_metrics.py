@@ -57,7 +57,7 @@ def fresh(settings: SettingsWrapper) -> Iterator[None]:
 
 
 async def scraped(token: str) -> Any:
-    """The answer to a scrape with a token; empty: without one."""
+    """The answer to a scrape with a token; empty: without a token."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def scrape() -> Any:

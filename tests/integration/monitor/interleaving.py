@@ -80,9 +80,9 @@ def run_in_order(
     works: Sequence[Callable[[dict[str, Any]], Any]],
     order: Sequence[int],
 ) -> list[Any]:
-    """Run `works` side by side, a statement of the one that `order` names next at a time.
+    """Run `works` side by side, a statement at a time of the work that `order` names next.
 
-    Returns what each returned or raised. One that waits for a lock is passed over meanwhile.
+    Returns what each returned or raised. A work that waits for a lock is passed over meanwhile.
     """
     with psycopg.connect(**database, autocommit=True) as watcher:
         actors = [Actor(database, work) for work in works]

@@ -1,6 +1,6 @@
 """Prober, second prober and monitor on one pod's row: every order of their statements ends right.
 
-The pod ended a while ago. The first prober is about to commit its exact end; a second one takes
+The pod ended a while ago. The first prober is about to commit its exact end; a second prober takes
 the watch over and lists; the monitor has found the pod gone and ends it.
 """
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, lookout: Lookout) -> AsyncIterator[DevCluster]:
-    """A cluster with one pod; one row of it, and one of a pod that it never had."""
+    """A cluster with one pod; a row of it, and a row of a pod that it never had."""
     cluster = DevCluster(tmp_path / "cluster")
     await cluster.start()
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:

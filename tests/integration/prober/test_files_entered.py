@@ -1,4 +1,4 @@
-"""How many files one has to open to read along a pod's event to its row."""
+"""The number of files to open to follow a pod's event to its row."""
 
 from __future__ import annotations
 

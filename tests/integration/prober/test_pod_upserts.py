@@ -1,4 +1,4 @@
-"""The SQL of pods: written one by one or in one batch, the same states make the same rows."""
+"""The SQL of pods: written singly or in one batch, the same states make the same rows."""
 
 from __future__ import annotations
 

@@ -109,7 +109,8 @@ async def test_the_standby_records_once_the_first_is_killed(
 async def test_who_waits_for_the_api_server_is_alive(
     cluster: DevCluster, tables: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Without an API server no replica leads. One without a heartbeat would be called down."""
+    """Without an API server no replica leads. A replica without a heartbeat would be called
+    down."""
     await cluster.stop()
     prober = await start(cluster, tables, "a", tmp_path / "a.log")
     try:

@@ -1,4 +1,4 @@
-"""A V-IPU controller that accepts connections and never answers, beside one that works."""
+"""A V-IPU controller that accepts connections and never answers, beside a working controller."""
 
 from __future__ import annotations
 

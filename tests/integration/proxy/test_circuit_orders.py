@@ -1,4 +1,5 @@
-"""A V-IPU controller that answers questions and leaves orders unanswered, beside one that works."""
+"""A V-IPU controller that answers questions and leaves orders unanswered, beside a working
+controller."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Halting:
 async def creating_nothing(
     folder: Path, port: int
 ) -> AsyncIterator[tuple[World, Service, Halting]]:
-    """A controller that answers lists and no creations, before another one in the list."""
+    """A controller that answers lists and no creations, before another controller in the list."""
     server = VipuServer(
         ServerOptions(storage=folder / "vipu.json", port=port, create_latency_seconds=0)
     )

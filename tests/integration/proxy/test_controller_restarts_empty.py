@@ -94,7 +94,7 @@ async def test_a_controller_restarting_empty_leaves_no_partition_lost_doubled_or
         stats = '{"default":{"used":4,"available":28},"total":{"used":4,"available":28}}'
         assert await get(proxy, "/stats") == (200, stats)
 
-        # The next attempt gets IPUs of its own, and is the only one of its job.
+        # The next attempt gets IPUs of its own, and is the only partition of its job.
         async def another() -> str:
             return (await operator.ensure(**{**of("runs"), "attempt": 1})).phase
 

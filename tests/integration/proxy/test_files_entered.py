@@ -1,4 +1,4 @@
-"""How many files one has to open to read along a question to the proxy."""
+"""The number of files to open to follow a question to the proxy."""
 
 from __future__ import annotations
 

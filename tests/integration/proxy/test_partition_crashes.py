@@ -76,7 +76,7 @@ async def come_back(service: PartitionService) -> None:
 
 
 def check_nothing_leaks(world: World) -> None:
-    """Every partition that exists is the one of exactly one live entry, and the other way."""
+    """Every partition that exists belongs to exactly one live entry, and the other way round."""
     live = [entry for entry in world.entries() if entry.phase is not Phase.RELEASED]
     held = sorted((entry.controller, entry.id) for entry in live)
     exist = sorted(

@@ -128,7 +128,8 @@ def leads_until_it_has_reserved(world: World, proxy: Service) -> None:
 async def test_a_leader_that_stood_still_reserves_no_id_that_its_successor_has_in_another_map(
     world: World,
 ) -> None:
-    """The first ConfigMap was full when it looked, so that its write goes into another one."""
+    """The first ConfigMap was full when it looked, so that its write goes into another
+    ConfigMap."""
     world.sweep_options = SweepOptions(tombstone_seconds=0)
     world.patience_seconds = 0.2
     first = await world.start()

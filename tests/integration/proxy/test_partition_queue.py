@@ -1,4 +1,4 @@
-"""A large job among small ones, over real sockets."""
+"""A large job among small jobs, over real sockets."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from partitions.proxy.process import ProxyOptions
     from tests.fakes.proxylab import Lab
 
-# Nobody loses this one because the machine is slow.
+# Nobody loses this Lease because the machine is slow.
 STEADY = LeaseTiming(duration_seconds=60.0, renew_deadline_seconds=40.0, retry_seconds=0.05)
 # Who looks at the Lease only this often has not found out in a test by looking.
 SELDOM = LeaseTiming(duration_seconds=300.0, renew_deadline_seconds=200.0, retry_seconds=100.0)

@@ -42,7 +42,7 @@ MORE = {**JOB, "uid": "another", "name": "another"}
 
 @dataclass
 class Watched:
-    """The calls that change something at a vipu-server, in their order, and one that is held.
+    """The calls that change something at a vipu-server, in their order, and a call that is held.
 
     With `stop_clock` what is being created there is ACTIVE after `let_it_get_ready`, not before.
     """

@@ -180,7 +180,7 @@ async def test_query_for_a_size_that_nobody_has_says_never(site: Site) -> None:
 
 
 def no_calls(at: str) -> str:
-    """The third call in a row had no answer; in this world the next one may try at once."""
+    """The third call in a row had no answer; in this world the next call may try at once."""
     return f"no calls since 2026-11-21T{at}Z, next try at 2026-11-21T{at}Z"
 
 

@@ -219,7 +219,7 @@ def test_a_setting_that_is_no_folder_stops_the_start(
     tmp_path: Path, settings: SettingsWrapper
 ) -> None:
     settings.VIPU_ACCESS_PATH = str(tmp_path / "none")
-    with pytest.raises(ConfigError, match="IPUHUB_VIPU_ACCESS_PATH: .* is not a folder; make one"):
+    with pytest.raises(ConfigError, match="IPUHUB_VIPU_ACCESS_PATH: .* is not a folder; make a"):
         vipu_access()
     settings.VIPU_ACCESS_PATH = str(tmp_path)
     assert vipu_access() == tmp_path

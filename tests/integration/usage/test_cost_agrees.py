@@ -126,7 +126,7 @@ def _store(pods: list[Any], holdings: list[Any], prices: list[Any]) -> list[Rate
         try:
             rates.append(rate(resource, str(price), f"{begins}", ends, name))
         except ValidationError:
-            continue  # another one holds then
+            continue  # another rate holds then
     for begin, length, group, user, kind, gpus in pods:
         start = FIRST + timedelta(seconds=begin)
         pod(

@@ -154,7 +154,7 @@ def test_without_an_end_it_ends_estimated_at_its_last_update(peer: Peer) -> None
     assert "1 have no end" in imported(peer)
     row = PodLifetime.objects.get(uid=uid)
     assert (row.finished_at, row.estimated) == (at("2026-11-21T10:00"), True)
-    # The source is one that the prober takes back if the pod is there after all.
+    # The prober takes this source back if the pod is there after all.
     assert (row.end_source, row.uncertainty_seconds) == ("relist", 7200)
 
 

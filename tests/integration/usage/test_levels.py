@@ -32,7 +32,7 @@ MIDNIGHT = at("2026-11-21")
 near = st.integers(-30, 7).map(lambda h: MIDNIGHT + timedelta(hours=h)) | st.integers(
     -30 * 36_000, 7 * 36_000
 ).map(lambda tenths: MIDNIGHT + timedelta(seconds=tenths / 10))
-# Most changes after 06:00, at or about it: any earlier one has the pods themselves read.
+# Most changes after 06:00, at or about it: any earlier change has the pods themselves read.
 SIX = at("2026-11-21T06:00")
 since = st.just(SIX) | st.integers(0, 90 * 600).map(lambda n: SIX + timedelta(seconds=n / 10))
 ended = st.none() | st.just(SIX) | since | near

@@ -1,4 +1,5 @@
-"""A question that reads too many rows is stopped and refused in words; the next one is answered."""
+"""A question that reads too many rows is stopped and refused in words; the next question is
+answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tasks wait in PostgreSQL: each is had by one worker, and by another one if that one dies."""
+"""Tasks wait in PostgreSQL: each is had by one worker, and by another worker if that worker
+dies."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def test_sums_equal_a_plain_loop_whatever_is_summed_by_day(
         model.objects.all().delete()
     _store(rows)
     refresh(now, zone)
-    _store(later)  # changes after the refresh: their days are spoilt until the next one
+    _store(later)  # changes after the refresh: their days are spoilt until the next refresh
     if again is not None:
         refresh(again, zone)  # perhaps with a clock that was put back
     for changed in PodLifetime.objects.filter(finished_at=None)[:2]:

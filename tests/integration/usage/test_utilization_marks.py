@@ -1,7 +1,7 @@
 """Each write marks the quarters of an hour whose sums it makes wrong: read at once, all is right.
 
 Random interleavings of single writes, refreshes, rebuilds and reads: after each write the sums are
-read hour by hour and held against the raw rows, before another write could mark what this one
+read hour by hour and held against the raw rows, before another write could mark what this write
 forgot.
 """
 

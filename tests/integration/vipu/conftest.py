@@ -87,7 +87,7 @@ def machines() -> Iterator[Callable[..., list[Machine]]]:
     def start(count: int, *options: str, latency: float = 0.05) -> list[Machine]:
         begun = [Machine(latency, *options) for _ in range(count)]
         running.extend(begun)
-        for each in begun:  # a server with a short patience would take a late one for lost
+        for each in begun:  # a server with a short patience would take a late agent for lost
             wait_until(each.listens, f"agent {each.address} listens")
         return begun
 

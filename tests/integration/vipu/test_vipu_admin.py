@@ -46,7 +46,7 @@ def site(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("VIPU_CLI_API_HOST", "127.0.0.1")
-    monkeypatch.setenv("VIPU_CLI_API_PORT", str(port))  # of users: not the one to ask
+    monkeypatch.setenv("VIPU_CLI_API_PORT", str(port))  # of users: not the port to ask
     monkeypatch.setenv("VIPU_CLI_ADMIN_PORT", str(server.admin_port))
     return server, port
 

@@ -65,7 +65,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 async def asked(*command: str, code: int = 0) -> tuple[str, str]:
-    """What `vipu-admin` says, as a process: the server is in this one."""
+    """What `vipu-admin` says, as a process: the server is in this process."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "partitions.vipu.cli.admin", *command),
         stdout=subprocess.PIPE,

@@ -103,7 +103,8 @@ async def fuzz(
 
 
 def names_a_field(said: str, message: Descriptor, depth: int = 3) -> bool:
-    """Whether a sentence begins with the name of a field of a message, or of one in it."""
+    """Return whether a sentence begins with the name of a field of a message, or of a message in
+    it."""
     return any(
         re.match(rf"(partition (\S+: )?)?{field.name}( [^:;]+)?: ", said)
         or (field.message_type and depth and names_a_field(said, field.message_type, depth - 1))

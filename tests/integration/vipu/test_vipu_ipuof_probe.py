@@ -56,7 +56,7 @@ async def ports() -> Iterator[IpuofPorts]:
 
 @pytest.fixture
 def closed(ports: IpuofPorts) -> Callable[[], Any]:
-    """closed() -> the partitions whose ports do not all answer, of one on all IPUs."""
+    """closed() -> the partitions whose ports do not all answer, of a partition on all IPUs."""
     machine = SimulatedMachine("ag0", NOON, ipuof_ports=ports.ports)
     facts = Hardware({"ag0": machine.inventory}, {"ag0": NAME})
     fleet: Any = SimpleNamespace(topology=fleet_of_machines(1, cluster="c", allocation="a"))

@@ -70,7 +70,7 @@ def creation(partition: str = "p", cluster: str = "", allocation: str = "") -> M
 
 
 def asking(text: str) -> list[tuple[str, Message, StatusCode]]:
-    """Each call that takes a name, with this one, and how it is refused."""
+    """Each call that takes a name, with this name, and how it is refused."""
     unknown, wrong = StatusCode.NOT_FOUND, StatusCode.INVALID_ARGUMENT
     return [
         ("CreatePartition", creation(partition=text), wrong),

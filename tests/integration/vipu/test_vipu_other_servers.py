@@ -1,4 +1,4 @@
-"""Our commands with a controller that knows less than ours, and with one that knows more."""
+"""Our commands with controllers that know less than ours, or more."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def published_only() -> bool:
 def channels(
     start_server: Callable[..., tuple[VipuServer, int]],
 ) -> Iterator[Callable[[str], grpc.Channel]]:
-    """Of a server that simulates four machines; for calls about agents, of one with agents."""
+    """Of a server that simulates four machines; for calls about agents, of a server with agents."""
     four, _ = start_server(admin_port=0, machines=4, create_latency_seconds=0)
     four.controller.create(CreateRequest("held", 2))
     four.controller.cordon("ag1", "")

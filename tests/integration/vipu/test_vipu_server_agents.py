@@ -111,7 +111,7 @@ async def test_a_partition_is_pending_until_the_last_machine_has_confirmed(
         assert links is not None
         link = links._links["ag0"]
         await eventually(lambda: link.ready)
-        heard = link.heard_at  # the heartbeat that found it ready is over with the next one
+        heard = link.heard_at  # the heartbeat that found it ready is over with the next heartbeat
         await eventually(lambda: link.heard_at > heard)
         status = await vipu.partition_status("p")
         assert status.ready_state is ReadyState.PENDING

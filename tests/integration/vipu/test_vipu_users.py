@@ -172,7 +172,9 @@ async def test_nothing_tells_a_user_of_the_partitions_of_others(site: Site) -> N
             await bob.list_partitions("a")
         with pytest.raises(NoCapacity, match="8 of 8 are free"):
             await bob.create_partition(CreateRequest("b1", 16))
-        await bob.create_partition(CreateRequest("b1", 8))  # no allocation named: one of bob's
+        await bob.create_partition(
+            CreateRequest("b1", 8)
+        )  # no allocation named: an allocation of bob's
         assert [one.id for one in await bob.list_partitions()] == ["b1"]
 
 

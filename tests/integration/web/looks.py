@@ -24,7 +24,7 @@ def looks_of(turn: int, *, is_long: bool = IS_LONG) -> list[Look]:
     """Return the looks in which the page with this number is judged.
 
     Each page in both schemes, the second by the rules of colours: a scheme is nothing else. In the
-    short form in one width, the next page in the next one, and each width begins in each scheme.
+    short form in one width, the next page in the next width, and each width begins in each scheme.
     """
     begun = turn // len(WIDTHS)
     schemes = (SCHEMES[begun % 2], SCHEMES[(begun + 1) % 2])

@@ -1,4 +1,4 @@
-"""Who sees what: each rule with the one who may beside the stranger who may not."""
+"""Who sees what: each rule with a user who may beside a stranger who may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many files one has to open to read along a request of the usage page."""
+"""The number of files to open to follow a request of the usage page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotency-Key: every write of the API takes one, and is carried out once for a key."""
+"""Idempotency-Key: every write of the API takes a key, and is carried out once for a key."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_without_javascript_filters_and_paging_work(address: str, cookie: str) -
 
 
 def in_thread(work: Callable[[], object]) -> None:
-    """Do it in a thread: Playwright has an event loop in this one, which Django refuses."""
+    """Do it in a thread: Playwright has an event loop in this thread, which Django refuses."""
 
     def run() -> None:
         work()

@@ -175,7 +175,7 @@ def test_jobs_with_and_without_an_end_are_read_in_one_query_by_one_index(
         assert len(re.findall(f"(using|on) {index}", plan)) == 2
         assert not re.search(f"(using|on) (?!{index})job_", plan)
     page = read_page(rows, order, "", 9000)
-    assert page.rows[-1].name == "job-0"  # the only one without
+    assert page.rows[-1].name == "job-0"  # the only job without
 
 
 @pytest.mark.usefixtures("_history")

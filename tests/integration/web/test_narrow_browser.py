@@ -33,7 +33,7 @@ def cookie(transactional_db: None, admin: User) -> str:
 def test_the_header_of_a_desk_says_in_full_how_many_components_are_up(
     address: str, cookie: str, unknown: int
 ) -> None:
-    """Not cut off; which ones are not known is read out, and its title has it."""
+    """Not cut off; which parts are not known is read out, and its title has it."""
     all_of_them = [
         Component(f"V-IPU agent {n}", UNKNOWN if n < unknown else UP, "") for n in range(12)
     ]
@@ -177,7 +177,7 @@ def test_narrow_overview_shows_what_is_now_before_what_was(address: str, cookie:
 
 
 def test_paper_has_no_page_with_little_on_it(address: str, cookie: str) -> None:
-    """The overview fits on one, and a wide table stands on the page of its heading."""
+    """The overview fits on one page, and a wide table stands on the page of its heading."""
     jobhistory.job("bert")
     with page_of(address, cookie, 1440) as page:
         for path in ("/", "/jobs/", "/partitions/"):

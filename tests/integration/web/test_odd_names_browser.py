@@ -77,7 +77,7 @@ def test_every_name_is_shown_and_none_runs(address: str, cookie: str) -> None:
             page.wait_for_load_state("networkidle")
             shown = said(page)
             for what, name in ODD_NAMES.items():
-                # HTML has one kind of line end: a parser makes one of all.
+                # HTML has one kind of line end: a parser makes that kind of all.
                 lines = name.replace("\r\n", "\n").replace("\r", "\n")
                 assert lines in shown or name in shown, (path, what)
             assert not has_run(page), path

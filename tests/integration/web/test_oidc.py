@@ -66,7 +66,7 @@ def test_no_other_site_is_the_next_page(provider: OidcProvider, there: str) -> N
 
 
 def hs256(provider: OidcProvider, nonce: str) -> str:
-    """A token whose HMAC key is the published key, as anybody can make one."""
+    """A token whose HMAC key is the published key, as anybody can make it."""
     public = provider.key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -149,7 +149,7 @@ def test_an_answer_of_another_provider_or_sign_in_is_refused(provider: OidcProvi
     answer = client.get("/oidc/callback", {**query, "iss": "https://evil.example"})
     assert answer.status_code == 400
     client.get("/oidc/start")
-    assert client.get("/oidc/callback", query).status_code == 400  # the state of the first one
+    assert client.get("/oidc/callback", query).status_code == 400  # the state of the first sign-in
     assert user_of(client) is None
 
 

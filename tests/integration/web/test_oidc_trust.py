@@ -95,7 +95,7 @@ def test_a_changed_ca_file_counts_from_the_next_connection(
         ca_file.write_bytes(authority.pem)
         assert sign_in(provider).status_code == 302
         ca_file.write_text("half written")
-        assert sign_in(provider).status_code == 302  # the last good one stays
+        assert sign_in(provider).status_code == 302  # the last good file stays
         ca_file.unlink()
         assert sign_in(provider).status_code == 302
 

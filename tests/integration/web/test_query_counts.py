@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from django.test import Client
 
 MOST = 8
-# Of a user with grants, who costs one more than an administrator; the sessions' two included.
+# Of a user with grants, who costs one query more than an administrator; the sessions' two included.
 BASELINE = {
     "/jobs/": 6,
     "/jobs/?namespace=team-a&status=Completed": 6,

@@ -136,7 +136,7 @@ def test_hashing_takes_half_of_the_threads_at_most(monkeypatch: pytest.MonkeyPat
 def test_a_sign_in_that_finds_no_place_is_told_when_to_come_again(
     settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.PASSWORD_HASHERS = product.PASSWORD_HASHERS  # the suite has a quicker one
+    settings.PASSWORD_HASHERS = product.PASSWORD_HASHERS  # the suite has a quicker hasher
     get_user_model().objects.create_user("carl", password="right")
     places = Places(1, 0)
     monkeypatch.setattr(hashing, "PLACES", places)

@@ -1,4 +1,4 @@
-"""Who prefers a dark page gets one, with scripts and without, in the same colours."""
+"""A user who prefers a dark page gets it, with scripts and without, in the same colours."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_the_page_tells_the_share_of_each_state_in_the_capacity(admin: User) -> 
 def test_the_heat_map_shows_each_hour_of_the_week_by_the_clocks_of_reports(
     admin: User, settings: SettingsWrapper, summed: bool
 ) -> None:
-    settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")  # 5:30 ahead: no hour of it is one of UTC
+    settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")  # 5:30 ahead: no hour of it is an hour of UTC
     if summed:
         refresh(at("2026-11-03T00:10"))  # the rest is read from rows
     query = "from=2026-11-02T00:00:00Z&to=2026-11-03T00:40:00Z"

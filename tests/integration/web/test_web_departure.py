@@ -29,7 +29,7 @@ def test_it_answers_for_a_while_and_sends_its_callers_to_another() -> None:
         wait_until(lambda: status(port, "/readyz") == 503, "no longer ready")
         assert status(port, "/healthz") == 200
         assert asked(caller) == (200, "close")  # by the connection that it has had
-        assert asked(caller) == (200, "close")  # and by a new one
+        assert asked(caller) == (200, "close")  # and by a new connection
 
 
 def test_without_a_time_to_answer_it_ends_at_once() -> None:

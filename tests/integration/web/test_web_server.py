@@ -99,7 +99,7 @@ async def test_head_has_the_length_and_no_body() -> None:
 
 
 class TwoProbes(Site):
-    """A site whose first probe ends at `first`; later ones wait for `go`."""
+    """A site whose first probe ends at `first`; later probes wait for `go`."""
 
     def __init__(self) -> None:
         super().__init__()

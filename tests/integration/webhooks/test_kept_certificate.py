@@ -67,7 +67,7 @@ def documented_rights() -> list[dict[str, Any]]:
 
 @dataclass
 class Clock:
-    """Tells the time that a test sets; certificates are judged by the real one."""
+    """Tells the time that a test sets; certificates are judged by the real clock."""
 
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 

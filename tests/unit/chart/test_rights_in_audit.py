@@ -155,7 +155,7 @@ def test_a_binding_that_is_only_tried_gives_no_rights_back(tmp_path: Path) -> No
 
 
 def test_a_line_that_is_cut_hides_no_other(tmp_path: Path) -> None:
-    """The API server writes the last one at this moment, or was killed while it wrote one."""
+    """The API server writes the last line at this moment, or was killed while it wrote a line."""
     log, cut = tmp_path / "audit.log", '{"user": {"us'
     first, last = (json.dumps(event(0, PROXY, verb, {"resource": "nodes"})) for verb in ("a", "b"))
     log.write_text(f"{first}\n{cut}{first}\n{last}\n{cut}", encoding="utf-8")

@@ -86,7 +86,7 @@ def test_who_waits_for_machines_out_of_service_is_told_which() -> None:
     assert line.reason == f"no block of 32 can come free; out of service: {closed}"
     fleet["controllers"].append(controller(reachable=False, message="v2:8090 does not answer"))
     (line,) = draw_fleet(fleet, {}, Reader(lambda _: True, True, NOW)).queue
-    assert line.reason == "no controller can say when"  # the other one may have the block
+    assert line.reason == "no controller can say when"  # the other controller may have the block
 
 
 def test_a_block_of_a_controller_that_does_not_answer_is_promised_to_nobody() -> None:

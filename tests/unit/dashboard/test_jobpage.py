@@ -225,7 +225,7 @@ def test_a_pod_that_ran_into_its_own_deadline_failed_and_was_not_stopped(
     one = pod(attempt=1, phase="Failed", reason="DeadlineExceeded", **ended)
     made = job(
         attempts=[
-            # An earlier attempt says nothing about the pods of this one.
+            # An earlier attempt says nothing about the pods of this attempt.
             JobAttempt(instance=0, attempt=0, reason="PodDeadlineExceeded", began_at=NINE),
             JobAttempt(instance=0, attempt=1, reason=reason, began_at=NINE),
         ]

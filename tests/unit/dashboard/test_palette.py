@@ -68,7 +68,7 @@ def test_any_two_colours_are_told_apart(sight: str) -> None:
 
 
 def ramps() -> list[list[str]]:
-    """The levels of the heat map on a light page, which is paper's, too, and on a dark one."""
+    """The levels of the heat map on a light page, which is paper's, too, and on a dark page."""
     found = re.findall(r"--heat-(\d): #([0-9a-f]{6})", (STATIC / "usage.css").read_text())
     assert [number for number, _ in found] == [str(number) for number in range(LEVELS)] * 2
     colours = [colour for _, colour in found]

@@ -32,4 +32,4 @@ async def test_only_events_that_may_be_counted_up_and_budgets_in_use_are_remembe
         now += timedelta(minutes=1)
     assert len(recorder._seen) == 10 + 1
     assert len(recorder._budgets) == 5 + 1  # one Event is made up for after five minutes
-    assert len(server.counts) == 60 + 1  # the steady one is one Event
+    assert len(server.counts) == 60 + 1  # the steady object has one Event

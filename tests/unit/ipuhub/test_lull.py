@@ -37,4 +37,4 @@ async def test_nobody_waits_longer_than_the_patience() -> None:
     due = lull.due()
     await lull.wait(due)
     assert asyncio.get_running_loop().time() >= due
-    await lull.wait(due)  # another one of the same age
+    await lull.wait(due)  # another wait of the same age

@@ -79,7 +79,7 @@ def test_a_metric_has_a_bounded_number_of_series_and_counts_the_rest_together(
 ) -> None:
     for number in range(MOST_SERIES + 7):
         counter.labels(number).inc()
-    counter.labels(3).inc()  # a known one still counts for itself
+    counter.labels(3).inc()  # a known label still counts for itself
     lines = [line for line in meters.render().decode().splitlines() if line[0] != "#"]
     assert len(lines) == MOST_SERIES + 1
     assert lines[-1] == 'ipuhub_tests_total{kind="other"} 7.0'

@@ -31,7 +31,7 @@ def test_long_pod_names_become_short_hosts_that_the_script_maps_back(tmp_path: P
 def test_pod_names_up_to_49_characters_are_hosts() -> None:
     assert host_names("j" * 40, 1) == ("j" * 40 + "-worker-0",)
     assert host_names("j" * 41, 1) == ("ipujob-worker-0",)
-    assert host_names("j" * 40, 11)[0] == "ipujob-worker-0", "the last one's name is too long"
+    assert host_names("j" * 40, 11)[0] == "ipujob-worker-0", "the last worker's name is too long"
 
 
 def test_the_script_runs_the_command_in_the_workers_main_container(tmp_path: Path) -> None:

@@ -198,7 +198,8 @@ def test_a_scheduler_is_named_only_where_one_is_set_and_the_template_names_none(
     assert named["schedulerName"] == "ipuhub-scheduler"
     own = ipujob().with_template(schedulerName="mine")
     assert worker_of(own, scheduler_name="ipuhub-scheduler")["spec"]["schedulerName"] == "mine"
-    # The scheduler may be away or be told nothing: the nodes of the IPUs are still the only ones.
+    # The scheduler may be unavailable or know nothing: the nodes of the IPUs are still the only
+    # candidates.
     assert named["nodeSelector"] == {"vipu-ctrl": "vctl1"}
 
 

@@ -1,4 +1,4 @@
-"""How many files one has to open to read along a decision about a job that comes up."""
+"""The number of files to open to follow a decision about a job that comes up."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def test_an_answer_is_newer_than_a_list_that_was_asked_for_before_it() -> 
     assert await facts.poll(at(2)) == set()
     assert phases(facts) == {0: "active"}
     answered = []
-    assert await facts.poll(at(4)) == {"u"}  # this one was asked for later than that answer
+    assert await facts.poll(at(4)) == {"u"}  # this partition was requested later than that answer
     assert phases(facts) == {0: "creating"}
 
 

@@ -105,7 +105,7 @@ def test_without_a_launcher_the_exit_is_all_workers() -> None:
     [
         (lambda j: [launcher(j).running()], "sample-worker-0 is gone"),
         (lambda j: [worker(j).running()], "launcher pod is gone"),
-        # Made by an operator that was late; the one that ran the command is gone.
+        # Made by an operator that was late; the launcher that ran the command is gone.
         (
             lambda j: [worker(j).running(), launcher(j).with_status(**GATE_CLOSED)],
             "launcher pod is gone",

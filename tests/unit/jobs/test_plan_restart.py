@@ -274,7 +274,7 @@ def test_an_instance_that_has_ended_stays_ended_while_another_is_started_again()
 
 
 def lost_before(losses: int, *, at_text: str = "2026-03-01T11:59:00Z", **more: Any) -> Any:
-    """A running attempt that followed so many lost ones."""
+    """A running attempt that followed so many lost attempts."""
     entry = {"index": 0, "attempt": 7, "state": "Running", "losses": losses} | more
     entry["lastExit"] = {"attempt": 6, "at": at_text, "reason": "PartitionError"}
     return restarting().with_status(instances=[entry])

@@ -225,7 +225,7 @@ def test_suspending_leaves_an_instance_alone_that_has_ended() -> None:
     }
     planned = plan(observed(job.build(), *pods, partitions=(partition(0), partition(1))), NOW)
     gone = [a.name for step in planned.steps if "end" in step.name for a in step.actions]
-    assert gone == ["sample-worker-1"], "the other one's object and log stay"
+    assert gone == ["sample-worker-1"], "the other worker's object and log stay"
     sleeping = (worker(built, 0, 0).running(), pods[1])
     planned = plan(observed(job.build(), *sleeping, partitions=(partition(0), partition(1))), NOW)
     gone = [a.name for step in planned.steps if "end" in step.name for a in step.actions]

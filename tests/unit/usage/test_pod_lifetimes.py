@@ -60,7 +60,10 @@ def deleting(minutes: int, grace: int = 30) -> dict[str, Any]:
             pod("Running", ended(5), RUNNING), False, None, id="one container ended, one runs"
         ),
         pytest.param(
-            pod("Succeeded", ended(5), ended(9)), False, End(at(9), "event"), id="the last one's"
+            pod("Succeeded", ended(5), ended(9)),
+            False,
+            End(at(9), "event"),
+            id="the last container's",
         ),
         pytest.param(
             pod("Succeeded", ended(5), initContainerStatuses=[ended(7)]),

@@ -108,4 +108,4 @@ def test_slices_of_a_gpu_count_by_their_own_name() -> None:
 def test_only_the_last_few_hundred_specs_are_remembered() -> None:
     for number in range(3_000):
         assert wish_of(f'{{"nodeName":"n-{number}"}}'.encode()).node == f"n-{number}"
-    assert wish_of.cache_info().currsize <= 512  # with the 2 KB of each one: a megabyte
+    assert wish_of.cache_info().currsize <= 512  # with the 2 KB of each wish: a megabyte

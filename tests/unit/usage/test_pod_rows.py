@@ -1,4 +1,4 @@
-"""How a later state of a pod changes an earlier one of the same batch."""
+"""A later state of a pod changes an earlier state of the same batch."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _ZONES = ("UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "Asia/T
         ("Europe/Berlin", "2026-03", "2026-02-28T23:00", 31 * 24 - 1),
         ("Europe/Berlin", "2026-10", "2026-09-30T22:00", 31 * 24 + 1),
         ("Asia/Taipei", "2026-11", "2026-10-31T16:00", 30 * 24),
-        # The clock goes back at 01:00 of the 1st: midnight comes twice and the first one counts.
+        # The clock goes back at 01:00 of the 1st: midnight comes twice and the first counts.
         ("America/Havana", "2026-11", "2026-11-01T04:00", 30 * 24 + 1),
     ],
 )

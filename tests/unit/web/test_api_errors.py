@@ -1,4 +1,4 @@
-"""`errors` of a problem has one shape; the document of the API is one that tools read."""
+"""`errors` of a problem has one shape; tools can read the document of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts and styles: vendored ones are what their README says, and own ones stay small."""
+"""Scripts and styles: vendored files are what their README says, and own files stay small."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_who_waited_for_a_build_fails_with_it_and_builds_none_of_their_own(
         others = [pool.submit(ask, shared, "a", NOON, fail) for _ in range(4)]
         wait_until(lambda: len(said) == 2 + len(others), "all to have asked")
         go_on.set()
-        # The build under way began before they asked: they share the next one.
+        # The build under way began before they asked: they share the next build.
         assert [str(each.exception(10)) for each in (first, *others)] == ["1", *["2"] * 4]
     assert ask(shared, "a", NOON, lambda: 7) == 7
 

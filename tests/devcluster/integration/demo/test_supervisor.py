@@ -21,7 +21,7 @@ def python(code: str) -> list[str]:
 
 
 def is_running(pid: str) -> bool:
-    """Whether the process lives; one that init has not collected yet does not."""
+    """Return whether the process lives; a process that init has not collected yet does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

@@ -29,7 +29,7 @@ NAMESPACE = "default"
 
 @pytest.fixture
 async def kubeconfig(tmp_path: Path, given_cluster: str) -> AsyncIterator[Path]:
-    """The real API server of IPUHUB_TEST_KUBECONFIG, else an embedded one."""
+    """The real API server of IPUHUB_TEST_KUBECONFIG, else an embedded server."""
     if given_cluster:
         yield Path(given_cluster)
         return

@@ -94,7 +94,7 @@ class TestAttempts:
             ("all that are there are ready", None, [{}, {}], True),
             ("one is not ready", None, [{}, {"ready": False}], False),
             ("one is still missing", "2", [{}], False),
-            ("all wanted ones are ready", "2", [{}, {}], True),
+            ("all wanted containers are ready", "2", [{}, {}], True),
             ("one is being deleted", "2", [{}, {"deleting": True}], False),
             ("a number that cannot be read", "two", [{}], True),
         ],

@@ -38,7 +38,7 @@ def test_08_silence_ends_no_pod(meter: Meter, accountant: Accountant) -> None:
 def test_08_events_of_other_pods_do_not_keep_the_monitor_from_looking(
     meter: Meter, accountant: Accountant
 ) -> None:
-    """There, it looks when the whole cluster was quiet, which a busy one never is."""
+    """There, it looks when the whole cluster was quiet, which a busy cluster never is."""
     for name in ("gone", "runs", "busy"):
         meter.pod(name, spans(BEGAN), nodeName=NODE)
     with meter.probing():

@@ -84,7 +84,7 @@ def test_13_two_probers_at_once_store_a_pod_once(meter: Meter, accountant: Accou
 
 
 def _versions() -> list[Any]:
-    """The row versions in the table: one that was written again has another."""
+    """The row versions in the table: a row that was written again has another version."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT uid, xmin::text, ctid::text FROM usage_podlifetime ORDER BY uid")
         return cursor.fetchall()

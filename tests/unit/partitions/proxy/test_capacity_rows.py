@@ -65,7 +65,7 @@ CASES = [
     ),
     Case("off the list: no IPUs any more", [], [KNOWN], [Capacity("v1:8090", reachable=False)]),
     Case("off the list already", [], [Capacity("v1:8090", reachable=False)]),
-    Case("a second one", [item(), item("v2:8090")], [KNOWN], [Capacity("v2:8090", 64, 60)]),
+    Case("a second controller", [item(), item("v2:8090")], [KNOWN], [Capacity("v2:8090", 64, 60)]),
 ]
 
 

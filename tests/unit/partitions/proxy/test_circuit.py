@@ -93,7 +93,7 @@ def test_one_question_tries_after_the_pause_and_no_order_does() -> None:
     clock.send()
     assert clock.circuit.state is HALF_OPEN
     clock.now += 60
-    assert not clock.may()  # only one
+    assert not clock.may()  # only a single trial
     assert not clock.may(CREATE)
 
 

@@ -21,7 +21,7 @@ AFTER = 3.0
 
 
 def room(address: str = "a", machines: int = 16, ours: int = 0, others: int = 0) -> Room:
-    """The first IPUs are ours, the last ones others'."""
+    """The first IPUs are ours, the last are others'."""
     fleet = fleet_of_machines(machines)
     ids = [ipu.id for ipu in fleet.ipus]
     return Room(address, fleet, frozenset(ids[:ours]), frozenset(ids[len(ids) - others :]))
@@ -63,7 +63,7 @@ def test_what_delays_nothing_may_go_there_all_the_same() -> None:
     kept = keep_room([waiter("x", 64, 5)], [held], START, AFTER)
     assert kept is not None
     assert kept.is_open_to(8)  # into the rack where more is in the way anyway
-    assert not kept.is_open_to(4)  # the smallest block that fits is in the other one
+    assert not kept.is_open_to(4)  # the smallest block that fits is in the other controller
     assert not kept.is_open_to(64)
 
 
@@ -147,7 +147,7 @@ def test_whoever_fits_is_served_in_the_end_whatever_else_comes(
     site = Site(rooms, AFTER)
     wanted = [Job(f"large-{n}", size, 3, 5) for n, size in enumerate(large)]
     fitting = {job.name for job in wanted if any(r.in_the_way(job.size) is not None for r in rooms)}
-    # Everything of ours that is in the way of one ends within 4 s; it falls by 1 each time.
+    # Everything of ours that is in the way of a job ends within 4 s; it falls by 1 each time.
     for _ in range(5 + len(wanted) * (int(AFTER) + 4 * 64)):
         small = [
             Job(f"small-{site.now}-{n}", size, length, site.now + 1, patience=2)

@@ -1,4 +1,4 @@
-"""Clusters and allocations: who may be in one, where the IPUs stand, what is refused."""
+"""Clusters and allocations: members, where the IPUs stand, what is refused."""
 
 from __future__ import annotations
 
