@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TokenForm(forms.Form):
-    """What a new token needs."""
+    """The fields of a new token."""
 
     name = forms.CharField(max_length=100, strip=True)
     days = forms.TypedChoiceField(

@@ -33,7 +33,7 @@ _DEFAULT_LEASE_SECONDS: Final = 15
 class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
     `holder`: the replica that works, of `version`, and leads since `leads_since` (None: no replica
-    leads, or the component is not up, so that nobody knows whether it still does).
+    leads, or the component is not up, so that its lead is unknown).
 
     A component that stands for several of a kind names its `members`; `absent`: those that are
     down.
@@ -61,9 +61,9 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What was read of one component's Lease; `problem`: why it could not be read.
+    """The state of one component's Lease; `problem`: why it could not be read.
 
-    `is_silent`: the API server itself did not answer, or could not be asked.
+    `is_silent`: the API server itself did not answer, or could not be reached.
     """
 
     lease: Mapping[str, Any] | None = None
@@ -73,7 +73,7 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class TaskSigns:
-    """When worker and beat were last alive, and when a worker last ran the task that beat queues.
+    """The last signs of life of worker and beat, and the last run of the task that beat queues.
 
     `waits_since`: when the first task was queued that no worker has; `is_busy`: a report is made.
     """

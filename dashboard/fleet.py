@@ -134,10 +134,10 @@ class FitPlaceSerializer(serializers.Serializer[Any]):
 
 
 class FitsSerializer(serializers.Serializer[Any]):
-    """How many partitions of `size` IPUs fit now, and where. `kind`: now, later (a block has to
-    come free), shut (no block can come free), never, or unknown (a V-IPU controller that does not
-    answer may have the block: what it said last is not counted); `blockers` and `free_by` as in
-    the queue."""
+    """The number and places of partitions of `size` IPUs that fit now. `kind`: now, later (a block
+    has to come free), shut (no block can come free), never, or unknown (a V-IPU controller that
+    does not answer may have the block: what it said last is not counted); `blockers` and `free_by`
+    as in the queue."""
 
     size = serializers.IntegerField()
     count = serializers.IntegerField()

@@ -19,8 +19,8 @@ _WHOLE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition fits: `count` of them on the controller, and the machines of the block that
-    the next one gets (empty: they have no names)."""
+    """A place where a partition fits: `count` of them on the controller, and the machines of the
+    block that the next one gets (empty: they have no names)."""
 
     controller: str
     count: int

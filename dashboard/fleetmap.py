@@ -83,7 +83,7 @@ class IpuRow:
 @dataclass(frozen=True, slots=True)
 class FleetMap:
     """All of it, in the `detail` that the size of the fleet allows. `total` and `counts` (by state)
-    count the IPUs drawn, `closed` those that nobody holds and no job can get; `next`: the job that
+    count the IPUs drawn, `closed` those that are free and no job can get; `next`: the job that
     would get the dashed machines; `silent`: the controllers that do not answer; `out_of_service`:
     which IPUs get no new partition, and why; `policy`: the order of service in words; `names`:
     controller and agent of each machine, where the map draws no names.

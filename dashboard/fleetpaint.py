@@ -53,7 +53,7 @@ class Joint:
 @dataclass(frozen=True, slots=True)
 class Machine:
     """An IPU-Machine; `is_target`: the next who waits would get IPUs of it; `key`: its controller
-    and agent (None: it stands for several, or nobody names it)."""
+    and agent (None: it stands for several, or it has no name)."""
 
     name: str
     width: int
@@ -84,7 +84,7 @@ def detail_of(total: int) -> Detail:
 
 
 class Painter:
-    """Draws the machines of one map, and counts its IPUs by state; `closed`: those that nobody
+    """Draws the machines of one map, and counts its IPUs by state; `closed`: those that no job
     holds and no job can get."""
 
     def __init__(

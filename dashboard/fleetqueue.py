@@ -19,9 +19,10 @@ UNKNOWN_GROUP: Final = "group not known yet"
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the map says of a job. `runs`: some pod of it does; `ends_by`: when it frees its IPUs at
-    the latest, by its time limit (None: nothing says when); `workers`: how many of its worker pods
-    run (None: it has no status yet); `group`: for whom its usage counts (empty: not known)."""
+    """The facts about a job on the map. `runs`: some pod of it does; `ends_by`: when it frees its
+    IPUs at the latest, by its time limit (None: nothing says when); `workers`: how many of its
+    worker pods run (None: it has no status yet); `group`: for whom its usage counts (empty: not
+    known)."""
 
     uid: str
     namespace: str
@@ -35,7 +36,7 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A partition, as far as the reader may know it; without `job` nobody's, or a stranger's.
+    """A partition, as far as the reader may know it; without `job` it has no job, or a stranger's.
 
     `state` is held, idle (no pod of the job runs), removing or faulty.
     """

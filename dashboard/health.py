@@ -160,7 +160,7 @@ class ComponentListSerializer(serializers.Serializer[Any]):
 
 
 class Components(APIView):
-    """Which component is up, and which is down."""
+    """The components of the product, each up, down or unknown."""
 
     permission_classes = (IsSignedIn, IsAdmin)
 

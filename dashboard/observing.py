@@ -44,7 +44,7 @@ _FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent", 
 
 @dataclass(frozen=True)
 class Sights:
-    """What was seen. `webhooks`: why their port does not answer (empty: it does)."""
+    """The state of the components. `webhooks`: why their port does not answer (empty: it does)."""
 
     leases: Mapping[str, Signs]
     fleet: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))

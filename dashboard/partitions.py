@@ -106,7 +106,8 @@ class PartitionUsageFilters(Filters):
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """What a partition held in a range, in IPU-seconds; `pod_micro` in micro-IPU-seconds."""
+    """The amount that a partition held in a range, in IPU-seconds; `pod_micro` in
+    micro-IPU-seconds."""
 
     lifetime: PartitionLifetime
     start: datetime

@@ -162,7 +162,7 @@ role_changes = ListPage(
     select=lambda _scope: RoleChange.objects.all(),
     require=require_admin,
     order=("at", "id"),
-    empty="Nobody granted or revoked a role.",
+    empty="No role was granted or revoked.",
 ).view
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What handlers work with."""
+    """The parts of the embedded API that handlers work with."""
 
     store: Store
     registry: Registry

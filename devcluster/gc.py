@@ -26,7 +26,7 @@ _DONE: Final = {404, 409}
 class GarbageCollector:
     """Deletes what lost its last owner and carries out orphan and foreground deletions.
 
-    It remembers places to look at while others write; `run_once` looks at each anew.
+    It remembers places to look at while others write; `run_once` looks at each again.
     """
 
     def __init__(self, objects: Objects) -> None:

@@ -28,7 +28,7 @@ _CONNECT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where a node answers, and the certificate it has."""
+    """The address of a node, and its certificate."""
 
     url: str
     certificate: str

@@ -78,7 +78,7 @@ async def read_object(request: web.Request) -> dict[str, Any]:
         raise StatusError(415, "UnsupportedMediaType", f"{_UNKNOWN_FORM}{_READABLE}")
     body = parse_body(data, content_type)
     if not isinstance(body, dict):
-        raise bad_request("couldn't get version/kind; json parse error: body is no object")
+        raise bad_request("couldn't get version/kind; json parse error: body is not an object")
     return body
 
 

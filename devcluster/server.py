@@ -62,7 +62,7 @@ class DevCluster:
     """A Kubernetes API on this machine; its state lies in `directory` and survives kill -9.
 
     `port` 0 takes a free port, `history` is the number of changes that watches can resume from,
-    `authorization` is "rbac" (requests are held against the stored roles) or "allow-all",
+    `authorization` is "rbac" (the stored roles decide about requests) or "allow-all",
     `clock` gives the time in objects and tokens.
     """
 

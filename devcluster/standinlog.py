@@ -35,7 +35,7 @@ _STEP_SECONDS: Final = {"launcher": 2, "worker": 10}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a container; `ended` None: it goes on."""
+    """One run of a container; `ended` None: it still runs."""
 
     started: datetime
     ended: datetime | None = None

@@ -30,7 +30,7 @@ async def end_tasks(*tasks: asyncio.Future[Any]) -> None:
 
 
 class LoopEnded(Exception):  # noqa: N818  # what happened, in a sentence
-    """A background loop returned although nobody stopped it."""
+    """A background loop returned without being stopped."""
 
 
 async def endless(name: str, run: Callable[[], Awaitable[None]]) -> None:
@@ -40,7 +40,7 @@ async def endless(name: str, run: Callable[[], Awaitable[None]]) -> None:
     if it had ended well, and must not go on without it.
     """
     await run()
-    raise LoopEnded(f"the loop {name!r} ended although nobody stopped it")
+    raise LoopEnded(f"the loop {name!r} ended without being stopped")
 
 
 class StoppedError(Exception):

@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a partition waits, hangs or is in error, in one word."""
+    """One word for the cause why a partition waits, hangs or is in error."""
 
     NO_CAPACITY = "NoCapacity"
     NO_CONTROLLERS = "NoControllers"
@@ -50,7 +50,7 @@ _SETTLED = frozenset({Phase.ACTIVE, Phase.ERROR, Phase.RELEASED})
 
 @dataclass(frozen=True, slots=True)
 class TrackerPlace:
-    """Where the tracker is, by its first ConfigMap, and how often to poll the proxy for
+    """The tracker's first ConfigMap, and how often to poll the proxy for
     capacity."""
 
     namespace: str
@@ -189,7 +189,8 @@ def partition_from_json(found: Mapping[str, Any]) -> Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodKey:
-    """What the pods of a job show a V-IPU controller, and whom they trust, which no log shows.
+    """The credentials that a job's pods show a V-IPU controller, and the CAs they trust; no log
+    shows them.
 
     `id` names the key and tells nothing of it. `ca`, `certificate` and `private_key` are PEM texts.
     """

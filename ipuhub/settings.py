@@ -60,7 +60,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "components", "description": "Which component of IPUHub is down."},
         {"name": "fleet", "description": "Each IPU with its job, the queue, and what fits."},
         {"name": "jobs", "description": "IPUJobs, their pods and their usage."},
-        {"name": "notifications", "description": "Who is told of what, and what was sent."},
+        {"name": "notifications", "description": "Subscriptions, and the messages that were sent."},
         {"name": "partitions", "description": "Current and past partitions of jobs."},
         {"name": "query", "description": "How many partitions of a size fit."},
         {"name": "stats", "description": "IPUs held and free."},

@@ -55,7 +55,7 @@ _PURGE: Final = "DELETE FROM ipuhub_taskmessage WHERE queue = %s"
 
 @dataclass
 class Contact:
-    """Whether PostgreSQL answers (`problem`: why not, empty: it does), and that somebody looks."""
+    """The last contact with PostgreSQL (`problem`: why it does not answer; empty: it does)."""
 
     problem: str = ""
     look: Callable[[], None] = lambda: None
@@ -65,7 +65,7 @@ CONTACT: Final = Contact()
 
 
 class QoS(virtual.QoS):
-    """Which messages are claimed here; they stay in the table until they are acknowledged."""
+    """The messages that are claimed here; they stay in the table until they are acknowledged."""
 
     def ack(self, delivery_tag: str) -> None:
         """Delete the message: its task starts."""

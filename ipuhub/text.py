@@ -221,8 +221,9 @@ def is_label_key(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AuthorTrust:
-    """When `ipuhub.io/created-by` is the webhook's word: where a webhook is installed (`is_on`),
-    and not in `unasked` namespaces, about which the API server does not ask it."""
+    """The condition under which `ipuhub.io/created-by` is the webhook's word: where a webhook is
+    installed (`is_on`), and not in `unasked` namespaces, about which the API server does not ask
+    it."""
 
     is_on: bool = False
     unasked: frozenset[str] = frozenset()

@@ -174,7 +174,7 @@ def find_job(scope: Scope, uid: str) -> JobRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class TypicalRun:
-    """How long `jobs` jobs of one size ran that completed last: their median."""
+    """The median run time of the last `jobs` completed jobs of a size."""
 
     seconds: float
     jobs: int

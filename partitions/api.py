@@ -187,7 +187,7 @@ class Capacity(APIView):
 
 
 class Query(APIView):
-    """How many partitions of a size fit now."""
+    """The number of partitions of a size that fit now."""
 
     permission_classes = (IsSignedIn,)
     token_scope = READ  # it changes nothing

@@ -79,7 +79,7 @@ Stats = Reading[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many partitions of `size` fit now; `message` says why none does.
+    """The number of partitions of `size` that fit now; `message` says why none does.
 
     `available` is false only if no V-IPU controller answered.
     """
@@ -91,7 +91,7 @@ class Fit:
 
 
 class FleetReader:
-    """Reads from the proxy; keeps the last statistics, with their age, while it is away."""
+    """Reads from the proxy; keeps the last statistics, with their age, while it is unavailable."""
 
     def __init__(self, connect: Callable[[], Sources]) -> None:
         self._connect = connect

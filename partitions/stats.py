@@ -42,7 +42,8 @@ class StatRow:
 
 @dataclass(frozen=True, slots=True)
 class StatTable:
-    """The rows somebody may see; `total` only for who sees all; `available` None: not read yet."""
+    """The rows that a user may see; `total` only for users who see all; `available` None: not read
+    yet."""
 
     rows: Sequence[StatRow]
     total: StatRow | None

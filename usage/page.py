@@ -205,7 +205,7 @@ def days_of(window: Window, zone: ZoneInfo) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What is shown: a month, or the days from `first` to `last`, and its title."""
+    """The time that is shown: a month, or the days from `first` to `last`, and its title."""
 
     month: Month | None
     first: dt.date
@@ -236,7 +236,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class UsagePage:
-    """What the page's template reads, but for the record's completeness."""
+    """The values that the page's template reads, but for the record's completeness."""
 
     params: Params
     question: Question

@@ -71,7 +71,7 @@ _MANIFEST: Final = {
 
 
 class OutcomeSerializer(serializers.Serializer[Any]):
-    """What the API server accepted."""
+    """The change that the API server accepted."""
 
     action = serializers.CharField()
     namespace = serializers.CharField()
@@ -91,7 +91,7 @@ class NoBodySerializer(serializers.Serializer[Any]):
 
 @body_example({"instances": 2})
 class ScaleSerializer(serializers.Serializer[Any]):
-    """How many instances the job is to have."""
+    """The wanted number of instances."""
 
     instances = serializers.IntegerField(min_value=1, max_value=MOST_INSTANCES)
 

@@ -39,7 +39,8 @@ _LONGEST_MESSAGE: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: the user, who they are in Kubernetes, and how (`page`, `session`, `token NAME`)."""
+    """The caller: the user, their identity in Kubernetes, and the way (`page`, `session`, `token
+    NAME`)."""
 
     user: User
     acts_as: ClusterUser

@@ -87,12 +87,12 @@ audit_page = ListPage(
     filters=AuditFilters,
     select=visible_entries,
     order=("at", "id"),
-    empty="Nobody changed a job through the dashboard or the API.",
+    empty="No job was changed through the dashboard or the API.",
 ).view
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
-    """A change that somebody asked for. `outcome`: accepted, refused, unknown (no answer), or sent
+    """A requested change. `outcome`: accepted, refused, unknown (no answer), or sent
     (the dashboard ended before the answer). `via`: page, or token with its name."""
 
     user = serializers.CharField(source="user_name", read_only=True)

@@ -44,7 +44,7 @@ class BadChangeError(Exception):
 
 
 class Job(Protocol):
-    """What of a recorded job decides about its actions."""
+    """The facts about a recorded job that decide about its actions."""
 
     uid: str
     namespace: str

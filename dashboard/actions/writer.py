@@ -38,7 +38,7 @@ _MAY_NOT_IMPERSONATE: Final = (
 
 
 class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
-    """Why a write did not happen, or whether it `may_have_happened`.
+    """The cause why a write did not happen, or `may_have_happened`.
 
     `kind` is one of `ipuhub.api.kinds`; `detail` is for administrators.
     """

@@ -133,7 +133,7 @@ class JobPods(FileList[PodLifetime]):
     )
 )
 class JobUsageSoFar(APIView):
-    """What a job's pods and partitions held so far."""
+    """The amounts that a job's pods and partitions held so far."""
 
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""
@@ -152,7 +152,7 @@ class JobUsageSoFar(APIView):
     )
 )
 class JobWaiting(APIView):
-    """How many jobs ask for IPUs before this job, and how many IPUs are free."""
+    """The number of jobs that ask for IPUs before this job, and of free IPUs."""
 
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""

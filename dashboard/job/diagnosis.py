@@ -30,12 +30,12 @@ _SENTENCES: Final[Mapping[str, str]] = {str(reason): text for reason, text in SE
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a waiting job stands, all of one reading of the fleet.
+    """The position of a waiting job, all of one reading of the fleet.
 
     `before`: older jobs that wait; `line`: its line of the queue (None: the proxy does not know of
     it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block, the
     `largest` block there could be. `free_as_of` is set while the proxy does not answer, and
-    `problem` says so. `out_of_service`: which IPUs nobody gets, and why; `map`: where the block is.
+    `problem` says so. `out_of_service`: which IPUs no job gets, and why; `map`: where the block is.
     """
 
     before: int

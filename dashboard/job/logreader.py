@@ -42,8 +42,8 @@ _MAY_NOT: Final = (
 
 
 class LogProblem(Exception):  # noqa: N818  # an answer, not an error
-    """Why there is no log: a sentence for everybody, its detail for administrators, the status of
-    an answer that says so. `is_gone`: the pod is."""
+    """The cause why there is no log: a sentence for everybody, its detail for administrators, the
+    status of an answer that says so. `is_gone`: the pod is."""
 
     def __init__(
         self, status: int, problem: str, detail: str = "", *, is_gone: bool = False
@@ -71,7 +71,7 @@ class ContainerNow:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The newest lines; `is_cut`: the page has no room for all that were asked for."""
+    """The newest lines; `is_cut`: the page has no room for all requested lines."""
 
     lines: list[Line]
     is_cut: bool

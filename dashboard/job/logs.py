@@ -54,7 +54,8 @@ _NO_POD: Final = "The job has no pod of this name or UID."
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody wants to see; `words`: only lines with them; `mark`: only what follows it."""
+    """The part of a log that a reader wants to see; `words`: only lines with them; `mark`: only
+    what follows it."""
 
     pod: str = ""
     container: str = ""
@@ -66,7 +67,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What there is to show. `kept`: what an attempt left behind, in place of a live log."""
+    """The lines and facts to show. `kept`: what an attempt left behind, in place of a live log."""
 
     containers: Sequence[ContainerNow] = ()
     container: ContainerNow | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MiniMap:
-    """The machines of the domain, those of the job's block as targets, and what that is in words;
+    """The machines of the domain, the machines of the job's block as targets, and both in words;
     `is_one`: there is no other IPU-Link domain to tell it from."""
 
     block: Block

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many jobs ask for IPUs before this job, and how many IPUs are free in the fleet.
+    """The number of jobs that ask for IPUs before this job, and of free IPUs in the fleet.
 
     `free` None: never read. `free_as_of` is set while the proxy does not answer, and `problem`
     says so: `free` is then the last known number.

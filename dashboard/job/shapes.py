@@ -67,7 +67,7 @@ class Earlier(Protocol):
 
 
 class Past(Protocol):
-    """What was seen of a job."""
+    """The recorded past of a job."""
 
     @property
     def attempts(self) -> Sequence[Attempt]: ...
@@ -107,7 +107,7 @@ class Job(Protocol):
 
 
 class Pod(Protocol):
-    """What of a pod's lifetime is drawn."""
+    """The part of a pod's lifetime that is drawn."""
 
     pod_name: str
     role: str
@@ -125,7 +125,7 @@ class Pod(Protocol):
 
 
 class Partition(Protocol):
-    """What of a partition's lifetime is drawn."""
+    """The part of a partition's lifetime that is drawn."""
 
     partition: str
     size: int

@@ -64,7 +64,7 @@ TABS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What a page of a job is made of, as of `now`."""
+    """The parts of a job's page, as of `now`."""
 
     request: HttpRequest
     job: JobRecord

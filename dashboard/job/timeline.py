@@ -37,7 +37,7 @@ SIGN = 14  # of a restart, below the rows
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a row: `end` None goes on; `kind` is a class of the stylesheet."""
+    """A stretch of a row: `end` None: it continues; `kind` is a class of the stylesheet."""
 
     begin: datetime
     end: datetime | None

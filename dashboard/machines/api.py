@@ -59,7 +59,7 @@ class MachineEventSerializer(serializers.Serializer[Any]):
 class MachineSerializer(serializers.Serializer[Any]):
     """An IPU-Machine as of `read_at`; `problem`: why not of now. `state`: up, cordoned,
     faulty, lost (its agent does not answer), unknown (its V-IPU controller has not answered), or
-    gone (the fleet has it no more). `events` and `partitions` are those of the last day, newest
+    gone (the fleet has it no more). `events` and `partitions` cover the last day, newest
     first."""
 
     read_at = serializers.DateTimeField(allow_null=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Count(StrEnum):
-    """What is counted: attempts by their outcome, and unexpected errors by the step."""
+    """The counters: attempts by their outcome, and unexpected errors by the step."""
 
     SENT = "sent"
     RETRIED = "retried"

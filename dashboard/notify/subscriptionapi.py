@@ -84,7 +84,7 @@ class NewSubscriptionSerializer(SubscriptionSerializer):
 
 @body_example({"is_paused": True})
 class PauseSerializer(serializers.Serializer[Any]):
-    """Whether messages are sent."""
+    """The switch that pauses messages."""
 
     is_paused = serializers.BooleanField()
 

@@ -45,8 +45,8 @@ class RecordReach:
     """`complete_until`: all recorders have committed what happened before; None: not all have.
 
     `recorders` names the watches with a checkpoint; without any, nothing was ever recorded.
-    `faults` counts what the recorders could not take, at most 1000: beyond, nobody counts. `gaps`
-    since a given time, in which nobody watched, the first of them from `first_gap` on.
+    `faults` counts what the recorders could not take, at most 1000, without counting further.
+    `gaps` since a given time, in which no prober watched, the first of them from `first_gap` on.
     """
 
     recorders: tuple[str, ...]

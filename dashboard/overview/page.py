@@ -67,7 +67,7 @@ _REMEMBERED: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What does not answer, and of when the numbers are that stand in for it."""
+    """The source that does not answer, and the age of the numbers in its place."""
 
     sentence: str
     read_at: datetime | None
@@ -75,7 +75,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that the page shows, read once: what is now, and what was recorded."""
+    """All that the page shows, read once: the present, and the record."""
 
     now: datetime
     state: LiveState
@@ -103,7 +103,7 @@ class Audience:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page shows of one reading: `values`, among them the `etag` of the changing part."""
+    """The page's view of one reading: `values`, among them the `etag` of the changing part."""
 
     values: dict[str, Any]
     etag: str

@@ -78,7 +78,7 @@ class Fleet:
 
 
 class Remembered(Protocol):
-    """What is needed of the record of a job."""
+    """The needed facts of a job's record."""
 
     uid: str
     namespace: str
@@ -95,7 +95,7 @@ class Remembered(Protocol):
 
 
 class Holding(Protocol):
-    """What is needed of a partition."""
+    """The needed facts of a partition."""
 
     @property
     def namespace(self) -> str:

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How dense the stream is. `jobs` 0: until stopped."""
+    """The density of the stream. `jobs` 0: until stopped."""
 
     pause_seconds: float = 3.0
     alive: int = 8

@@ -37,7 +37,7 @@ class PortClaims:
     closed or their process has ended.
 
     Between the choice of a port and the moment its server listens lie seconds, in which a second
-    demo would choose it, too; and again while the server starts anew.
+    demo would choose it, too; and again while the server restarts.
     """
 
     def __init__(self) -> None:

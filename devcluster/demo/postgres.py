@@ -172,7 +172,7 @@ class EmbeddedPostgres:
         home = Path("/var/tmp") / f"ipuhub-postgres-{mark}"  # noqa: S108  # 0700, owned by _owner
         home.mkdir(mode=0o700, exist_ok=True)
         if home.is_symlink() or home.stat().st_uid not in {0, pwd.getpwnam(self._owner).pw_uid}:
-            raise PostgresError(f"{home} belongs to somebody else: remove it")
+            raise PostgresError(f"{home} belongs to another user: remove it")
         shutil.chown(home, self._owner)
         return home
 

@@ -264,7 +264,7 @@ class Demo:
             if must and port.number != must:
                 raise DemoError(
                     f"port {must}, at which this demo's V-IPU controller has always listened, is "
-                    "taken: stop what listens there, or start anew with --dir and another folder"
+                    "taken: stop what listens there, or start with --dir and another folder"
                 )
             self.ports[purpose] = port.number
             if port.notice:

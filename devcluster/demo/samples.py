@@ -26,7 +26,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 class Outcome(StrEnum):
-    """How a sample job ends."""
+    """The end of a sample job."""
 
     COMPLETES = "completes"
     FAILS = "fails"

@@ -52,7 +52,7 @@ _END: Final = "ipuhub.io/end"  # the operator tells sleeping pods by it that the
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What a container does on SIGTERM; `seconds` None: it ignores the signal."""
+    """The reaction of a container to SIGTERM; `seconds` None: it ignores the signal."""
 
     seconds: float | None
     code: int

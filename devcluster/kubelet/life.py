@@ -51,7 +51,7 @@ def _container(found: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a process that was a container ended."""
+    """The end of a process that was a container."""
 
     code: int
     at: datetime
@@ -60,7 +60,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What surrounds the pod now. `are_workers_ready` matters to launchers of IPUJobs only.
+    """The surroundings of the pod now. `are_workers_ready` matters to launchers of IPUJobs only.
 
     `ends` (by containerID) is given where containers are processes: they end when those do.
     """

@@ -18,7 +18,7 @@ class Durations:
     """Seconds that pods take where their sim/ annotations say nothing.
 
     `launcher` and `worker` are run times of an IPUJob's pods, `pod` of others that are not to
-    run for ever; `backoff` doubles at each restart up to `backoff_max`.
+    run without end; `backoff` doubles at each restart up to `backoff_max`.
     """
 
     launcher: float = 900.0

@@ -111,7 +111,7 @@ def _amounts(quantities: Mapping[str, Any]) -> Counter[str]:
 
 @dataclass(slots=True)
 class Ledger:
-    """What is in use on each node, kept up to date pod by pod."""
+    """The resources in use on each node, kept up to date pod by pod."""
 
     _pods: dict[str, tuple[str, Counter[str]]] = field(default_factory=dict)
     _used: dict[str, Counter[str]] = field(default_factory=dict)

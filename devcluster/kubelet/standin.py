@@ -70,7 +70,7 @@ class ProcessMode:
 class StandInNodes:
     """Simulated nodes on the API server of `client`, which it does not close.
 
-    Holds no state of its own: stopped or killed and started again, it goes on from the objects.
+    Holds no state of its own: stopped or killed and started again, it continues from the objects.
     """
 
     def __init__(self, client: KubeClient, options: StandInOptions) -> None:

@@ -25,7 +25,7 @@ _ENTRY: Final = struct.Struct("<Qd")
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What is asked of a log. `since`: only lines of that instant or later."""
+    """The options of a request for a log. `since`: only lines of that instant or later."""
 
     follow: bool
     previous: bool
@@ -80,7 +80,7 @@ def times_of(log: Path) -> Path:
 
 
 class Stamps:
-    """The lines of a log with their times before them, if that is asked for."""
+    """The lines of a log with their times before them, if requested."""
 
     def __init__(self, log: Path, options: LogOptions) -> None:
         self._options = options

@@ -228,7 +228,8 @@ n=0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a container runs: its working directory, an empty spare folder, its host name."""
+    """The place in which a container runs: its working directory, an empty spare folder, its host
+    name."""
 
     folder: str
     spare: str

@@ -41,8 +41,8 @@ class Subresource:
 class Kind:
     """One resource of one group version, built in or made by a CRD.
 
-    `subresources` are tuples of `Subresource`; `verbs` those of the resource itself, so that a
-    review kind (only "create") can be told from a stored kind (`is_stored`).
+    `subresources` are tuples of `Subresource`; `verbs` belong to the resource itself, so that a
+    review kind (only "create") differs from a stored kind (`is_stored`).
     """
 
     group: str

@@ -36,7 +36,7 @@ _SHOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What is asked: a resource request, or a path when `path` is not empty."""
+    """The judged request: for a resource, or a path when `path` is not empty."""
 
     verb: str
     group: str = ""

@@ -20,7 +20,7 @@ _METADATA: Final = Schema({"type": "object"}, definitions())
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to read a body: `mode` is Ignore, Warn (into `warnings`) or Strict.
+    """The way to read a body: `mode` is Ignore, Warn (into `warnings`) or Strict.
 
     `old` is the stored object of an update: what is as before needs no second look.
     """

@@ -205,7 +205,7 @@ _POLICIES: Final = {"": None, "Background": "", "Orphan": ORPHAN, "Foreground": 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """`grace` in seconds (None: the object's own); empty strings where nothing was asked."""
+    """`grace` in seconds (None: the object's own); empty strings where nothing was requested."""
 
     grace: int | None = None
     uid: str = ""

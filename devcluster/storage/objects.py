@@ -55,7 +55,8 @@ _UPDATES_NEED_VERSION: Final = {"leases", "customresourcedefinitions"}
 
 @dataclass(slots=True)
 class WriteOptions:
-    """How to write: `field_validation` is Ignore, Warn or Strict; `warnings` collects sentences.
+    """The way to write: `field_validation` is Ignore, Warn or Strict; `warnings` collects
+    sentences.
 
     `manager` is who writes; `managed` are the `managedFields` that an apply has worked out.
     """

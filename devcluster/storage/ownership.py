@@ -36,7 +36,7 @@ _NOBODYS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who writes: the name in `managedFields`, how, and through which subresource."""
+    """The writer of fields: the name in `managedFields`, how, and through which subresource."""
 
     name: str
     operation: str

@@ -36,7 +36,7 @@ Key = tuple[str, str]
 
 
 class Decoded:
-    """Which versions are kept decoded: the last that were decoded, up to DECODED_BYTES of JSON.
+    """The versions that are kept decoded: the last that were decoded, up to DECODED_BYTES of JSON.
 
     Decoded, an object takes five times the memory of its JSON. Those who list everything would
     leave all of it decoded, and the memory would follow whatever anybody has ever looked at.

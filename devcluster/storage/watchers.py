@@ -26,7 +26,7 @@ _BACKLOG: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What to watch: `revision` None starts with all present objects as ADDED.
+    """The request for a watch: `revision` None starts with all present objects as ADDED.
 
     `matches` judges an object; `render` makes the JSON of an item as the client wants it.
     """

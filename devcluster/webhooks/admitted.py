@@ -37,7 +37,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How webhooks see a stored object, and how what they made of it gets into the stored
+    """The view that webhooks have of a stored object, and the way of their changes into the stored
     object."""
 
     show: Callable[[Body], Body]

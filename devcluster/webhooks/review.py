@@ -191,7 +191,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is asked of the API, as rules and reviews see it."""
+    """The request to the API, as rules and reviews see it."""
 
     operation: str
     kind: Kind

@@ -26,7 +26,7 @@ _MANY: Final = 1024  # callers, before those of past windows are forgotten
 
 
 class State(NamedTuple):
-    """How much of its limit a caller has left, and the seconds until it is whole again."""
+    """The rest of a caller's limit, and the seconds until it is whole again."""
 
     limit: int
     left: int

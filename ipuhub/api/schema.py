@@ -53,7 +53,8 @@ def body_example(value: Mapping[str, Any]) -> Callable[[_F], _F]:
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """Why a request was rejected (RFC 9457); `errors`: messages by field if the body is invalid."""
+    """The reason why a request was rejected (RFC 9457); `errors`: messages by field if the body is
+    invalid."""
 
     type = serializers.CharField(
         help_text="URI of the kind of error, `urn:ipuhub:problem:...`; see the reference page "

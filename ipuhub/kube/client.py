@@ -36,7 +36,7 @@ class KubeClient:
 
     Every method raises `ipuhub.kube.errors.ApiError`. Connections are opened on first use.
     `calls` counts requests by (verb, plural): get, list, watch, create, replace, patch, delete.
-    `on_called` is told verb, plural, "ok" or the status of a failure ("none": no answer), seconds.
+    `on_called` gets verb, plural, "ok" or the status of a failure ("none": no answer), seconds.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class StaticCredentials:
 
 
 class FileCredentials:
-    """A bearer token, or a certificate and its key, in files that somebody else replaces.
+    """A bearer token, or a certificate and its key, in files that another program replaces.
 
     Files are looked at before each request (a stat costs microseconds), so that a rotated token
     is used at once and an expired token never for long.
@@ -198,7 +198,7 @@ def required_fields(model: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How the server is recognised and reached.
+    """The trust in a server: its CAs, its name and the proxy to it.
 
     `authorities` is PEM text (empty: the system's), `server_name` replaces the host name in the
     certificate check, `proxy` is the URL of an HTTP proxy on the way.

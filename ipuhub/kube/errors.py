@@ -96,7 +96,7 @@ class TooManyRequests(ApiError):
 class ServerError(ApiError):
     """5xx: the server or something behind it (etcd, an admission webhook) failed.
 
-    A write may have happened, as etcd goes on when the server stops waiting for it. It did not
+    A write may have happened, as etcd continues when the server stops waiting for it. It did not
     where an admission webhook failed: admission comes before etcd.
     """
 

@@ -100,7 +100,7 @@ class Informer:
     """The objects of one resource, namespace and selection, as of a moment ago.
 
     Objects are shared: read them, never change them. `managedFields` are dropped, `transform` may
-    drop more. Neither indexers nor `transform` may raise. `shows_anew` is asked before each watch:
+    drop more. Neither indexers nor `transform` may raise. `shows_anew` is called before each watch:
     True: the server shows the same versions otherwise than before, so that all are listed and
     taken again. `relists` counts lists, the first included; `problem` says what keeps the copy from
     being current (empty: nothing).

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Lull:
     """Counts what is under way and urgent. A lull is when there is nothing.
 
-    Without a lull, what waits goes on after `patience_seconds`.
+    Without a lull, what waits continues after `patience_seconds`.
     """
 
     def __init__(self, patience_seconds: float) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class ChosenNamespaces:
     """The namespaces that `selector` chooses now, and those not yet reported.
 
-    The choice stays known while the API server is away; `problem` says why it is not current.
+    The choice stays known while the API server is unavailable; `problem` says why it is not
+    current.
     """
 
     def __init__(self, client: KubeClient, selector: str, pace: Pace | None = None) -> None:

@@ -38,7 +38,7 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """What to read of a pod's log. `since`: lines of that second and later."""
+    """The wanted part of a pod's log. `since`: lines of that second and later."""
 
     pod: PodRef
     container: str

@@ -103,7 +103,7 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a write asks for beside its object. The client places each where the server reads it.
+    """Options of a write beside its object. The client places each where the server reads it.
 
     `dry_run`: the server judges the write (access, admission, schema) and stores nothing.
     `manager` names who owns the written fields, `is_strict` refuses fields that the server does not

@@ -36,7 +36,7 @@ class FixedToken:
 class TokenSource:
     """Tokens of service account `namespace/name` for one audience, renewed at 80 % of their life.
 
-    While the API server is away, the old token is used until it expires.
+    While the API server is unavailable, the old token is used until it expires.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ class Request:
     """One HTTP request. `body` is sent as JSON, or as it is when it is bytes.
 
     `raw` asks for the bytes of a JSON answer instead of what they say. `headers`, of which several
-    may have one name, replace those of the credentials that have the same names. `on_warning` gets
-    each warning of the answer, such as those of admission webhooks.
+    may have one name, replace headers of the credentials with the same names. `on_warning` gets
+    each warning of the answer, such as warnings of admission webhooks.
     """
 
     method: str

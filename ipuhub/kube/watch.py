@@ -41,7 +41,7 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a watch or cache covers; without a namespace: all namespaces."""
+    """The objects that a watch or cache covers; without a namespace: all namespaces."""
 
     resource: Resource
     namespace: str | None = None
@@ -51,10 +51,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """When a watch gives up on a connection, and how it comes back.
+    """The times after which a watch gives up a connection, and retries.
 
     Servers send a bookmark about once a minute, so a longer silence means a dead connection that
-    nobody closed. `server_seconds` bounds one connection; it is spread, so that not all watches of
+    no peer closed. `server_seconds` bounds one connection; it is spread, so that not all watches of
     a process come back at once. A connection that ends in `healthy_seconds` without an event
     counts as a failure, or a server that accepts and closes would be called without a pause.
     """

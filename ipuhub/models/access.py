@@ -89,11 +89,11 @@ class SignInAttempts(models.Model):
 
 
 class ExternalIdentity(models.Model):
-    """Who a user is at a provider of sign-in; see `ipuhub.oidc.accounts`.
+    """The identity of a user at a provider of sign-in; see `ipuhub.oidc.accounts`.
 
     Users are found by issuer and subject, never by their name, which a provider may give away
     again. `issuer` is the OIDC issuer, or `header:` for names from a proxy in front. `groups`:
-    those of the last sign-in, as the provider names them.
+    as of the last sign-in, as the provider names them.
     """
 
     user = models.ForeignKey(

@@ -10,7 +10,7 @@ from django.db.models import F, Q
 
 
 class Subscription(models.Model):
-    """What a user wants to be told, and where; see `dashboard.notify`.
+    """The kinds of messages that a user subscribed to, and their address; see `dashboard.notify`.
 
     `job_user`, `group` and `namespace` narrow jobs down (empty: any); the owner's rights do, too.
     `target` is a URL or a mail address. `secret` signs webhooks. Facts from before `since` are not
@@ -37,7 +37,7 @@ class Subscription(models.Model):
 
 
 class Notification(models.Model):
-    """A fact that a subscription is told: the outbox, and the log of what was sent.
+    """A message to a subscription: the outbox, and the log of sent messages.
 
     `key` names the fact, so that it is queued once. `state`: queued, sent, or dead (given up).
     A process that sends claims the row; `attempts` counts its tries.
@@ -72,7 +72,7 @@ class Notification(models.Model):
 
 
 class NotificationCount(models.Model):
-    """How often something became of notifications; see `dashboard.notify.metrics`."""
+    """A count of notifications by outcome; see `dashboard.notify.metrics`."""
 
     name = models.TextField(primary_key=True)
     total = models.BigIntegerField()

@@ -13,7 +13,7 @@ from django.db.models.lookups import GreaterThan
 
 
 class WatchCheckpoint(models.Model):
-    """How far one watch of one cluster has been committed.
+    """The committed position of one watch of one cluster.
 
     `position_at`: when the API server last reported that position (event, bookmark or list).
     `selection`: which objects of the watch are recorded. `epoch` increases when a recorder takes

@@ -40,7 +40,7 @@ class Refused(Exception):  # noqa: N818  # an answer, not an error
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What every token of the provider must say."""
+    """Claims that every token of the provider must have."""
 
     issuer: str
     client_id: str

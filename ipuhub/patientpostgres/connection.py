@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """Waits `silence_seconds` for an answer (None: for ever), then closes itself and raises
+    """Waits `silence_seconds` for an answer (None: without limit), then closes itself and raises
     OperationalError without a state, as for any lost connection.
 
     A query may be silent for as long as it works: the limit is longer than what the server's

@@ -33,11 +33,11 @@ IDLE_SECONDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how much a client may send.
+    """Limits of time and size for requests of a client.
 
     `silence_seconds`: until a head is whole, and between two requests of a connection.
     `body_seconds`: until a body is whole, and for how long a large body waits until there is room
-    for it among the `bodies_bytes` of all; those of at most 64 KiB wait for nobody. Without
+    for it among the `bodies_bytes` of all; bodies of at most 64 KiB do not wait. Without
     `bodies_bytes` (0) the application limits bodies itself.
     `lingering_seconds`: how long the rest of a body is thrown away after its answer.
     """
@@ -185,7 +185,7 @@ class _Beat:
 
 
 class Health:
-    """What a process says of itself. `clock` gives seconds that never go back.
+    """The health of a process, as it reports it. `clock` gives seconds that never go back.
 
     Readiness: each named check must be ok; a failing check takes the process out of service. A note
     stands beside them and fails nothing.

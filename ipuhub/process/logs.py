@@ -65,7 +65,7 @@ def configure(level: str, log_format: str) -> None:
 
 
 class _FaultOfTheClient(logging.Filter):
-    """Logs a client's error in one line: nobody here can fix it, and it must not fill the log."""
+    """Logs a client's error in one line: it cannot be fixed here, and must not fill the log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if getattr(record, "status_code", 400) < 500 and record.exc_info:

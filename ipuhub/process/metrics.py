@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The description of a metric: `help` says what the number is, `question` what somebody on
+    """The description of a metric: `help` says what the number is, `question` what an engineer on
     call asks."""
 
     name: str

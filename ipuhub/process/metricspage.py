@@ -51,7 +51,8 @@ def not_asked(why: object) -> Refused:
 
 
 class Guard:
-    """Who may read metrics: who holds `token` (empty: nobody), or may get /metrics by RBAC.
+    """The right to read metrics: holders of `token` (empty: no one), and accounts that may get
+    /metrics by RBAC.
 
     `reviewer` is called when the API server is needed; it returns None where there is none, and
     may raise ConfigError.

@@ -18,7 +18,8 @@ Row = TypeVar("Row")
 
 @dataclass(slots=True)
 class Batch(Generic[Row]):
-    """What one transaction writes. `events` counts all changes, also those that left no row.
+    """The changes that one transaction writes. `events` counts all changes, also those that left no
+    row.
 
     All that happened before `position_at` is in it or before it; `answered_at` is when a full list
     was there.

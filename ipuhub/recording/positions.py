@@ -43,7 +43,7 @@ class Mark:
 
 
 class PositionClock:
-    """Dates the positions of one watch that goes on from `version`, known complete at `known_at`.
+    """Dates the positions of one watch that continues from `version`, known complete at `known_at`.
 
     `revision` asks the server for its version now. Bracket each wait for the watch by `asking` and
     `heard`; call `opening` before each connection.

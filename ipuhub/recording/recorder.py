@@ -26,7 +26,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """What a full list showed: rows of `cluster_uid` that are not `present` have vanished.
+    """The result of a full list: rows of `cluster_uid` that are not `present` have vanished.
 
     They were last known at `seen_until`; they went some time between then and `now`. Until then
     only the namespace `watched` was (empty: all of them).

@@ -36,7 +36,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingOptions:
-    """How much is written at once, how old it gets, and how much waits while Postgres is away.
+    """Sizes and ages of what is written at once, and the most that waits while Postgres is
+    unavailable.
 
     `holder` names the process in the checkpoint; `chosen` are the namespaces of the recorder, where
     their labels say which.
@@ -63,7 +64,7 @@ class Recording(Generic[Row]):
     already is listed, between the changes of the watch.
 
     `problem` says what keeps it from its work now; it is the readiness check `record <name>`.
-    `rival` says who else records, where nothing may be recorded beside him; empty: nobody.
+    `rival` names another prober that records, beside which this one may not; empty: none.
     """
 
     def __init__(

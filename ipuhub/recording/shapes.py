@@ -27,7 +27,7 @@ class ObjectMeta(msgspec.Struct, rename="camel", gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who an object or a row is."""
+    """The identity of an object or a row."""
 
     uid: str
     namespace: str = ""
@@ -46,7 +46,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What Postgres knows of a watch: its last committed position, and whose epoch it is."""
+    """The stored state of a watch: its last committed position, and whose epoch it is."""
 
     epoch: int
     cluster_uid: str = ""
@@ -75,7 +75,7 @@ def reason_to_list(checkpoint: Checkpoint, cluster_uid: str, revision: str, sele
     if checkpoint.selection != selection:
         return "the selection of what is recorded changed"
     if not is_reached(checkpoint.resource_version, revision):
-        return "the API server is behind what was recorded: it was restored or emptied"
+        return "the API server is behind the record: it was restored or emptied"
     return ""
 
 

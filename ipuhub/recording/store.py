@@ -81,7 +81,7 @@ UNREADABLE: Final = "unreadable"
 
 
 class Gaps(NamedTuple):
-    """How many gaps of a watch are stored, and when the newest gap ended."""
+    """The number of stored gaps of a watch, and the end of the newest."""
 
     stored: int = 0
     newest: datetime | None = None

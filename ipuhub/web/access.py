@@ -51,7 +51,7 @@ _LONGEST_NAME: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a user may see: all (`namespaces` None), or only these namespaces.
+    """The namespaces that a user may see: all (`namespaces` None), or only these namespaces.
 
     `with_cost`: whether the user may see what their usage costs.
     """
@@ -90,7 +90,7 @@ EVERYTHING: Final = Scope(None)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one user may do: the namespaces whose jobs they see, change (`operates`), and whose
+    """The rights of one user: the namespaces whose jobs they see, change (`operates`), and whose
     cost they see (`accounts`).
 
     `kubernetes_user` is as whom their changes are sent; empty: they can change nothing.

@@ -32,7 +32,8 @@ class ClusterAway(PermissionDenied):  # an answer, not an error
 
 
 class Authority(Protocol):
-    """Who decides about Kubernetes users; both raise ClusterAway if Kubernetes does not answer."""
+    """The judge of Kubernetes users' rights; both methods raise ClusterAway if Kubernetes does not
+    answer."""
 
     def user_of(self, token: str) -> User | None:
         """Return whose token this is, if it is valid for `settings.API_AUDIENCE`."""

@@ -88,7 +88,8 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a column; `href` leads to its order, `direction` is that of the list's order."""
+    """The head of a column; `href` leads to its order, `direction` is the direction of the list's
+    order."""
 
     label: str
     kind: str

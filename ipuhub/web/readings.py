@@ -227,8 +227,8 @@ STALE_SECONDS = 90  # a watch shows at least a bookmark each minute
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """When the cluster last sent something (None: never, or just now), and whether that is too long
-    ago. `as_of`: when it did, in any case; it changes no ETag."""
+    """The time at which the cluster last sent data (None: never, or just now), and whether that is
+    too long ago. `as_of`: when it did, in any case; it changes no ETag."""
 
     seen_at: datetime | None
     is_stale: bool

@@ -67,7 +67,7 @@ class BuildContext:
 
 @dataclass(frozen=True, slots=True)
 class PodPlace:
-    """Which part of a job a pod is: its instance, attempt and the partition it works on."""
+    """The place of a pod in its job: its instance, attempt and the partition it works on."""
 
     instance: int
     attempt: int

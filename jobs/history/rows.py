@@ -50,7 +50,7 @@ class Size(NamedTuple):
 class Transition:
     """A change of state at `at`.
 
-    `is_inferred`: derived from the beginning of the next state, and used only if nobody saw the
+    `is_inferred`: derived from the beginning of the next state, and used only if no watch saw the
     change itself.
     """
 

@@ -48,7 +48,7 @@ LONGEST_MESSAGE = 1024
 
 
 class Reason(StrEnum):
-    """Why a job is in its state: conditions and Events carry these."""
+    """The cause of a job's state: conditions and Events carry these."""
 
     PENDING = "IPUJobPending"
     RUNNING = "IPUJobRunning"

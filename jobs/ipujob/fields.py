@@ -41,7 +41,7 @@ OBJECT: Final = "object with fields of its own"
 
 
 class MayChange(Enum):
-    """When an edit may change a field."""
+    """The states of a job in which an edit may change a field."""
 
     WHEN_IDLE = "while the job holds nothing"
     UNTIL_FINISHED = "until the job has finished"

@@ -27,7 +27,7 @@ WINDOWS_EXEMPT: Final = 25  # from then on, os.name: windows lifts controls of L
 
 
 class Standard(IntEnum):
-    """How strict a standard is; each includes the controls of those before it."""
+    """The levels of strictness; each includes the controls of those before it."""
 
     JOBS = 0
     BASELINE = 1

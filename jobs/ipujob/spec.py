@@ -71,7 +71,8 @@ def with_plain_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When an attempt that has ended is followed by another, at most `back_off_limit` times."""
+    """The rule by which another attempt follows an ended attempt, at most `back_off_limit`
+    times."""
 
     type: str = FIELDS.rows["restartPolicy.type"].default
     back_off_limit: int = FIELDS.rows["restartPolicy.backOffLimit"].default

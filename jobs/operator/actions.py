@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An Event about the job. `is_warning`: somebody may have to act."""
+    """An Event about the job. `is_warning`: a person may have to act."""
 
     reason: str
     message: str

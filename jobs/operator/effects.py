@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where a plan takes effect."""
+    """The systems in which a plan takes effect."""
 
     client: KubeClient
     partitions: Partitions

@@ -85,8 +85,8 @@ HEAD_START_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Outcome:
-    """How a plan went. `failed`: try again with growing delays, or after `retry_after` seconds;
-    `fault`: what to tell the user; `replan`: partitions have changed, look again at once;
+    """The outcome of a plan. `failed`: try again with growing delays, or after `retry_after`
+    seconds; `fault`: what to tell the user; `replan`: partitions have changed, look again at once;
     `has_freed`: others that wait for IPUs may look again too; `refusal`: what does not pass by
     itself, for the log."""
 

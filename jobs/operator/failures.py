@@ -80,7 +80,7 @@ class JobsError(Exception):
 
 
 class PermanentError(JobsError):
-    """An error that stays until somebody changes something."""
+    """An error that stays until a person changes something."""
 
 
 class NameConflictError(PermanentError):

@@ -31,7 +31,8 @@ STATES = {state.value: state for state in JobState}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why the previous pass could not do all it wanted. `is_passing`: it may be over by itself."""
+    """The cause that kept the previous pass from completing its plan. `is_passing`: it may be over
+    by itself."""
 
     reason: str
     message: str

@@ -60,7 +60,7 @@ STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOptions:
-    """How the operator works. `now` gives the time of day, `monotonic` seconds that only grow."""
+    """Options of the operator. `now` gives the time of day, `monotonic` seconds that only grow."""
 
     concurrency: int = 16
     poll_seconds: float = 2.0

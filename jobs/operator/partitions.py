@@ -60,12 +60,11 @@ class _Entry:
 class PartitionFacts:
     """The latest word on every partition, by job UID and instance.
 
-    An answer to one of our own calls is newer than a list that was asked for before it: such a
+    An answer to one of our own calls is newer than a list that was requested before it: such a
     list must not bring the past back. `problem` says why nothing is known; empty: all is well.
-    `answered_at`: when the last list was asked for that has been answered; `polls`: how often a
-    list was asked for. In the line are those whose last answer is that they wait for IPUs, as long
-    as they ask again whenever they are woken. `is_live` tells whether a job of this UID still
-    exists.
+    `answered_at`: when the last answered list was requested; `polls`: the number of requested
+    lists. In the line are partitions whose last answer is that they wait for IPUs, as long as they
+    ask again whenever they are woken. `is_live` tells whether a job of this UID still exists.
     """
 
     def __init__(self, partitions: Partitions, is_live: Callable[[str], bool]) -> None:

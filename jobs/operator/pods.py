@@ -37,7 +37,8 @@ LONGEST_WHY = 600
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a pod failed: a reason, a message, and the last lines of the failed container's log.
+    """The cause of a pod's failure: a reason, a message, and the last lines of the failed
+    container's log.
 
     `exit_code` is None if no container has an exit code.
     """
@@ -143,7 +144,7 @@ END_SECONDS = 1  # activeDeadlineSeconds by which the operator ends a pod and ke
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a pod from starting.
+    """The problem that keeps a pod from starting.
 
     `detail` is the text of another component, which changes from moment to moment: the first known
     text is shown.
@@ -164,7 +165,7 @@ class PodView:
     """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not.
     `fingerprint` tells what it was made of. `gone_by`: when its deletion's grace period is over.
     `node_trouble`: what became of its node, if that is not Ready: the pod's status may be old.
-    `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
+    `hears_end`: it sleeps, and ends by itself on a signal; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`. `is_initializing`: an init container runs
     that is no sidecar; `set_up_at`: when the last of them ended, or else when the pod was made.
     `waits_for`: what keeps it from being Ready, in the kubelet's words."""

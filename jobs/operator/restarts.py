@@ -29,7 +29,7 @@ SIGNALS = range(128, 256)  # ExitCode without codes: the container was killed by
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often an instance has been restarted: `used` restarts count against backOffLimit;
+    """The count of an instance's restarts: `used` restarts count against backOffLimit;
     `losses` are the attempts in a row that ended through no fault of the job."""
 
     used: int = 0

@@ -38,7 +38,7 @@ _NEEDED = (*DECIDED, *(f"conditions.{name}" for name in ("type", "status", "reas
 
 
 class Keeping(Enum):
-    """How the API server keeps the status that the operator writes."""
+    """The part of a written status that the API server keeps."""
 
     ALL = "all"  # every field is kept
     CONDITIONS = "conditions"  # only the published fields: the rest travels in a condition
@@ -47,7 +47,7 @@ class Keeping(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrdVerdict:
-    """How the CRD in the cluster is, and a sentence; empty: it is as it should be."""
+    """The judgement on the CRD in the cluster, and a sentence; empty: it is as it should be."""
 
     keeping: Keeping
     sentence: str = ""
@@ -110,7 +110,7 @@ _CARRYING = CrdVerdict(
 
 
 class StatusKeeper:
-    """How statuses are to be written so that they are kept.
+    """The form in which statuses are written so that the API server keeps them.
 
     The CRD is looked at before the first pass and from time to time; an answer that lacks what
     was written tells at once, and needs no right to read the CRD. `crd` refers to the CRD.

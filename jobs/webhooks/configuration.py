@@ -37,7 +37,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class WebhookScope:
-    """Where the webhooks answer, and when they are asked.
+    """The address of the webhooks, and the requests that are sent to them.
 
     `at` is https://host:port or a Service. `ca_pem` empty: run_webhooks writes the CA.
     `failure_policy` is Fail or Ignore. Asked about are the `namespaces` (none: all) without the

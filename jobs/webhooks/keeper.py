@@ -63,7 +63,7 @@ class KeptCertificate:
 
     `problem` says why there is no certificate to serve, or why the Secret's is not in use (the
     last good certificate stays). `unpublished` says why the API server does not trust it yet; once
-    it does, `note` is told of further trouble, since a replica that answers is better than none.
+    it does, `note` gets further trouble, since a replica that answers is better than none.
     """
 
     def __init__(

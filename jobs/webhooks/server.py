@@ -81,7 +81,7 @@ _BODY_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WebhookRules:
-    """What the answers depend on, apart from the request."""
+    """The facts on which answers depend, apart from the request."""
 
     privileges: Privileges = field(default_factory=Privileges)
     template_schema: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def webhook_bodies() -> Bodies:
 
 
 class Departure:
-    """How a replica goes: it answers for a while longer, and each answer ends its connection.
+    """The end of a replica: it answers for a while longer, and each answer ends its connection.
 
     API servers keep their connections, and hear a moment late that a replica is going: the
     requests that they send meanwhile would be refused.

@@ -32,7 +32,7 @@ class Acknowledger:
 
     Nothing is remembered: a tombstone is acknowledged when it stands in the tracker unrecorded
     and `recorded_of` finds its release committed. So a crash anywhere loses nothing, and a proxy
-    that is away is told later. Recording never waits for this.
+    that is unavailable hears it later. Recording never waits for this.
     """
 
     def __init__(

@@ -89,7 +89,8 @@ log = structlog.get_logger(__name__)
 class CapacityPoll:
     """Polls the proxy every `poll_seconds`, and calls `write` with changes since the last rows.
 
-    While the proxy or PostgreSQL is away the rows stay unchanged: nothing is known meanwhile.
+    While the proxy or PostgreSQL is unavailable the rows stay unchanged: nothing is known
+    meanwhile.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ WHERE key = %(key)s AND controller = %(controller)s AND partition = %(partition)
 
 
 class Unplaced(NamedTuple):
-    """A partition that is held, and of which nobody has recorded where it stands."""
+    """A held partition without a recorded place."""
 
     key: str
     controller: str
@@ -111,11 +111,11 @@ def store_places(
 class PlaceRecorder:
     """Asks for the fleet soon after `wake` and now and then, if a place is not known.
 
-    A controller that does not say where its IPUs stand, as Graphcore's, is asked about now and then
+    A controller that does not say where its IPUs stand, as Graphcore's, is queried now and then
     only.
 
-    `rows` reads what has no place, `write` stores places. While the proxy or PostgreSQL is away
-    nothing is recorded; what is still held afterwards is.
+    `rows` reads what has no place, `write` stores places. While the proxy or PostgreSQL is
+    unavailable nothing is recorded; what is still held afterwards is.
     """
 
     def __init__(

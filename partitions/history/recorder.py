@@ -87,7 +87,7 @@ VANISHED = "Vanished"
 
 
 class Owner(NamedTuple):
-    """Who a job holds its partitions for.
+    """The owner for whom a job holds its partitions.
 
     An empty user is unknown; an unverified user is only claimed.
     """
@@ -292,7 +292,7 @@ class PartitionRecorder:
     """Records the holdings of partitions that the tracker `name` in `namespace` shows.
 
     `owners_of` finds for whom jobs hold theirs. To be set by who runs it: `known_until` gives the
-    time of the last committed position; `released` is called when tombstones that nobody has
+    time of the last committed position; `released` is called when tombstones that no one has
     acknowledged are committed, `active` when partitions that are active are.
     """
 

@@ -34,7 +34,7 @@ class CircuitOpen(Unavailable):
 
 
 class Calls(StrEnum):
-    """Which calls a circuit stands for: all of them, or one kind of order."""
+    """The calls that a circuit stands for: all of them, or one kind of order."""
 
     ALL = "all"
     CREATE = "create"
@@ -58,7 +58,7 @@ _NOUNS: Final = {
 
 
 class CircuitState(StrEnum):
-    """Whether calls are sent."""
+    """The states of a circuit."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -85,7 +85,8 @@ class CircuitOptions:
 
 @dataclass(frozen=True, slots=True)
 class CircuitFacts:
-    """What people are told: the state, since when no calls are sent, and when one tries next.
+    """The facts that messages name: the state, since when no calls are sent, and when one tries
+    next.
 
     `orders`: the same of the kinds of order that are not sent although questions are. `is_due`: the
     next order of this kind may try.

@@ -20,7 +20,7 @@ READ_SECONDS: Final = 10.0
 
 
 class ControllerList:
-    """The text of the list: `text`, or that of the file at `path`, whichever is given.
+    """The text of the list: `text`, or the content of the file at `path`, whichever is given.
 
     With `configmap`, a name in `namespace`, the key of the file's name there takes the file's place
     as soon as it is read: a kubelet writes an edit of a ConfigMap into mounted files after up to

@@ -67,7 +67,8 @@ class ControllerSpec:
 
 @dataclass(frozen=True)
 class ControllerView:
-    """What one controller said just now, or `age_seconds` ago; `problem` is why it said nothing.
+    """The answer of one controller just now, or `age_seconds` ago; `problem` is why it said
+    nothing.
 
     `has_node`: some node carries its label, so that pods can use its partitions. `refused_from`
     (0: none): the smallest size for which it had no room although its list looked as if it had.

@@ -71,7 +71,7 @@ def _digest(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What a comparison found, by entry or, for `untracked`, as (controller, partition id).
+    """The result of a comparison, by entry or, for `untracked`, as (controller, partition id).
 
     `unfinished` wait for a next step, `lost` are active here and unknown to their controller,
     `faulty` are active here and in ERROR there, `replaced` have a stranger's partition in their

@@ -38,10 +38,10 @@ _FORGET_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """How long to wait for controllers, and how often to look after them.
+    """Times of waiting for controllers and of looking after them.
 
     `refusal_seconds`: how long to believe a controller that it has no room for a size, where
-    nobody says how its IPUs stand and no partition of it goes. `fresh_seconds`: how long an
+    it does not say how its IPUs stand and no partition of it goes. `fresh_seconds`: how long an
     answer counts as current for people, unless the proxy has changed something there since.
     `doubt_seconds`: how long to wait for the view of a controller that did not answer last time.
     """
@@ -59,7 +59,7 @@ class Fleet:
 
     `connect` opens an address, `read_list` gives the list as text (raises OSError), `has_node`
     says whether some node carries "label=value", `clock` is in seconds and never goes back.
-    `last_views`: what `run` saw a few seconds ago. `calls` counts the lists that were asked for.
+    `last_views`: what `run` saw a few seconds ago. `calls` counts the requested lists.
     """
 
     def __init__(  # the outside world it stands between

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """What to do about a request for a partition."""
+    """The decision about a request for a partition."""
 
     RESERVE = "reserve"
     KEEP = "keep"
@@ -229,7 +229,8 @@ Holder = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerEntry:
-    """Which job (by UID), instance and attempt holds which partition, where, since when.
+    """The record of a partition: the job (by UID), instance and attempt that holds it, where, since
+    when.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
     `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and has
@@ -310,7 +311,8 @@ def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why no controller takes a partition now; `free` counts the IPUs free in the fleet."""
+    """The cause why no controller takes a partition now; `free` counts the IPUs free in the
+    fleet."""
 
     reason: Reason
     message: str

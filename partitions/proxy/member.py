@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a controller held when it had no room for a size, and until when that counts."""
+    """The holdings of a controller when it had no room for a size, and until when that counts."""
 
     held: frozenset[str]
     until: float

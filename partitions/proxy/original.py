@@ -42,7 +42,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What exists: partitions without an entry, entries that hold a partition, and jobs."""
+    """The existing objects: partitions without an entry, entries that hold a partition, and
+    jobs."""
 
     strangers: tuple[Stranger, ...]
     entries: tuple[TrackerEntry, ...]

@@ -91,7 +91,7 @@ class ProxyProcess(ClusterProcess):
     """All parts of one proxy; `loops` are its background tasks, `port` and
     `mutations_port` those in use.
 
-    Only the replica that leads reads and writes the tracker and goes on with partitions.
+    Only the replica that leads reads and writes the tracker and continues with partitions.
     """
 
     def __init__(self, options: ProxyOptions) -> None:

@@ -47,7 +47,7 @@ class Waiter:
 @dataclass(frozen=True)
 class Room:
     """One controller: its IPUs, those that partitions of ours hold or are about to, and those that
-    others hold, for ever as far as we know. `refused_from` (0: none): the smallest size that the
+    others hold, without end as far as we know. `refused_from` (0: none): the smallest size that the
     controller has no room for, whatever we see."""
 
     address: str
@@ -159,7 +159,7 @@ class Offer:
 
 
 class WaitingQueue:
-    """The requests that were told to wait, and since when.
+    """The requests that wait, and since when.
 
     A new leader begins with an empty queue: waiting jobs ask again, and their time starts then.
     """
@@ -253,7 +253,7 @@ _FIRST_SECONDS: Final = 0.05
 
 
 class Readiness:
-    """What is known of the time that controllers take to create and to reset partitions.
+    """Knowledge of the time that controllers take to create and to reset partitions.
 
     Looking too early costs controller and proxy a call, too late costs a job the time: the next
     first look comes a little earlier after each look that was in time, and later after a look too

@@ -211,7 +211,7 @@ def read_holder(request: web.Request) -> tuple[str, int]:
     """Job UID and instance of the path; raises Problem 400."""
     uid, instance = request.match_info["uid"], request.match_info["instance"]
     if not _UID.fullmatch(uid):
-        raise Problem(400, "the UID in the path must be that of an IPUJob")
+        raise Problem(400, "the UID in the path must be an IPUJob's")
     if not (instance.isascii() and instance.isdecimal() and len(instance) <= 6):
         raise Problem(400, "the instance in the path must be a number from 0")
     return uid, int(instance)

@@ -48,7 +48,7 @@ class ServiceOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What a request came to; no entry: it must be reserved, or is held back, and why. `is_new`:
+    """The outcome of a request; no entry: it must be reserved, or is held back, and why. `is_new`:
     this call reserved it."""
 
     entry: TrackerEntry | None
@@ -61,7 +61,7 @@ class PartitionService:
 
     Calls for one (job UID, instance) follow each other, others run side by side. Every call may
     raise TrackerUnavailable, or ReplicaEnds: the same call again, to the replica that leads by
-    then, goes on where it stopped.
+    then, continues where it stopped.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class SweepOptions:
 
 class Sweep:
     """Compares once a minute; `drift` is what the last comparison found. In between it marks what
-    the lists show that are asked for anyway, for placements and every few seconds.
+    the lists show that are requested anyway, for placements and every few seconds.
 
     It touches only what the tracker has, tombstones of unanswered requests among it: any other
     partition may be a person's or another cluster's.

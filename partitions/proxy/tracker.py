@@ -127,7 +127,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """What the tracker's ConfigMaps say, at one moment.
+    """The content of the tracker's ConfigMaps at one moment.
 
     `newest_keys` has the key of each holder's last entry. `unreadable` values stay where they
     are; they may come from a newer version or from a person.

@@ -45,7 +45,7 @@ _Outcomes: TypeAlias = dict[_Waiting[Any], tuple[Any, Exception | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Where the tracker is, and how long a caller waits for a write before it is told to retry.
+    """The tracker's place, and how long a caller waits for a write before the answer is to retry.
 
     Writes begin `gather_seconds` apart on average: what comes in between goes out together, since
     a patch costs the API server a whole ConfigMap, whatever it changes. After a quiet moment
@@ -64,12 +64,12 @@ class TrackerStore:
     """The tracker in memory and on the API server.
 
     `run` loads and then writes, until it is cancelled; everybody else reads `tracker` and hands
-    changes to `write`. A change is a pure function: it is called again when somebody else has
+    changes to `write`. A change is a pure function: it is called again when another writer has
     changed the tracker meanwhile, or when the fate of a patch is unknown.
 
-    `left_seconds` says for how long nobody else can lead. A ConfigMap refuses writes from an old
-    copy, but each only for itself: a replica that stood still could reserve an id in a ConfigMap
-    that its successor has reserved in another.
+    `left_seconds` says for how long no other replica can lead. A ConfigMap refuses writes from an
+    old copy, but each only for itself: a replica that stood still could reserve an id in a
+    ConfigMap that its successor has reserved in another.
     """
 
     def __init__(

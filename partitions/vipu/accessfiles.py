@@ -36,7 +36,7 @@ DEFAULT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class ControllerAccess:
-    """What a client of a controller presents, and what pods do; all is read again at each call."""
+    """The credentials of a controller's client, and of pods; all are read again at each call."""
 
     tls: Callable[[], TlsFiles] | None = None
     credentials: Callable[[], Credentials | None] | None = None

@@ -40,7 +40,7 @@ _CA_KEY: Final = "ca.key"
 
 
 class Role(StrEnum):
-    """What the holder of a certificate is."""
+    """The role of a certificate's holder."""
 
     SERVER = "server"
     AGENT = "agent"

@@ -113,7 +113,7 @@ class VipuClient:
     """One controller, over one connection that all calls share and that comes back by itself.
 
     `address` is "host:port". Every method raises a VipuError: NoAnswer when the controller does
-    not answer within `deadline_seconds`, else what the controller says. `tls` is asked at
+    not answer within `deadline_seconds`, else what the controller says. `tls` is called at
     each call: with other files a new connection is opened. `credentials` are sent with each call
     over TLS, and never without. `pod_tls`: what pods show this controller; None: they need no key.
     """

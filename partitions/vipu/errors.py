@@ -42,7 +42,7 @@ class NoCapacity(VipuError):
 
 
 class InvalidRequest(VipuError):
-    """The request can never work as it stands; the sentence says what to write instead."""
+    """The request can never work unchanged; the sentence says what to write instead."""
 
 
 class Refused(VipuError):

@@ -150,7 +150,7 @@ def secure_tls(
 
 
 class _Port(Protocol):
-    """What the threaded and the asyncio server of gRPC have in common."""
+    """The common method of gRPC's threaded and asyncio servers."""
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int: ...
 

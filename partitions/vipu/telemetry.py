@@ -21,7 +21,7 @@ CLOCK_NOW_ATTRIBUTE: Final = "clock now hertz"
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """What the sensors of one IPU show; None: not reported."""
+    """Readings of one IPU's sensors; None: not reported."""
 
     temperature_celsius: float | None = None
     power_watts: float | None = None
@@ -30,7 +30,7 @@ class Sensors:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """When an agent answered last, and the sensors of its IPUs by device number.
+    """The time of an agent's last answer, and the sensors of its IPUs by device number.
 
     `heard_at` None: not reported, as by controllers of other makers.
     """

@@ -46,7 +46,8 @@ def _check_pair(certificate: bytes, key: bytes, path: Path | None) -> None:
 
 
 class ClientTls:
-    """What a client presents and whom it trusts; called, it returns what the files hold now.
+    """A client's certificate and the CAs it trusts; a call returns the current content of the
+    files.
 
     Raises TlsFilesError where they cannot be read at first; later the last good files stay in use.
     """

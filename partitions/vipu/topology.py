@@ -41,7 +41,7 @@ _MADE_OF = (BOARD_TYPE_ATTRIBUTE, BOARD_SERIAL_ATTRIBUTE, CLOCK_ATTRIBUTE, FIRMW
 
 
 class Hardware(NamedTuple):
-    """What an IPU and its machine are made of, in the controller's words; empty: not said."""
+    """The parts of an IPU and its machine, in the controller's words; empty: not said."""
 
     board_type: str = ""
     board_serial: str = ""
@@ -53,9 +53,9 @@ _UNSAID = Hardware()
 
 
 class IpuId(NamedTuple):
-    """Where an IPU stands: its IPU-Link domain, its place (0 to 63) in it, and the cluster.
+    """The place of an IPU: its IPU-Link domain, its place (0 to 63) in it, and the cluster.
 
-    Each cluster of a V-IPU controller numbers its own domains. An empty cluster: nobody has said
+    Each cluster of a V-IPU controller numbers its own domains. An empty cluster: it is unknown
     which cluster it is.
     """
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ReadyState(StrEnum):
-    """Whether programs may use a partition."""
+    """The readiness of a partition for programs."""
 
     UNDEFINED = "UNDEFINED"
     PENDING = "PENDING"
@@ -24,7 +24,7 @@ class ReadyState(StrEnum):
 
 
 class OperationState(StrEnum):
-    """What the controller is doing with a partition."""
+    """The operation under way on a partition."""
 
     UNDEFINED = "UNDEFINED"
     IDLE = "IDLE"
@@ -38,7 +38,7 @@ _BUSY = frozenset({OperationState.CREATING, OperationState.RESETTING, OperationS
 
 
 class IpuLinkRouting(StrEnum):
-    """How the links inside an IPU-Link domain are used; UNDEFINED: the controller decides."""
+    """The use of the links inside an IPU-Link domain; UNDEFINED: the controller decides."""
 
     UNDEFINED = "UNDEFINED"
     DNC = "DNC"
@@ -48,7 +48,7 @@ class IpuLinkRouting(StrEnum):
 
 
 class GatewayRouting(StrEnum):
-    """How the links between IPU-Link domains are used; UNDEFINED: nobody has asked."""
+    """The use of the links between IPU-Link domains; UNDEFINED: not requested."""
 
     UNDEFINED = "UNDEFINED"
     RING = "RING"
@@ -56,7 +56,7 @@ class GatewayRouting(StrEnum):
 
 
 class SyncType(StrEnum):
-    """How the GCDs of a partition synchronise; UNDEFINED: the controller decides."""
+    """The synchronisation of a partition's GCDs; UNDEFINED: the controller decides."""
 
     UNDEFINED = "UNDEFINED"
     GS2_DEFAULT = "GS2_DEFAULT"
@@ -67,7 +67,7 @@ class SyncType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """What a new partition must have; zero, empty and UNDEFINED leave it to the controller.
+    """The properties of a new partition; zero, empty and UNDEFINED leave it to the controller.
 
     `size` counts IPUs; `num_replicas` counts over all GCDs. `ipus` asks for exactly these, in the
     order of their routing ids, and needs `cluster_id`. Auto-reset and relocation are off unless
@@ -137,7 +137,7 @@ class VipuStatus:
 
 @dataclass(frozen=True, slots=True)
 class IpuofDevice:
-    """Where one IPU of a partition is reached over the network."""
+    """The network address of one IPU of a partition."""
 
     ip: str
     server_port: int
@@ -162,7 +162,7 @@ class Gcd:
 
 @dataclass(frozen=True, slots=True)
 class IpuofConfig:
-    """What an IPU-over-Fabric client needs to open the devices of a partition."""
+    """The configuration with which an IPU-over-Fabric client opens the devices of a partition."""
 
     routing: IpuLinkRouting
     sync_type: SyncType

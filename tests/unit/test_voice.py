@@ -1,10 +1,12 @@
-"""Pages, settings, reasons, metrics and guides avoid phrases that make readers stop."""
+"""Pages, guides, messages and docstrings avoid phrases that make readers stop."""
 
 from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -68,22 +70,75 @@ def test_each_row_of_a_reference_begins_and_ends_as_a_sentence(page: str) -> Non
 
 ROOMS = ("dashboard", "devcluster", "ipuhub", "jobs", "partitions", "usage")
 UNSPOKEN = ("Whether", "What", "Who", "Whose", "When", "Where", "Why", "Which", "How")
+Said = dict[str, str]  # by file and line
 
 
-def said_of_functions(room: str) -> dict[str, str]:
-    """Return the docstrings of a room's functions, by file and line."""
-    return {
-        f"{path.relative_to(ROOT)}:{node.lineno}": said
-        for path in (ROOT / room).rglob("*.py")
-        if "protos" not in path.parts  # generated
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if (said := ast.get_docstring(node))
-    }
+class Words:
+    """The docstrings and messages of a room. A message is any other text of several words: what is
+    logged, raised, answered, written into a status or shown by `--help` all begins as one."""
+
+    def __init__(self) -> None:
+        self.functions: Said = {}
+        self.classes: Said = {}
+        self.messages: Said = {}
+
+    def read(self, path: Path) -> None:
+        """Add the words of a file."""
+        tree = ast.parse(path.read_text("utf-8"))
+        explained = {id(statement.value) for statement in ast.walk(tree) if is_text(statement)}
+        for node in ast.walk(tree):
+            at = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self.functions[at] = ast.get_docstring(node) or ""
+                case ast.ClassDef():
+                    self.classes[at] = ast.get_docstring(node) or ""
+                case ast.Constant(str(text)) if " " in text and id(node) not in explained:
+                    self.messages[at] = text
+
+
+def is_text(node: ast.AST) -> TypeGuard[ast.Expr]:
+    """Return whether a statement is a text alone: a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+@cache
+def words_of(room: str) -> Words:
+    """Return the words of a room, without generated code."""
+    words = Words()
+    for path in sorted((ROOT / room).rglob("*.py")):
+        if "protos" not in path.parts:
+            words.read(path)
+    return words
+
+
+def asking(said: Said) -> Said:
+    """Return what begins as a question does: nobody answers it."""
+    return {at: text for at, text in said.items() if text and text.split()[0] in UNSPOKEN}
+
+
+def translated(said: Said) -> Said:
+    """Return what has a phrase that makes a reader stop."""
+    return {at: text for at, text in said.items() if PHRASE.search(" ".join(text.split()))}
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_function_says_what_it_does_with_a_verb_or_a_noun(room: str) -> None:
-    found = said_of_functions(room)
+    found = words_of(room).functions
     assert len(found) > 100
-    assert {at: said for at, said in found.items() if said.split()[0] in UNSPOKEN} == {}
+    assert asking(found) == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_class_is_named_by_a_noun_in_plain_words(room: str) -> None:
+    found = words_of(room).classes
+    assert len(found) > 50
+    assert asking(found) == {}
+    assert translated(found) == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_message_uses_a_phrase_that_reads_as_translated(room: str) -> None:
+    found = words_of(room).messages
+    assert len(found) > 100
+    assert translated(found) == {}

@@ -106,7 +106,7 @@ class UtilizationSerializer(serializers.Serializer[Any]):
 
 
 class CapacityView(APIView):
-    """How the IPUs of each V-IPU controller were used."""
+    """The use of the IPUs of each V-IPU controller."""
 
     permission_classes = (IsSignedIn, IsAdmin)
     content_negotiation_class = AnyAccept

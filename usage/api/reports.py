@@ -179,7 +179,7 @@ class ReportList(FileList[MonthReport]):
 
 
 class ReportReview(APIView):
-    """What to check before a month is closed."""
+    """Points to check before a month is closed."""
 
     permission_classes = (IsAccountant,)
 
@@ -355,7 +355,7 @@ class RunFile(APIView):
 
 
 class Unavailable(APIException):
-    """Something that this needs is away."""
+    """A required service is unavailable."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "queue-unavailable"

@@ -44,7 +44,7 @@ class TariffRateSerializer(serializers.Serializer[Any]):
 
 
 class OutdatedSerializer(serializers.Serializer[Any]):
-    """Why figures are out of date: `rates` changed, or `corrections` were found. `again`:
+    """The cause why figures are out of date: `rates` changed, or `corrections` were found. `again`:
     generating the file again updates it; closed months are never generated again."""
 
     reason = serializers.CharField()

@@ -76,7 +76,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to import, from the database at `url` (empty: IPUHub's own).
+    """The rows to import, from the database at `url` (empty: IPUHub's own).
 
     `zone`: the time zone of the times in that database; empty: its server's. `purged_until`: pods
     that ended earlier were purged. `write`: off for a dry run.

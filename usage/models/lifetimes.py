@@ -21,8 +21,8 @@ class PodLifetime(models.Model):
     as `gpus`), micro-IPUs. A pod that was never scheduled has no `scheduled_at` and no allocation.
     `estimated` ends are off by at most `uncertainty_seconds`; `end_source` says who closed the row
     (`event`, `deleted`, `relist`, `monitor`; empty: not ended). Without a usable annotation
-    `claim` is `namespace` and the pod counts for its namespace; `annotation` is a claim by whoever
-    made the pod, `operator` a stamp of the IPU Operator on a pod of a recorded job. `stamp`: a
+    `claim` is `namespace` and the pod counts for its namespace; `annotation` is a claim by the user
+    who made the pod, `operator` a stamp of the IPU Operator on a pod of a recorded job. `stamp`: a
     stamp that waits for the record of its job, and counts as a claim until then. `labels` has those
     labels of the pod that USAGE_LABELS named when it was first seen. `user_verified`: an admission
     webhook saw who made it. `skew_seconds`: the clock of the pod's node was off by at least that,

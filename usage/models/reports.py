@@ -13,7 +13,7 @@ from django.utils import timezone
 
 
 class ReportState(models.TextChoices):
-    """How final a month's report is."""
+    """The states of a month's report."""
 
     OPEN = "open", "current month: updated by every run"
     PROVISIONAL = "provisional", "last month: late data still counts until it is closed"
@@ -25,10 +25,10 @@ class MonthReport(models.Model):
     """One version of one month's report; `month` is YYYY-MM in `zone`.
 
     It knows what happened before `generated_at`; the watch of pods had then seen everything
-    until `complete_until` (none: nobody watched). `lifetimes` counts the lines of the details.
+    until `complete_until` (none: no prober watched). `lifetimes` counts the lines of the details.
     `digests` are SHA-256 sums by file: `summary`, `summary-primehub` and, where the details are
     stored, `details`, `details-primehub`; `lines` counts their lines without the header. `tariff`
-    is what was asked for a resource then (usage/rates/pricing.py), `cost` the sum of the rows,
+    is the price of a resource then (usage/rates/pricing.py), `cost` the sum of the rows,
     null where nothing had a price. An open or provisional month keeps its newest version only; a
     closed month is never written again: a correction (`number` 1 and up, state `correction`) is a
     version of its own with the differences.
@@ -108,7 +108,7 @@ class ReportRow(models.Model):
 class ReportChunk(models.Model):
     """A piece of at most 1 MiB of a file of a closed month, in order.
 
-    `profile` is that of details, and `summary` or `summary-primehub` for a summary.
+    `profile` is the profile of details, and `summary` or `summary-primehub` for a summary.
     """
 
     report = models.ForeignKey(

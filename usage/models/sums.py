@@ -153,7 +153,7 @@ class KindAcceleratorSums(AcceleratorSums):
 
 
 class GoingAccelerators(models.Model):
-    """How many of them were held as an hour ended."""
+    """The accelerators that were held as an hour ended."""
 
     going_gpus = models.DecimalField(max_digits=40, decimal_places=0)
 
@@ -201,7 +201,7 @@ KindAcceleratorSpan, KindAcceleratorDay, KindAcceleratorHour = _by_grain(
 
 
 class RollupState(models.Model):
-    """What is summed: all days before `until`, in the days of `zone`, and after them the hours
+    """The summed time: all days before `until`, in the days of `zone`, and after them the hours
     from `hours_from` to `hours_until`. At most one row.
 
     `accelerated_from`: from which day on there are sums of accelerators by name; of spans there are
@@ -221,7 +221,7 @@ class RollupState(models.Model):
 class HourDirt(models.Model):
     """Hours whose rows changed after they were summed; `last_hour` empty: up to now.
 
-    Triggers write it in the transaction of the change, whoever makes it. Rows are only added, so a
+    Triggers write it in the transaction of the change, by any writer. Rows are only added, so a
     recorder never waits for a refresh.
     """
 
@@ -240,7 +240,7 @@ class RollupDirt(HourDirt):
 
 
 class UtilizationSums(models.Model):
-    """How the IPUs of one controller were used from `begin` on: the sums of `Utilization`
+    """The use of one controller's IPUs from `begin` on: the sums of `Utilization`
     (usage/utilization/amounts.py); no row if all are zero."""
 
     controller = models.TextField()
@@ -281,7 +281,7 @@ class UtilizationHour(UtilizationSums):
 
 
 class UtilizationState(models.Model):
-    """Which quarter hours are summed: those in [begin, until). At most one row.
+    """The summed quarter hours: those in [begin, until). At most one row.
 
     `known_until`: until when the controllers had been asked at that time (empty: never).
     `with_hours`: whether their hours are summed too. False: an older release, which knows no hours,

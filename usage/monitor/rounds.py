@@ -65,7 +65,7 @@ _SOONEST_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorOptions:
-    """When nothing was heard for too long, how often is looked, how many pods a round asks about,
+    """The longest silence, the interval of rounds, how many pods a round asks about,
     and how many namespaces at a time."""
 
     stale_seconds: float = 300.0
@@ -178,7 +178,7 @@ class Monitor:
         tally.left += left
         if closed:
             log.warning(
-                "ended pods that are gone and whose end nobody recorded",
+                "ended pods that are gone without a recorded end",
                 namespace=answer.question.namespace,
                 pods=closed,
             )

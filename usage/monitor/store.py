@@ -85,7 +85,7 @@ def questions_for(suspects: Iterable[Suspect]) -> list[Question]:
 
 @dataclass(frozen=True, slots=True)
 class WatchState:
-    """How far the prober has recorded pods; epoch 0: it never has."""
+    """The position up to which the prober has recorded pods; epoch 0: it never has."""
 
     epoch: int = 0
     cluster_uid: str = ""

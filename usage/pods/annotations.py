@@ -43,10 +43,11 @@ class _Stamp(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who holds a pod, and how it is known. `micro_ipus` is None without the operator's stamp.
+    """The holder of a pod, and the source of that knowledge. `micro_ipus` is None without the
+    operator's stamp.
 
     `operator` means that the pod carries such a stamp: its job's record says whether the stamp is
-    genuine. `claimed_component`: a component of the product's own that whoever made the pod wrote;
+    genuine. `claimed_component`: a component of the product's own that the pod's author wrote;
     the pod then has none.
     """
 

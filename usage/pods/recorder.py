@@ -123,7 +123,7 @@ _RESERVED_SAYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """Which pods are recorded: those in `namespaces` (empty: all), annotated pods or all pods.
+    """The recorded pods: those in `namespaces` (empty: all), annotated pods or all pods.
 
     `chosen` chooses the namespaces instead, by their current labels. `labels`: the keys of pod
     labels to record. Without `has_ipu_requests`, requests for IPUs by name count as none: nodes

@@ -23,7 +23,7 @@ GUESSED: Final = (BY_LIST, MONITOR)
 
 
 class JobOwner(NamedTuple):
-    """Whose a recorded job is, and the namespace in which its pods are."""
+    """The owner of a recorded job, and the namespace in which its pods are."""
 
     namespace: str
     group: str

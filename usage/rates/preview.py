@@ -37,7 +37,7 @@ _EVERYTHING: Final = Scope(None)
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The cost of all of last month's usage: as it stands, at the prices of the rate's first day
+    """The cost of all of last month's usage: unchanged, at the prices of the rate's first day
     without the rate, and with it. None: nothing had a price. `hours`: how many the rate is for;
     None for what only some of have. `problem`: why there are no figures, empty where there are.
     """

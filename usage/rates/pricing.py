@@ -201,7 +201,7 @@ _MICRO_DECIMALS: Final = 6
 @dataclass(frozen=True, slots=True)
 class LineCost:
     """The cost of one lifetime or job: exact money x 3600 x COST_UNIT, rounded when it is printed;
-    `decimals`: by default those of a line of a report's details."""
+    `decimals`: by default as in a line of a report's details."""
 
     exact: int
     currency: str
@@ -245,8 +245,8 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """The prices of a range: `segments` cover it in order; `currencies` are those of its prices;
-    `closed` are the closed months that it touches.
+    """The prices of a range: `segments` cover it in order; `currencies` are the currencies of its
+    prices; `closed` are the closed months that it touches.
 
     Money of two currencies cannot be added up: such a range has no cost. Nor has a range with
     accelerators priced by name that reaches before `lost_before`: the lifetimes before that day are

@@ -52,7 +52,8 @@ class ReportRefused(Exception):  # noqa: N818  # it is an answer, with a sentenc
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Why a report is made, and for whom; `close`: close the month, which must be over."""
+    """The reason why a report is made, and its reader; `close`: close the month, which must be
+    over."""
 
     cause: str = ""
     by: str = ""

@@ -42,7 +42,7 @@ SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how many months rows are kept; 0: for ever."""
+    """For how many months rows are kept; 0: without end."""
 
     lifetimes: int = 0
     gaps: int = 0
@@ -51,7 +51,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to delete: which kinds of rows, and before which instant.
+    """The rows to delete: their kinds, and the instant before which they ended.
 
     `day`: lifetimes before it are deleted; None: they stay. `reasons`: messages about old rows that
     stay.

@@ -31,7 +31,7 @@ JOB = "job"
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A row of a series with the times of its step; that of totals begins at TOTAL."""
+    """A row of a series with the times of its step; the row of totals begins at TOTAL."""
 
     key: tuple[str, ...]
     measures: Measures
@@ -159,7 +159,7 @@ _MOST = 10**100  # no sum of this database comes near
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a list goes on: after `place`, with everything counted up to `until`."""
+    """The place where a list continues: after `place`, with everything counted up to `until`."""
 
     until: datetime
     place: Place

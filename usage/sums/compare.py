@@ -42,7 +42,7 @@ _NAME: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The sums of one value of each dimension; `before`: those of the period before, None where
+    """The sums of one value of each dimension; `before`: the sums of the period before, None where
     none is compared; `name`: of a line by job, the job's name."""
 
     key: tuple[str, ...]

@@ -29,7 +29,7 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What is summed: days of `zone` before `until`, then the hours of UTC in `hours` (from and
+    """The summed time: days of `zone` before `until`, then the hours of UTC in `hours` (from and
     to; none where both are equal), but for those that touch `dirt`: first and last hour that
     changed since (no last: all up to now). The days before `frozen_before` have lost lifetimes:
     their sums, of days of `frozen_zone`, stand whatever changes. `accelerated_from`: from which day
@@ -77,7 +77,7 @@ class Stretch:
     """An unbroken range to add up from lifetimes: piece i is [bounds[i], bounds[i + 1]).
 
     `after`: the hour that ends as it begins, where the sum of that hour stands and there is but one
-    piece. What was carried into the range is then known.
+    piece. The amount carried into the range is then known.
     """
 
     bounds: tuple[datetime, ...]

@@ -140,7 +140,7 @@ _HELD: Final = Amounts("millicore_seconds", "byte_seconds", "micro_ipu_seconds",
 class Prices:
     """The prices of the buckets of `steps`.
 
-    What was held in buckets without any price has no cost (NULL), what was free costs 0. Sums skip
+    Amounts held in buckets without any price have no cost (NULL), free amounts cost 0. Sums skip
     NULL, so a sum has a cost where anything had a price in a part of its time.
     """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """SQL of one sum: of rows that are summed (`opens`: a step begins with this row), of what was
+    """SQL of one sum: of rows that are summed (`opens`: a step begins with this row), of amounts
     held as an hour ended (for `lasting` seconds), of pieces of lifetimes, and of pieces that are
     taken off since their pods no longer hold anything (`is_over`: from the beginning)."""
 
@@ -45,7 +45,7 @@ NOTHING: Final = Cell("0::numeric", "0::numeric", "0::numeric", "0::numeric")
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """What is summed under which names: from tables (without their grain) by expressions for the
+    """The sums and their names: from tables (without their grain) by expressions for the
     `keys`, `where` a row of them is meant; from lifetimes of `source`, `source_where`, with these
     columns of theirs."""
 
@@ -298,7 +298,8 @@ STEP: Final = "bucket"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is selected: how many dimensions a key has, the order, and whether it begins later."""
+    """The shape of the result: how many dimensions a key has, the order, and whether it begins
+    later."""
 
     dimensions: int
     order: str

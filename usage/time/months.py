@@ -72,7 +72,7 @@ FROM (SELECT 1) AS one LEFT JOIN (
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
+    """About one month. `complete_until` None: no prober has watched pods yet; `earliest`: the first
     month with rows; `purged_before`: the day before which rows of this month were deleted;
     `version`, `state`, `made_at`: of its newest report, if any; `cost`: its money, in the
     currency of its tariff; `corrections`: how often something was found after it was closed;
@@ -134,7 +134,8 @@ _OLDEST: Final = Month(1970, 1)
 
 @dataclass(frozen=True, slots=True)
 class MonthBounds:
-    """What `month` is in reports made in `zone`, and wherever else it is named: [first, end)."""
+    """The bounds of `month` in reports made in `zone`, and in every other place that names it:
+    [first, end)."""
 
     month: Month
     zone: ZoneInfo

@@ -46,10 +46,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class ControllerTimeline:
-    """What is recorded of one controller.
+    """The recorded facts about one controller.
 
     `states` in order of time, with the state in force as the range begins, of whose time
-    `held_then` says what jobs held. `gaps`: from and to when nobody asked it, in microseconds.
+    `held_then` says what jobs held. `gaps`: from and to when no recorder asked it, in microseconds.
     """
 
     states: tuple[State, ...] = ()
@@ -64,7 +64,7 @@ class Utilization:
 
     `reserved` by partitions, `by_others` of it by such as no job holds (made by hand), and
     `held_idle` of it by jobs no pod of which ran on them; `pod_micro` is what pods were allocated,
-    in micro-IPU-seconds. `down`: cordoned or faulty and not held by a job; `unknown`: nobody
+    in micro-IPU-seconds. `down`: cordoned or faulty and not held by a job; `unknown`: no recorder
     asked, or the controller did not answer.
     """
 
@@ -122,7 +122,7 @@ class _Gap:
 
 @dataclass(slots=True)
 class _Now:
-    """What holds at the moment that a sweep has come to."""
+    """The state at the moment that a sweep has come to."""
 
     total: int = 0
     down: int = 0

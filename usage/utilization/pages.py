@@ -100,7 +100,7 @@ class CapacityAnswer:
     """Rows in order of time and controller, `controllers` over the whole range, and their total.
 
     `known_until`: when controllers were last asked (None: never); `silent_seconds`: for how long
-    of the range nobody asked.
+    of the range no recorder asked.
     """
 
     window: Window

@@ -38,11 +38,12 @@ Range = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is summed: the quarters of [begin, until), but for hours in `dirt` (first and last; no
+    """The summed time: the quarters of [begin, until), but for hours in `dirt` (first and last; no
     last: all up to now).
 
     `known_then` and `known_now`: until when controllers had been asked when it was summed, and
-    are now; None: nobody ever asked. `with_hours`: whether hours are summed where quarters are.
+    are now; None: no recorder ever asked. `with_hours`: whether hours are summed where quarters
+    are.
     """
 
     begin: datetime = EVER

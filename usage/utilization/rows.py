@@ -140,8 +140,8 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """From and to when nobody asked the controllers, in microseconds, not clipped; `told`: whether
-    any had told its IPUs before the end."""
+    """From and to when no recorder asked the controllers, in microseconds, not clipped; `told`:
+    whether any had told its IPUs before the end."""
 
     gaps: Gaps
     told: bool

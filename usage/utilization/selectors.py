@@ -34,7 +34,8 @@ class CapacityRecord:
     """Utilization by controller, each with one entry for a step that has begun.
 
     `known_until`: when controllers were last asked, before the end of the range; None: never.
-    `silent_seconds`: for how long of the range nobody asked. `week`: the sums by hour of the week.
+    `silent_seconds`: for how long of the range no recorder asked. `week`: the sums by hour of the
+    week.
     """
 
     steps: Mapping[str, Sequence[Utilization]]

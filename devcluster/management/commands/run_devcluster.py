@@ -34,7 +34,7 @@ class Command(BaseCommand):
             "--authorization",
             choices=AUTHORIZATIONS,
             default=AUTHORIZATIONS[0],
-            help="rbac: requests are held against the stored roles",
+            help="rbac: the stored roles decide about requests",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:

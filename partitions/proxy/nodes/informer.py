@@ -30,7 +30,7 @@ class Node:
 
 
 class NodeLabels:
-    """Which "key=value" labels which nodes carry, as of a moment ago."""
+    """The "key=value" labels of nodes, as of a moment ago."""
 
     def __init__(self, client: KubeClient) -> None:
         self.informer = Informer(

@@ -54,7 +54,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job's IPUs are: their V-IPU controller, and the label of the nodes that reach it."""
+    """The place of a job's IPUs: their V-IPU controller, and the label of the nodes that reach
+    it."""
 
     controller: str
     key: str

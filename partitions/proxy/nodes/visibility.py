@@ -28,7 +28,7 @@ _PATHS: Final = ("capacity", "allocatable")
 
 @dataclass(frozen=True, slots=True)
 class ShownNode:
-    """What a node shows now. `is_usable`: it is ready and takes pods."""
+    """The labels and capacity that a node shows now. `is_usable`: it is ready and takes pods."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class NodeChange:
     """Merge patches of one node; an empty patch is not written.
 
     While a node has a number of ours it has our mark: a crash in between leaves nothing behind
-    that nobody takes away.
+    that no writer takes away.
     """
 
     node: str

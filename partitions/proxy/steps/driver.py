@@ -30,7 +30,7 @@ _STEPS = {Phase.RESERVING: create, Phase.CREATING: activate, Phase.RELEASING: re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How soon to look at a controller again: while it works, and after a failure."""
+    """The delay until a controller is looked at again: while it works, and after a failure."""
 
     poll: Backoff = _POLL
     retry: Backoff = _RETRY

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Next(Enum):
-    """When the next step of a partition is due; ACCEPTED: at the memory's `look_at`."""
+    """The time of a partition's next step; ACCEPTED: at the memory's `look_at`."""
 
     SETTLED = auto()
     NOW = auto()
@@ -38,7 +38,7 @@ class Next(Enum):
 
 @dataclass(slots=True)
 class Memory:
-    """What this process knows of one attempt and no other process needs to.
+    """Knowledge of one attempt that only this process needs.
 
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
     that a partition of its id there is somebody else's. `was_there`: its controller has listed what
@@ -61,7 +61,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all steps share; `now` gives the time as aware UTC."""
+    """The objects that all steps share; `now` gives the time as aware UTC."""
 
     store: TrackerStore
     fleet: Fleet

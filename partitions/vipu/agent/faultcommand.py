@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds that slow resets and removals take (30)",
     )
     repair = actions.add_parser("repair", help="end the faults of a simulated machine")
-    repair.add_argument("--ipu", type=_number, help="only those of this IPU")
+    repair.add_argument("--ipu", type=_number, help="only faults of this IPU")
     for each in (fault, repair):
         each.add_argument("-H", "--api-host", default="127.0.0.1", help="the agent (127.0.0.1)")
         each.add_argument("--api-port", type=port_number, default=8080, help="its port (8080)")

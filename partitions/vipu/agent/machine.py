@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PartitionState(StrEnum):
-    """How far a machine is with its part of a partition."""
+    """The progress of a machine with its part of a partition."""
 
     CONFIGURING = "CONFIGURING"
     READY = "READY"
@@ -25,8 +25,8 @@ class PartitionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IpuInventory:
-    """One IPU of a machine; `index` is its device number, `server_port` that of IPUoF, 0 where it
-    is not known."""
+    """One IPU of a machine; `index` is its device number, `server_port` its port of IPUoF, 0 where
+    it is not known."""
 
     index: int
     serial: str
@@ -39,7 +39,7 @@ class IpuInventory:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a machine is made of; `exporter_port` is of its agent's metrics, 0: it has none."""
+    """The parts of a machine; `exporter_port` is of its agent's metrics, 0: it has none."""
 
     platform: str
     board_type: str
@@ -91,7 +91,7 @@ class MachinePartition:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a machine says in each heartbeat: its partitions, a sentence for each faulty IPU, and
+    """The content of a machine's heartbeat: its partitions, a sentence for each faulty IPU, and
     what the sensors of its IPUs show.
 
     `boot_id` changes when the machine has forgotten its partitions.
@@ -105,7 +105,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class IpuReading:
-    """What the sensors and counters of one IPU show; counts are from the start of the machine."""
+    """Readings of one IPU's sensors and counters; counts are from the start of the machine."""
 
     index: int
     in_use: bool
@@ -125,7 +125,7 @@ class IpuReading:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """What a machine's part of a partition has done since it was configured."""
+    """Counters of a machine's part of a partition since it was configured."""
 
     partition: str
     ipus: int
@@ -179,7 +179,7 @@ class Machine(Protocol):
 
 
 class MachineTest(StrEnum):
-    """What of a machine can be tested."""
+    """The kinds of tests of a machine."""
 
     CONNECTIVITY = "connectivity"
     IPU_SELF_TEST = "ipu-self-test"
@@ -187,7 +187,7 @@ class MachineTest(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """What can be made to go wrong on a simulated machine."""
+    """The kinds of faults that a simulated machine can have."""
 
     IPU_ERROR = "ipu-error"
     LINK_DOWN = "link-down"

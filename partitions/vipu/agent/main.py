@@ -71,7 +71,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """How one vipu-agent runs; with several machines, agents and ports count up."""
+    """Options of a vipu-agent; with several machines, agents and ports count up."""
 
     agent: str = f"{AGENT_PREFIX}0"
     host: str = "127.0.0.1"
@@ -177,7 +177,7 @@ def _parser() -> OptionParser:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where one agent listens."""
+    """The ports of one agent."""
 
     api: int
     exporter: int
@@ -213,7 +213,7 @@ class VipuAgent:
         )
         if not self._options.secure:
             log.warning(
-                "INSECURE MODE: whoever reaches the port releases partitions on the machine. "
+                "INSECURE MODE: anyone who reaches the port can release partitions on it. "
                 "For anything but a lab start with --secure",
                 port=ports[0].api,
             )

@@ -38,11 +38,11 @@ _Answer = TypeVar("_Answer")
 
 
 class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
-    """What a controller may ask of one machine.
+    """The calls of a controller to one machine.
 
     `agent` is its name in the log. `simulated` is the same machine where it can fail on command,
     None for a real machine; `ipuof` are its ports, which follow its partitions. `exporter_port` is
-    of its metrics, 0 until somebody sets it.
+    of its metrics, 0 until it is set.
     """
 
     def __init__(

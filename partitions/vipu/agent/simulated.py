@@ -46,7 +46,7 @@ _MOST_PARTITION_ID: Final = 253
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLatencies:
-    """How long a simulated machine takes to configure and to reset its part of a partition."""
+    """The times in which a simulated machine configures and resets its part of a partition."""
 
     configure: timedelta = timedelta(seconds=0.5)
     reset: timedelta = timedelta(seconds=0.2)
@@ -54,7 +54,7 @@ class MachineLatencies:
 
 @dataclass(slots=True)
 class _Ipu:
-    """What a simulated IPU remembers; temperature and use since `changed_at`."""
+    """The state of a simulated IPU; temperature and use since `changed_at`."""
 
     changed_at: datetime
     celsius: float

@@ -71,7 +71,7 @@ def _add_diagnostics(actions: Any, shared: argparse.ArgumentParser) -> None:
     tests = entities(actions, "diagnostics", "test machines")
     for kind, about in (
         (MachineTest.CONNECTIVITY, "test that agents answer and IPU-Links are up"),
-        (MachineTest.IPU_SELF_TEST, "let each IPU test itself; skips those of partitions"),
+        (MachineTest.IPU_SELF_TEST, "let each IPU test itself; skips IPUs of partitions"),
         (MachineTest.SYNC, "test the sync lines of machines; skips those with partitions"),
     ):
         parser = tests.add_parser(kind.value, help=about, parents=[shared])
@@ -86,7 +86,7 @@ def _add_diagnostics(actions: Any, shared: argparse.ArgumentParser) -> None:
 
 
 def _add_users(actions: Any, create: Any, remove: Any, shared: argparse.ArgumentParser) -> None:
-    about = "let somebody use allocations; prints an access key and writes it to a file"
+    about = "let a user use allocations; prints an access key and writes it to a file"
     _allocations(_named(create, "user", users.create_user, about, shared), "none")
     _named(remove, "user", users.remove_user, "remove a user; partitions stay", shared)
     about = "make a new access key; the old key ends"
@@ -191,9 +191,11 @@ def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
         parser = listing.add_parser(names[0], aliases=names[1:], help=about, parents=[shared])
         parser.set_defaults(command=command)
         if command is commands.list_partitions:
-            parser.add_argument("--agent", metavar="ID", help="only those on this machine")
-            parser.add_argument("--cluster", metavar="ID", help="only those of this cluster")
-            parser.add_argument("--allocation", metavar="ID", help="only those of this allocation")
+            parser.add_argument("--agent", metavar="ID", help="only partitions on this machine")
+            parser.add_argument("--cluster", metavar="ID", help="only partitions of this cluster")
+            parser.add_argument(
+                "--allocation", metavar="ID", help="only partitions of this allocation"
+            )
 
 
 def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:

@@ -81,7 +81,9 @@ def _add_lists(listing: Any, shared: argparse.ArgumentParser) -> None:
         parser = listing.add_parser(names[0], aliases=names[1:], help=about, parents=[shared])
         parser.set_defaults(command=command)
         if command is commands.list_partitions:
-            parser.add_argument("--allocation", metavar="ID", help="only those of this allocation")
+            parser.add_argument(
+                "--allocation", metavar="ID", help="only partitions of this allocation"
+            )
         if command is commands.list_ipu_attributes:
             parser.add_argument("--agent", action="append", metavar="ID", help="only of this agent")
 

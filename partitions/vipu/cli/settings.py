@@ -34,7 +34,7 @@ class BadSetting(Exception):  # noqa: N818  # a sentence for the person at the t
 
 @dataclass(frozen=True, slots=True)
 class PortSetting:
-    """Where a command finds its port beside --api-port, and what it is when nobody says it."""
+    """The sources of a command's port beside --api-port, and its default."""
 
     key: str
     default: int

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """How long the simulated machines take to create and to reset a partition.
+    """The times in which simulated machines create and reset a partition.
 
     `confirmed_removal`: machines have to confirm that they have freed the IPUs of a partition.
     """

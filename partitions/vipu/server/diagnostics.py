@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class Outcome(StrEnum):
-    """How one step ended."""
+    """The outcome of one step."""
 
     PASSED = "PASSED"
     FAILED = "FAILED"
@@ -41,7 +41,7 @@ class Outcome(StrEnum):
 
 
 class DiagnosticState(StrEnum):
-    """How far a test is."""
+    """The progress of a test."""
 
     RUNNING = "RUNNING"
     PASSED = "PASSED"
@@ -51,7 +51,7 @@ class DiagnosticState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is tested at once: a machine, or one IPU of it."""
+    """The target of a single test: a machine, or one IPU of it."""
 
     agent: str
     ipu: int | None = None
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a step ended, and why if it did not pass."""
+    """The outcome of a step, and the cause if it did not pass."""
 
     step: Step
     outcome: Outcome
@@ -91,7 +91,7 @@ class Diagnostic:
 
 
 class Tester(Protocol):
-    """Where steps run."""
+    """The machines on which steps run."""
 
     def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
         """Return the problem, empty if there is none; raises VipuError."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LinkTopology(StrEnum):
-    """How the IPU-Links of a domain are cabled: a torus has loop links, a mesh has none."""
+    """The cabling of a domain's IPU-Links: a torus has loop links, a mesh has none."""
 
     TORUS = "torus"
     MESH = "mesh"
@@ -167,7 +167,7 @@ def _starts(agents: Iterable[str], ipus: Mapping[str, int]) -> Iterable[tuple[st
 
 @dataclass(frozen=True, slots=True)
 class WantedCluster:
-    """What an administrator asks for; `domains` 0: as few as hold the agents."""
+    """The cluster that an administrator asks for; `domains` 0: as few as hold the agents."""
 
     id: str
     agents: tuple[str, ...]

@@ -37,7 +37,7 @@ def load_state(topology: Topology, file: StateFile) -> State:
                 f"the clusters in {file.path} name agent {error.args[0]}, which this fleet of "
                 f"{len(topology)} IPUs does not have: start with the --machines it was made with"
             ) from error
-        log.info("clusters and allocations are those of the state file", path=str(file.path))
+        log.info("clusters and allocations come from the state file", path=str(file.path))
     for record in found.partitions.values():
         for ipu in record.ipus:
             if ipu not in draft.occupancy.topology.by_id:

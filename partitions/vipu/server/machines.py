@@ -40,7 +40,7 @@ _ADDRESSES = 4
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What agents have said of their machines, by agent: what they are made of, their hosts, and
+    """The agents' reports on their machines, by agent: their parts, their hosts, and
     their last heartbeats.
 
     A machine of which nothing is said is simulated, or has not answered yet.
@@ -53,7 +53,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class DevicePort:
-    """Where an IPU of a machine is reached, as the IPUoF configuration says."""
+    """The address of an IPU of a machine, as the IPUoF configuration says."""
 
     agent: str
     index: int

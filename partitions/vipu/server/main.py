@@ -127,7 +127,7 @@ class VipuServer:
         log.info("vipu-server listens", host=options.host, port=port, ipus=len(fleet))
         if not options.secure:
             log.warning(
-                "INSECURE MODE: whoever reaches the port sees and removes everybody's partitions. "
+                "INSECURE MODE: anyone who reaches the port sees and can remove all partitions. "
                 "For anything but a lab start with --secure",
                 port=port,
             )

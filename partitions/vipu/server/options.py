@@ -34,7 +34,7 @@ _ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """How one vipu-server runs; port 0 takes any free port.
+    """Options of a vipu-server; port 0 takes any free port.
 
     `cluster` and `allocation` may list several, separated by commas: the first allocation is of
     the first cluster, and so on, each with `machines` machines.
@@ -240,7 +240,7 @@ def _certificate_options(parser: argparse.ArgumentParser) -> None:
         "--default-user-id",
         default="",
         metavar="ID",
-        help="that user's id; without: the name of whoever runs this",
+        help="that user's id; without: the name of the user who runs it",
     )
     parser.add_argument(
         "--tls-init",

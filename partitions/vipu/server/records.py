@@ -29,7 +29,7 @@ UNCONFIRMED = timedelta(days=36_525)
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """One partition: what was asked for, the IPUs it got, and its latest operation.
+    """One partition: the request, the IPUs it got, and its latest operation.
 
     `ipus` stand in the order of their routing ids. `operation` is CREATING, RESETTING or REMOVING,
     running from `started_at` to `ready_at`; `errors`, once there are any, outlive it until a reset.
@@ -96,7 +96,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True)
 class MachineRecord:
-    """What is said of an IPU-Machine: a cordon, faults of its IPUs, that its agent is lost.
+    """The record of an IPU-Machine: a cordon, faults of its IPUs, that its agent is lost.
 
     `cordon` is the reason given, None without a cordon; `faults` has a sentence for each IPU with
     a fault, by device number; `lost` is a sentence, empty while the agent answers.

@@ -75,7 +75,7 @@ _RULES: Final[tuple[tuple[Callable[[CreateRequest], bool], str], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a request comes to once everything left out is decided."""
+    """A request with a default for everything left out."""
 
     num_gcds: int
     num_replicas: int

@@ -261,7 +261,7 @@ class StateFile:
             yield from changes
         if unfinished:
             log.warning(
-                "state file ended in an unfinished line, of changes that nobody was told of",
+                "state file ended in an unfinished line, of changes that were never confirmed",
                 path=str(self.path),
                 bytes=len(unfinished),
             )
@@ -291,7 +291,7 @@ class StateFile:
 
 
 class Loaded:
-    """What the lines of a file come to."""
+    """The state that the lines of a file add up to."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, PartitionRecord] = {}

@@ -39,8 +39,8 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: with `allocations` None everybody's partitions are the caller's; `partition` is
-    the only partition that a pod may read."""
+    """The user behind a call: with `allocations` None everybody's partitions are the caller's;
+    `partition` is the only partition that a pod may read."""
 
     name: str = ""
     allocations: frozenset[str] | None = None

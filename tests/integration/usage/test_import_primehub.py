@@ -173,7 +173,7 @@ def test_times_that_contradict_each_other_make_no_negative_usage(peer: Peer) -> 
 @pytest.mark.parametrize("amount", ["-1", "NaN", "1e30"])
 def test_an_amount_that_is_none_counts_as_nothing_and_is_kept(peer: Peer, amount: str) -> None:
     uid = peer.add(gpu=amount)
-    assert "1 pods have an amount that is no number" in imported(peer)
+    assert "1 pods have an amount that is not a number" in imported(peer)
     row = PodLifetime.objects.get(uid=uid)
     assert (row.gpus, row.accelerators, row.cpu_millicores) == (0, {}, 1500)
     fault = RecordFault.objects.get(uid=uid)

@@ -173,7 +173,7 @@ def test_a_provoked_fault_and_its_end(site: tuple[VipuServer, int], capsys: Said
     controller = site[0].controller
     controller.create(CreateRequest("p", 4))
     assert said(capsys, "provoke", "fault", "ag0", "--ipu", "2").endswith(": success.\n")
-    assert controller.get("p").errors == ("ag0: IPU 2 is out of order, as was asked for",)
+    assert controller.get("p").errors == ("ag0: IPU 2 is out of order, as requested",)
     said(capsys, "provoke", "fault", "ag1")
     assert controller.machines["ag1"].lost
     said(capsys, "clear", "fault", "ag0", "--ipu", "2")

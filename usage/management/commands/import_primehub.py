@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FAULTS: Final = {
     "import-repeated": "have several rows; the row that ended last counts",
-    "quantity": "have an amount that is no number; it counts as 0",
+    "quantity": "have an amount that is not a number; it counts as 0",
     "import-refused": "left out: no UID, or a time that no pod can have",
     "import-purged": "left out: they ended before the last purge",
 }

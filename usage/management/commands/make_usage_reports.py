@@ -55,7 +55,7 @@ class Command(DatabaseCommand):
             "--profile",
             choices=sorted(PROFILES),
             default="default",
-            help="columns: IPUHub's, or those of PrimeHub Usage",
+            help="columns: IPUHub's or PrimeHub Usage's",
         )
         parser.add_argument(
             "--format", dest="form", choices=FORMATS, default="csv", help="default: %(default)s"

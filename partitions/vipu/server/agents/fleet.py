@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Machines(Protocol):
-    """What the agents tell: the controller's side of the fleet."""
+    """The agents' reports: the controller's side of the fleet."""
 
     @property
     def topology(self) -> Topology:
@@ -69,14 +69,14 @@ class Machines(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTiming:
-    """How often agents are asked, and after how much silence an agent is lost."""
+    """The interval of questions to agents, and the silence after which an agent is lost."""
 
     heartbeat_seconds: float = 1.0
     lost_seconds: float = 5.0
 
 
 class Outage(Enum):
-    """Why a machine cannot be used."""
+    """The cause why a machine cannot be used."""
 
     NONE = "none"
     SILENT = "silent"

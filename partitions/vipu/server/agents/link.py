@@ -48,7 +48,7 @@ _RESTART: Final = "restart vipu-server"
 
 @dataclass(slots=True)
 class Surroundings:
-    """What all links share.
+    """The objects that all links share.
 
     `known`: the stored partitions, each with the agents of its machines. `confirm` is called when
     a machine may have been the last to do its part. `watched`: the controller, once it is started.
@@ -73,7 +73,7 @@ class Surroundings:
 
 @dataclass(eq=False, slots=True)
 class AgentLink:
-    """What is known of one agent since the start.
+    """The connection to one agent, and what it reported since the start.
 
     `indexes`: the IPUs that the fleet counts on. `leaving`: by partition, the generation of its
     removal, where the machine has or had a part. `gone`: the removals whose partition it no longer

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.topology import Ipu
 
-_PROVOKED = "is out of order, as was asked for"
+_PROVOKED = "is out of order, as requested"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a controller does not know of the server around it.
+    """Facts of the server that its controller does not know.
 
     `agents`: host:port by agent; `links` are the connections to them, if there are any;
     `discovery` listens for new agents.
@@ -52,7 +52,7 @@ class ServerFacts:
 
 
 class AdminService(AdminServiceServicer):
-    """What administrators of V-IPU may ask: whoever reaches the port may do everything."""
+    """The calls of V-IPU's administrators: every client that reaches the port may do everything."""
 
     def __init__(self, controller: Controller, facts: ServerFacts) -> None:
         self._controller = controller

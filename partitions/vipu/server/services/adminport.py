@@ -80,8 +80,8 @@ class AdminPort:
         log.info("admin API listens", host=host, port=self.port)
         if tls is None or tls.client_ca is None:
             log.warning(
-                "whoever reaches the admin API may do everything: keep its port in the management "
-                "network, or set --client-ca",
+                "anyone who reaches the admin API may do everything: keep its port in the "
+                "management network, or set --client-ca",
                 port=self.port,
             )
 

@@ -40,7 +40,7 @@ _LONGEST_HOST: Final = 253
 
 
 class FleetService(FleetServiceServicer):
-    """How the machines are arranged; no change moves a machine that holds a partition.
+    """The arrangement of machines; no change moves a machine that holds a partition.
 
     `facts`: the connections to the agents, none where this server simulates its machines, and what
     listens for new agents.

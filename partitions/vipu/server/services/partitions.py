@@ -105,7 +105,7 @@ def by_access_key(controller: Controller) -> Callable[[ServicerContext], Caller]
 
 
 class UserService(UserServiceServicer):
-    """What users of V-IPU may ask; with `published_only` IPUs do not say where they stand."""
+    """The calls of V-IPU's users; with `published_only` IPUs do not say where they stand."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class UserService(UserServiceServicer):
 
 
 class VersionService(VersionServiceServicer):
-    """Which version answers."""
+    """The version of the server."""
 
     def __init__(self, version: str) -> None:
         self._version = version

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class UserAdminService(UserAdminServiceServicer):
-    """Who may use which allocations; `api_port` is where users call."""
+    """The users and their allocations; `api_port` is where users call."""
 
     def __init__(self, controller: Controller, api_port: int) -> None:
         self._controller = controller
