@@ -229,8 +229,7 @@ Holder = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerEntry:
-    """The record of a partition: the job (by UID), instance and attempt that holds it, where, since
-    when.
+    """The record of a partition: the job (by UID), instance and attempt that holds it, and where.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
     `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and has
@@ -311,8 +310,7 @@ def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The cause why no controller takes a partition now; `free` counts the IPUs free in the
-    fleet."""
+    """The cause why no controller takes a partition; `free` counts the IPUs free in the fleet."""
 
     reason: Reason
     message: str

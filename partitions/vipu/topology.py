@@ -161,8 +161,7 @@ class Topology:
 
 
 def size_problem(size: int) -> str:
-    """One sentence why no partition has `size` IPUs and which sizes are next; "" when a partition
-    can."""
+    """One sentence why no partition has `size` IPUs and which sizes are next; "" if size fits."""
     if size in PARTITION_SIZES:
         return ""
     if size < 1:
@@ -238,8 +237,7 @@ def _stated_places(
 
 def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Iterator[Ipu]:
     for number, (agent, index, found) in enumerate(_flat(attributes)):
-        # Not even a stated cluster: IPUs of several would be numbered as if they were of one
-        # cluster.
+        # Not even a stated cluster: IPUs of several would be numbered as if of one cluster.
         place = IpuId(*divmod(number, DOMAIN_IPUS))
         yield Ipu(place, agent, index, hardware=_hardware(found))
 
