@@ -29,7 +29,7 @@ _RUNS: Final = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
 @dataclass(frozen=True, slots=True)
 class Applied:
     """A manifest as it was applied, and by what; `by` is empty where nothing says so, and the
-    manifest is then the job with its spec as it stands."""
+    manifest is then the job with its current spec."""
 
     manifest: Manifest
     by: str = ""
