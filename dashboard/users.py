@@ -147,12 +147,17 @@ class RoleChangeFilters(Filters):
 
 
 ROLE_COLUMNS = (
-    Column("user", "User", lambda change: change.user_name),
-    Column("change", "Change", lambda change: "granted" if change.is_granted else "revoked"),
-    Column("role", "Role", lambda change: change.role),
-    Column("namespace", "Namespace", lambda change: change.namespace),
-    Column("by", "By", lambda change: change.by),
-    Column("at", "Age", lambda change: change.at, kind="age"),
+    Column("user", "User", lambda change: change.user_name, phone="1.2"),
+    Column(
+        "change",
+        "Change",
+        lambda change: "granted" if change.is_granted else "revoked",
+        phone="1.1",
+    ),
+    Column("role", "Role", lambda change: change.role, phone="1.3"),
+    Column("namespace", "Namespace", lambda change: change.namespace, phone="2.2"),
+    Column("by", "By", lambda change: change.by, phone="2.3"),
+    Column("at", "Age", lambda change: change.at, kind="age", phone="2.1"),
 )
 role_changes = ListPage(
     title="Role changes",

@@ -143,20 +143,20 @@ LIFETIME_COLUMNS = (
     *COST_EXPORTS,
 )
 FAULT_COLUMNS = (
-    Column("code", "Fault", lambda fault: fault.code, kind="code"),
-    Column("namespace", "Namespace", lambda fault: fault.namespace),
-    Column("name", "Object", lambda fault: fault.name),
-    Column("message", "What is wrong", lambda fault: fault.message, kind="note"),
+    Column("code", "Fault", lambda fault: fault.code, kind="code", phone="1.1"),
+    Column("namespace", "Namespace", lambda fault: fault.namespace, phone="2.3"),
+    Column("name", "Object", lambda fault: fault.name, phone="1.2"),
+    Column("message", "What is wrong", lambda fault: fault.message, kind="note", phone="2.2"),
     Column("excerpt", "As it stood", lambda fault: fault.excerpt, kind="note"),
-    Column("count", "Times", lambda fault: fault.count, kind="number"),
-    Column("last_at", "Last seen", lambda fault: fault.last_at, kind="age"),
+    Column("count", "Times", lambda fault: fault.count, kind="number", phone="1.3"),
+    Column("last_at", "Last seen", lambda fault: fault.last_at, kind="age", phone="2.1"),
     *_export("watch", "uid", "first_at"),
 )
 GAP_COLUMNS = (
-    Column("watch", "Watch", lambda gap: gap.watch),
-    Column("began_at", "From", lambda gap: gap.began_at, kind="time"),
-    Column("ended_at", "Until", lambda gap: gap.ended_at, kind="time"),
-    Column("cause", "Cause", lambda gap: gap.cause, kind="note"),
+    Column("watch", "Watch", lambda gap: gap.watch, phone="1.3"),
+    Column("began_at", "From", lambda gap: gap.began_at, kind="time", phone="1.1"),
+    Column("ended_at", "Until", lambda gap: gap.ended_at, kind="time", phone="1.2"),
+    Column("cause", "Cause", lambda gap: gap.cause, kind="note", phone="2.1"),
     *_export("shows_loss"),
 )
 if TYPE_CHECKING:

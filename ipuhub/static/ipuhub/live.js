@@ -1,8 +1,8 @@
 // Asks for changed parts every 3 s while the page is looked at, every 60 s otherwise; every second
 // while a part says by data-soon that it is about to change.
 (() => {
-  // On a phone the navigation scrolls: show the current page.
-  document.querySelector(".main-nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  // On a phone navigation and tabs scroll: show the current page.
+  document.querySelectorAll(":is(.main-nav, .section-tabs) [aria-current]").forEach((entry) => entry.scrollIntoView({ block: "nearest", inline: "center" }));
   const ACTIVE = 3000, SOON = 1000, IDLE = 60000, MOST_NEWS = 3;
   const refresh = () => {
     document.querySelectorAll("[data-live]").forEach((part) => window.htmx.trigger(part, "refresh"));

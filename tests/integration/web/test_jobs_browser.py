@@ -59,6 +59,10 @@ def test_a_phone_shows_where_in_the_navigation_one_is(address: str, cookie: str)
             box = page.get_by_label("Main").get_by_role("link", name=name).bounding_box()
             assert box
             assert 0 <= box["x"] <= box["x"] + box["width"] <= 390, path
+        page.goto("/audit/")  # the tabs of a section, too
+        tab = page.get_by_label("Section").get_by_role("link", name="Audit").bounding_box()
+        assert tab
+        assert tab["x"] + tab["width"] <= 390
 
 
 def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
