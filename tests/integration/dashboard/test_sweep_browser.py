@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -11,6 +12,7 @@ from django.urls import reverse
 
 from dashboard.nav import ENTRIES, entries_for
 from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
+from jobs.models import JobRecord
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.everypage import (
     jobs_of_each_kind,
@@ -21,6 +23,8 @@ from tests.builders.roles import grant
 from tests.fakes.longform import IS_LONG, one_in_turn
 from tests.integration.web.addresses import page_addresses
 from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.test_jobs_browser import in_thread
+from tests.integration.web.test_layout_browser import MOST, NOTE_SHIFTS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -38,6 +42,7 @@ ROLES: Final = {
 FEWEST_PAGES: Final = {ADMIN: 35, OPERATOR: 24, ACCOUNTANT: 25, VIEWER: 24}
 WIDTHS: Final = (1440, 768, 390)
 WITH_CHARTS: Final = ("usage:month", "utilization")
+LIVE: Final = ("/", "/queue/", "/fleet/", "/jobs/", "/jobs/uid-team-a-runs/")
 TOO_WIDE: Final = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.querySelectorAll("*")]
   .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.closest(
@@ -179,3 +184,31 @@ def assert_answers(page: Page, path: str, key: tuple[str, str], form: dict[str, 
     assert answer is not None
     assert answer.status in {200, 400}, (path, key, answer.status)
     assert page.locator("main").count() == 1, (path, key)
+
+
+def test_nothing_jumps_when_a_part_changes(
+    known: dict[str, str], cluster: Cluster, proxy: Proxy
+) -> None:
+    """A job that starts, ends or gets a longer message changes its own words and colours."""
+    user = reader_of(ADMIN)
+    cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+    found = {}
+    with live_server() as address, page_of(address, cookie, WIDTHS[0]) as page:
+        page.add_init_script(NOTE_SHIFTS)
+        for number, path in enumerate(LIVE):
+            page.goto(path)
+            page.locator("#health:is(.is-up, .is-down, .is-unknown)").wait_for()
+            proxy.hold(f"new-{number}", "team-a", 1)
+            in_thread(partial(change_job, f"The node went away for the {number}. time. " * 4))
+            etag = page.locator("[data-live]").get_attribute("data-etag")
+            page.wait_for_function(
+                "(old) => document.querySelector('[data-live]').dataset.etag !== old", arg=etag
+            )
+            shifts = page.evaluate("window.shifts")
+            if sum(value for value, _ in shifts) > MOST:
+                found[path] = shifts
+    assert found == {}
+
+
+def change_job(message: str) -> None:
+    JobRecord.objects.filter(name="runs").update(status="Restarting", message=message)
