@@ -77,6 +77,13 @@ def end_jobs(cluster: RealCluster) -> None:
         cluster.kubectl("patch", "ipujob", meta["name"], *where, *patch, check=False)
 
 
+def rows(cluster: RealCluster, release: str, namespace: str, query: str) -> list[str]:
+    """The rows of a query in the database that a release has installed."""
+    ask = f'PGPASSWORD=$(cat /run/ipuhub/password) psql -h 127.0.0.1 -U ipuhub -Atc "{query}"'
+    where = ("exec", f"{release}-ipu-operator-database-0", "-n", namespace, "--")
+    return cluster.kubectl(*where, "sh", "-c", ask).splitlines()
+
+
 def component_of(pod: dict[str, Any]) -> str:
     """The component of the chart that a pod is of."""
     return str(pod["metadata"]["labels"]["app.kubernetes.io/component"])

@@ -25,6 +25,7 @@ from tests.realnodes.release import (
     component_of,
     end_jobs,
     load_images,
+    rows,
     seconds_until_ready,
 )
 
@@ -78,9 +79,7 @@ def uids_of_workers(cluster: RealCluster) -> set[str]:
 
 def in_database(cluster: RealCluster, query: str) -> list[str]:
     """The rows of a query in the release's database."""
-    ask = f'PGPASSWORD=$(cat /run/ipuhub/password) psql -h 127.0.0.1 -U ipuhub -Atc "{query}"'
-    where = ("exec", f"{NAME}-database-0", "-n", NAMESPACE, "--")
-    return cluster.kubectl(*where, "sh", "-c", ask).splitlines()
+    return rows(cluster, "ipuhub", NAMESPACE, query)
 
 
 def counted(cluster: RealCluster) -> list[str]:

@@ -1,4 +1,7 @@
-"""Two releases of the chart in one cluster, each for namespaces of its own."""
+"""Two releases of the chart in one cluster, each for namespaces of its own.
+
+One of them records usage, in a database on a volume, and has no dashboard.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fakes.waiting import wait_until
-from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_images
+from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_images, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +42,34 @@ class Release:
         )
 
 
+CLASS = "ipuhub-test-local"
+
+
 @pytest.fixture(scope="module")
-def releases(cluster: RealCluster) -> Iterator[tuple[Release, Release]]:
+def volume(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder of one node as a volume, which unlike a host path gets the pod's `fsGroup`."""
+    node = cluster.get("nodes")["items"][0]["metadata"]["labels"]["kubernetes.io/hostname"]
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": CLASS},
+        "spec": {
+            "storageClassName": CLASS,
+            "capacity": {"storage": "64Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": str(tmp_path_factory.mktemp("database"))},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    yield
+    cluster.kubectl("delete", "pv", CLASS, "--timeout=60s")
+
+
+@pytest.fixture(scope="module")
+def releases(cluster: RealCluster, volume: None) -> Iterator[tuple[Release, Release]]:
     """`left` and `right`; the second one deletes what is left when it is uninstalled."""
     load_images(cluster)
     made = []
@@ -52,6 +81,9 @@ def releases(cluster: RealCluster) -> Iterator[tuple[Release, Release]]:
             "vipuServer.enabled": True,
             "crds.enabled": name == "left",
             "uninstall.drain": name == "right",
+            "database.enabled": name == "right",
+            "database.storageClassName": CLASS,
+            "web.enabled": False,
         }
         sets = [
             word
@@ -59,7 +91,7 @@ def releases(cluster: RealCluster) -> Iterator[tuple[Release, Release]]:
             for word in ("--set-json", f"{key}={json.dumps(value)}")
         ]
         # The CRD stays when a release goes, and is then still the other release's.
-        options = ("--create-namespace", "--take-ownership", *sets, "--wait", "--timeout", "90s")
+        options = ("--create-namespace", "--take-ownership", *sets, "--wait", "--timeout", "150s")
         helm.run("install", name, CHART, *options)
         made.append(Release(name, helm, team))
     yield made[0], made[1]
@@ -96,6 +128,30 @@ def test_each_runs_the_jobs_of_its_namespaces_with_partitions_of_its_own(
     for release, other in ((left, right), (right, left)):
         assert release.has_partition_for(cluster, uid(cluster, release))
         assert not other.has_partition_for(cluster, uid(cluster, release))
+
+
+def test_a_database_without_a_dashboard_is_migrated_and_keeps_its_data_on_its_volume(
+    cluster: RealCluster, releases: tuple[Release, Release]
+) -> None:
+    right = releases[1]
+    pod = ("pod", "right-ipu-operator-database-0", "-n", right.helm.namespace)
+    of_job = f"from usage_podlifetime where job_uid = '{uid(cluster, right)}'"
+
+    def recorded(columns: str) -> list[str]:
+        query = f"select {columns} {of_job} order by uid"
+        return rows(cluster, right.name, right.helm.namespace, query)
+
+    wait_until(lambda: len(recorded("uid")) == 3, "the job's pods are recorded")
+    before, old = recorded("uid, created_at"), cluster.get(*pod)["metadata"]["uid"]
+    cluster.kubectl("delete", *pod)
+    wait_until(
+        lambda: (cluster.find(*pod) or {"metadata": {"uid": old}})["metadata"]["uid"] != old,
+        "a new pod",
+    )
+    cluster.kubectl("wait", *pod, "--for=condition=Ready", "--timeout=90s")
+    assert recorded("uid, created_at") == before
+    prober = ("deployment/right-ipu-operator-prober", "-n", right.helm.namespace)
+    cluster.kubectl("wait", *prober, "--for=condition=Available", "--timeout=90s")
 
 
 def test_a_wrong_job_is_refused_by_the_webhooks_of_either(
