@@ -68,6 +68,8 @@ def main() -> None:
     begin.add_argument("--singles", type=int, default=15)
     begin.add_argument("--jobs", type=int, default=100, help="of a burst")
     begin.add_argument("--create-seconds", type=float, nargs="+", default=[0.0, 0.5])
+    begin.add_argument("--alone", action="store_true", help="the operator beside no floor")
+    begin.add_argument("--webhooks", action="store_true", help="a real server asks ours, too")
     begin.add_argument("--rounds", type=int, default=3)
     begin.add_argument(
         "--mpi-operator",

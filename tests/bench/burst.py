@@ -63,13 +63,14 @@ _REQUESTS = re.compile(r"ipuhub_kube_requests_total\{([^}]*)\} ([0-9.e+]+)")
 @dataclass(frozen=True)
 class Load:
     """What is submitted, and how; `seconds` is the patience with all of it; `create_seconds`: how
-    long V-IPU takes for a partition."""
+    long V-IPU takes for a partition; `webhooks`: the API server asks them about each job."""
 
     jobs: int
     launcher: bool
     submit: Submit = submit
     seconds: float = 600.0
     create_seconds: float = 0.2
+    webhooks: bool = False
 
     @property
     def shape(self) -> str:
@@ -147,7 +148,10 @@ async def operator_round(
     async with (
         watched(client, namespace, load.launcher) as times,
         processes(
-            kubeconfig, machines=max(8, load.jobs), create_seconds=load.create_seconds
+            kubeconfig,
+            machines=max(8, load.jobs),
+            webhooks=load.webhooks,
+            create_seconds=load.create_seconds,
         ) as around,
     ):
         cpu, calls = around.cpu_seconds(), await api_calls(around)

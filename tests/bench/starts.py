@@ -21,6 +21,7 @@ from tests.bench.burst import (
     compare,
     floor_manifests,
     manifests_of,
+    operator_round,
     refuse_too_few_nodes,
     writes_a_job,
 )
@@ -53,12 +54,20 @@ async def run(options: argparse.Namespace) -> None:
         if options.kubeconfig is not None:
             await refuse_too_few_nodes(client, 2 * max(options.jobs, options.singles))
         if options.singles:
-            await single_ours(client, kubeconfig, options.singles)
-            await single_floor(client, kubeconfig, options.singles)
+            await single_ours(client, kubeconfig, options.singles, webhooks=options.webhooks)
+            if not options.alone:
+                await single_floor(client, kubeconfig, options.singles)
         for create_seconds in options.create_seconds if options.rounds else ():
             print(f"V-IPU takes {create_seconds:g} s for a partition")
-            load = Load(options.jobs, launcher=True, create_seconds=create_seconds)
-            if options.mpi_operator is None:
+            load = Load(
+                options.jobs,
+                launcher=True,
+                create_seconds=create_seconds,
+                webhooks=options.webhooks,
+            )
+            if options.alone:
+                await alone(client, kubeconfig, load, options.rounds)
+            elif options.mpi_operator is None:
                 await compare(client, kubeconfig, load, options.rounds)
             else:
                 await mpijobs.compare(
@@ -66,13 +75,24 @@ async def run(options: argparse.Namespace) -> None:
                 )
 
 
-async def single_ours(client: KubeClient, kubeconfig: Path, jobs: int) -> None:
+async def alone(client: KubeClient, kubeconfig: Path, load: Load, rounds: int) -> None:
+    """Print bursts of the operator beside nothing."""
+    names = [f"burst-{os.getpid()}-{number}" for number in range(rounds)]
+    found = [await operator_round(client, kubeconfig, name, load) for name in names]
+    print(f"{load.shape}; {rounds} rounds")
+    for key in found[0]:
+        print(f"  {key:<46} {spread([one[key] for one in found])}", flush=True)
+
+
+async def single_ours(client: KubeClient, kubeconfig: Path, jobs: int, *, webhooks: bool) -> None:
     """Print how soon one job after another starts, and what it makes the operator write."""
     namespace = f"single-{os.getpid()}"
     await make_namespace(client, namespace)
     async with (
         watched(client, namespace, launcher=True) as times,
-        processes(kubeconfig, machines=max(8, jobs), create_seconds=0.0) as around,
+        processes(
+            kubeconfig, machines=max(8, jobs), webhooks=webhooks, create_seconds=0.0
+        ) as around,
     ):
         calls, cpu = await api_calls(around), around.cpu_seconds()
         load = manifests_of(namespace, Load(jobs, launcher=True))

@@ -20,6 +20,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from jobs.ipujob.names import IPUJOBS
 from partitions.proxy.trackerstore import LABEL as TRACKER_LABEL
+from tests.bench.admission import Admission
 from tests.e2e.running_demo import ROOT
 from tests.fakes.freeport import free_port
 
@@ -56,7 +57,8 @@ async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
 
 
 class Surroundings:
-    """Running processes by name (`vipu`, `proxy`, `operator`) and where two of them listen."""
+    """Running processes by name (`vipu`, `proxy`, `operator`, `webhooks`) and where two of them
+    listen."""
 
     def __init__(self, supervisor: Supervisor, proxy_url: str, operator_url: str) -> None:
         self.proxy_url = proxy_url
@@ -65,7 +67,8 @@ class Surroundings:
 
     def cpu_seconds(self) -> dict[str, float]:
         """User and system CPU seconds so far, by process."""
-        found = {name: self._supervisor.pid(name) for name in ("operator", "proxy", "vipu")}
+        names = ("operator", "proxy", "vipu", "webhooks")
+        found = {name: self._supervisor.pid(name) for name in names}
         return {name: cpu_seconds(pid) for name, pid in found.items() if pid}
 
     def pid(self, name: str) -> int:
@@ -75,10 +78,15 @@ class Surroundings:
 
 @contextlib.asynccontextmanager
 async def processes(
-    kubeconfig: Path, machines: int, *, operator: bool = True, create_seconds: float = 0.2
+    kubeconfig: Path,
+    machines: int,
+    *,
+    operator: bool = True,
+    webhooks: bool = False,
+    create_seconds: float = 0.2,
 ) -> AsyncIterator[Surroundings]:
-    """Run vipu-server and proxy and, where it is wanted, the operator, each by its own account: an
-    API server treats what a cluster's administrator writes differently.
+    """Run vipu-server and proxy and, where they are wanted, operator and webhooks, each by its own
+    account: an API server treats what a cluster's administrator writes differently.
 
     The tracker goes with them: a round must not drag the tombstones of others along.
     """
@@ -106,12 +114,16 @@ async def processes(
         if operator:
             command = [*manage, "run_operator"]
             wanted.append(_serving("operator", command, own["operator"], around.operator_url))
+        admission = Admission(folder, ACCOUNT) if webhooks else None
+        if admission is not None:
+            wanted.append(admission.process(own["operator"], answers))
         for process in wanted:
             supervisor.start(process)
         try:
             for process in wanted[1:]:
                 await supervisor.wait_ready(process.name)
-            yield around
+            async with admission.asked(kubeconfig) if admission else contextlib.nullcontext():
+                yield around
         finally:
             await supervisor.stop()
 
