@@ -16,7 +16,7 @@ from tests.builders.trackerentries import entry
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO, World, request
-from tests.integration.proxy.test_partition_sweep import OURS
+from tests.integration.proxy.test_tombstones import OURS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,7 +15,7 @@ from partitions.vipu.types import OperationState, ReadyState
 from tests.builders.trackerentries import entry
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import request
-from tests.integration.proxy.test_partition_sweep import OURS
+from tests.integration.proxy.test_tombstones import OURS
 
 if TYPE_CHECKING:
     from partitions.vipu.types import VipuStatus
