@@ -167,11 +167,6 @@ class ControllerView:
         return self.circuit.of(Calls.CREATE).state is CircuitState.CLOSED
 
     @property
-    def removes(self) -> bool:
-        """Return whether removals are sent to it, as it answers them."""
-        return self.circuit.of(Calls.REMOVE).state is CircuitState.CLOSED
-
-    @property
     def message(self) -> str:
         """Return why it does not answer, or which orders it does not answer; "" if all is well."""
         return self.problem or self.circuit.held_orders
@@ -239,9 +234,8 @@ def order_candidates(
     asked = [view for view in views if view.has_node and view.may_take(size)]
     if rule is PlacementRule.BEST_FIT:
         asked.sort(key=lambda view: view.smallest_fitting_block(size))
-    # Last those that have no room, or do not answer creations, as far as we know; before them those
-    # that would not give back what they get.
-    return sorted(asked, key=lambda view: (view.fitting(size) == 0, not view.removes))
+    # Last those that have no room, or do not answer creations, as far as we know.
+    return sorted(asked, key=lambda view: view.fitting(size) == 0)
 
 
 def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:

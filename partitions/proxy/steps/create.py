@@ -17,14 +17,7 @@ from partitions.proxy.steps.activate import record_active
 from partitions.proxy.steps.elsewhere import go_elsewhere, take_other_id
 from partitions.proxy.steps.step import Next
 from partitions.proxy.vipuapi import is_under_removal
-from partitions.vipu.errors import (
-    AlreadyExists,
-    NoAnswer,
-    NoCapacity,
-    NotFound,
-    NotReady,
-    VipuError,
-)
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady, VipuError
 from partitions.vipu.types import CreateRequest, ReadyState
 
 if TYPE_CHECKING:
@@ -52,10 +45,6 @@ async def create(step: Step) -> Next:
     if spec and not memory.is_reset and entry.asked != asked_of(spec.settings):
         await step.replace(lifecycle.ask(entry, asked_of(spec.settings)))
         return Next.NOW
-    if memory.is_unanswered and entry.may_come and not memory.is_reset:
-        memory.is_unanswered = False
-        if (gone := await go_elsewhere(step, is_full=False)) is not None:
-            return gone
     return await _send(step)
 
 
@@ -177,12 +166,8 @@ async def _give_back(step: Step, why: VipuError) -> Next:
 
 
 async def _hang_unanswered(step: Step, error: VipuError) -> Next:
-    """The partition may come, whenever that is; a reset makes nothing.
-
-    Unless the controller's list shows it by then, another controller is asked next.
-    """
+    """The partition may come, whenever that is; a reset makes nothing."""
     entry = step.entry
-    step.memory.is_unanswered = isinstance(error, NoAnswer)
     if step.memory.is_reset or entry.may_come:
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     log.warning("no answer to a creation", problem=str(error), **entry.log_fields)

@@ -43,8 +43,7 @@ class Memory:
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
     that a partition of its id there is somebody else's. `was_there`: its controller has listed what
     is to be released. `waiting` is the answer of an attempt that found no room. `is_told`: the
-    entry says that nobody else has room. `is_unanswered`: the last creation got no answer in time,
-    and nobody else was asked since. `accepted_at` (nothing: this process has not asked) and
+    entry says that nobody else has room. `accepted_at` (nothing: this process has not asked) and
     `look_at` are of the loop's clock; `looks` counts since then, or since a removal was taken.
     """
 
@@ -53,7 +52,6 @@ class Memory:
     is_removed: bool = False
     is_reset: bool = False
     is_told: bool = False
-    is_unanswered: bool = False
     accepted_at: float | None = None
     look_at: float = 0.0
     looks: int = 0

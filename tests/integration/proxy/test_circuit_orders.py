@@ -134,29 +134,6 @@ async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
         assert fleet.circuits()[hung].orders == ()
 
 
-async def test_a_job_alone_goes_on_after_the_first_creation_without_an_answer(
-    tmp_path: Path,
-) -> None:
-    port = free_port()
-    async with creating_nothing(tmp_path, port) as (world, proxy, halting):
-        await proxy.service.ensure(request())
-
-        def live() -> list[str]:
-            return [one.controller for one in world.entries() if one.phase is Phase.ACTIVE]
-
-        await eventually(lambda: live() == [HEALTHY])
-        assert len(halting.asked) == 1
-        assert proxy.fleet.circuits()[f"127.0.0.1:{port}"].orders == ()
-        halting.go_on.set()
-
-        async def listed() -> int:
-            return len(await proxy.fleet.listed(f"127.0.0.1:{port}"))
-
-        await eventually(listed)
-        await proxy.sweep.once()
-        assert (await listed(), live()) == (0, [HEALTHY])
-
-
 async def test_a_job_that_fits_nowhere_else_keeps_its_place_and_is_the_one_that_tries(
     tmp_path: Path,
 ) -> None:
@@ -220,18 +197,3 @@ async def test_a_controller_that_answers_all_but_removals_gets_everything_else(
     world.later(world.circuit.order_pause.max_seconds)
     await eventually(lambda: proxy.service.find("uid-job", 0).phase == "released")
     assert proxy.fleet.circuits()[HEALTHY].orders == ()
-
-
-async def test_a_controller_that_answers_no_removals_is_the_last_to_get_a_partition(
-    world: World,
-) -> None:
-    world.add_vipu("v2:8090")
-    world.listed, world.circuit = TWO, CircuitOptions()
-    proxy = await world.start()
-    world.vipu.by_hand("p", 2)
-    world.vipu.remove_refused = [NoAnswer("v1:8090: no answer")] * 3
-    for _ in range(3):
-        with pytest.raises(NoAnswer):
-            await proxy.fleet.api(HEALTHY).remove_partition("p")
-    assert (await proxy.service.ensure(request("a", size=32))).controller == "v2:8090"
-    assert (await proxy.service.ensure(request("b", size=16))).controller == HEALTHY
