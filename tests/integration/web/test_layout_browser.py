@@ -19,6 +19,10 @@ new PerformanceObserver((list) => {
   }
 }).observe({ type: "layout-shift", buffered: true });
 """
+PUSH_DOWN = (
+    "document.querySelector('main').prepend("
+    "Object.assign(document.createElement('div'), {style: 'height: 300px'}))"
+)
 PAGES = ("/", "/jobs/", "/fleet/", "/partitions/", "/usage/", "/utilization/", "/system/")
 TABS = ("", "logs/", "pods/", "events/", "usage/", "yaml/")
 
@@ -51,9 +55,6 @@ def test_nothing_jumps_while_a_page_loads_and_is_polled(
             shifts = page.evaluate("window.shifts")
             if sum(value for value, _ in shifts) > MOST:
                 found[path] = shifts
-        page.evaluate(
-            "document.querySelector('main').prepend("
-            "Object.assign(document.createElement('div'), {style: 'height: 300px'}))"
-        )
+        page.evaluate(PUSH_DOWN)
         page.wait_for_function("window.shifts.some(([value]) => value > 0.05)")  # it does measure
     assert found == {}
