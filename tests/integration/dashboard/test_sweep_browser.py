@@ -222,7 +222,7 @@ def test_nothing_jumps_when_a_part_changes(
             if sum(value for value, _ in shifts) > MOST:
                 found[path] = shifts
         page.evaluate(PUSH_DOWN)
-        page.wait_for_function("window.shifts.some(([value]) => value > 0.05)")  # it does measure
+        page.wait_for_function("() => window.shifts.some(([value]) => value > 0.05)")  # it measures
     assert found == {}
 
 
