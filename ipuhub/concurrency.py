@@ -44,7 +44,7 @@ async def endless(name: str, run: Callable[[], Awaitable[None]]) -> None:
 
 
 class StoppedError(Exception):
-    """The process was asked to stop during a pause of the work."""
+    """A request to stop came during a pause of the work."""
 
 
 class Pauses:

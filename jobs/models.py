@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobPast:
-    """What was seen of a job, in the order of writing; `watched_at`: when its recorder last heard
+    """The history of a job, in the order of writing; `watched_at`: when its recorder last heard
     from the cluster; `asking_before`: how many jobs ask for IPUs before it (None: it asks
     for none); `typical_seconds`: how long jobs of its size ran that completed last, only where it
     asks; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
-    the newest first, only where it failed; `requests`: how many changes of it users asked for
+    the newest first, only where it failed; `requests`: how many changes users requested
     through IPUHub; `events`: Kubernetes Events of it and its pods."""
 
     attempts: Sequence[JobAttempt]

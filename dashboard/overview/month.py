@@ -54,7 +54,7 @@ class MonthSoFar:
 
     @property
     def change(self) -> str:
-        """How cost, or else hours, differ from the same time of last month, as usage says it."""
+        """The difference of cost, else of hours, from the same time of last month, as usage says it."""
         if self.hours is None or self.same_time is None:
             return ""
         now, then = self.hours, self.earlier_hours
