@@ -33,6 +33,12 @@ def asked_of(settings: PartitionSettings) -> str:
     return "/".join(map(_digest, parts)) if any(parts) else ""
 
 
+def terms_of(settings: PartitionSettings, num_gcds: int) -> str:
+    """Return with how many GCDs (none: V-IPU's choice) and how `settings` ask for partitions;
+    `num_gcds` is the job's own number. `r` is reconfigurable, `s` is not."""
+    return f"{num_gcds or settings.num_gcds or ''}{'r' if settings.reconfigurable else 's'}"
+
+
 def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
     """Return why `found`, which has the entry's id, is not the entry's partition; empty: it can be.
 
@@ -48,15 +54,14 @@ def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
     return ""
 
 
-def _strangeness_of_late(
-    tomb: TrackerEntry, found: VipuPartition, settings: PartitionSettings
-) -> str:
+def _strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
     """Return the same of what may have come after its release: what is removed without asking
-    anybody has all that was asked for."""
-    wanted = tomb.num_gcds or settings.num_gcds
+    anybody has all that was asked for. The controller's settings of today tell nothing of that."""
+    noted, how = tomb.terms[:-1], tomb.terms[-1:]
+    wanted = int(noted) if noted.isdecimal() else tomb.num_gcds
     if wanted and found.num_gcds != wanted:
         return f"{found.id} has {found.num_gcds} GCDs, not {wanted}: it is not this job's"
-    if found.reconfigurable != settings.reconfigurable:
+    if how in {"r", "s"} and found.reconfigurable != (how == "r"):
         return f"{found.id} was made with other settings: it is not this job's"
     return strangeness(tomb, found)
 
@@ -210,6 +215,6 @@ def _late(
         partition = view.by_id.get(entry.id)
         if partition is None or where in known or where in found:
             continue
-        if not _strangeness_of_late(entry, partition, view.spec.settings):
+        if not _strangeness_of_late(entry, partition):
             found.add(where)
             yield entry

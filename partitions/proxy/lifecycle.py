@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import KEY_WANTED, Partition, Phase, Reason
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
@@ -112,22 +112,27 @@ def make_again(entry: TrackerEntry) -> TrackerEntry:
     return replace(enter(entry, Phase.RESERVING), may_come=True)
 
 
-def move(
-    entry: TrackerEntry, *, controller: str, label: str, partition_id: str, asked: str
-) -> TrackerEntry:
+def move(entry: TrackerEntry, *, controller: str, label: str, partition_id: str) -> TrackerEntry:
     """The reservation goes to another controller."""
-    moved = rename(entry, partition_id)
-    return replace(moved, controller=controller, label=label, asked=asked)
+    return replace(rename(entry, partition_id), controller=controller, label=label)
 
 
 def rename(entry: TrackerEntry, partition_id: str) -> TrackerEntry:
     """The reservation takes another id."""
-    return replace(enter(entry, Phase.RESERVING), id=partition_id, may_come=False)
+    return replace(enter(entry, Phase.RESERVING), id=partition_id, terms="", may_come=False)
 
 
-def ask(entry: TrackerEntry, asked: str) -> TrackerEntry:
-    """V-IPU is about to be asked for the partition, in this cluster and allocation."""
-    return replace(enter(entry, Phase.RESERVING), asked=asked)
+def ask(entry: TrackerEntry, asked: str, terms: str) -> TrackerEntry:
+    """V-IPU is about to be asked for the partition, in this cluster and allocation and on these
+    terms. What may come yet of an earlier request may have others."""
+    if entry.may_come and entry.terms != terms:
+        terms = ANY_TERMS
+    return replace(enter(entry, Phase.RESERVING), asked=asked, terms=terms)
+
+
+def is_asked(entry: TrackerEntry, asked: str, terms: str) -> bool:
+    """Return whether the entry says that V-IPU is asked so."""
+    return entry.asked == asked and entry.terms in {terms, ANY_TERMS}
 
 
 def accept(entry: TrackerEntry) -> TrackerEntry:
@@ -225,6 +230,7 @@ def _refuse_other_size(entry: TrackerEntry, size: int) -> None:
 
 
 Holder = tuple[str, int]
+ANY_TERMS: Final = "?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +238,8 @@ class TrackerEntry:
     """The record of a partition: the job (by UID), instance and attempt that holds it, and where.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
-    `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and has
+    `asked` tells where V-IPU was to make it, `terms` how (drift.py; "": an earlier version did not
+    note it, ANY_TERMS: requests differed). `may_come`: V-IPU was asked for it and has
     not shown it, so that it may appear later; `missed_at`, `has_come`: what is known of that since
     its release (tombstones.py). `lost_at`: since when it is known to be gone. `pod_key`: the id of
     the key that its pods use, never the key.
@@ -258,6 +265,7 @@ class TrackerEntry:
     num_gcds: int = 0
     num_replicas: int = 0
     asked: str = ""
+    terms: str = ""
     may_come: bool = False
     missed_at: datetime | None = None
     has_come: bool = False

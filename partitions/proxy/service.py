@@ -13,7 +13,7 @@ from ipuhub.partition import Partition, Phase
 from partitions.errors import Contradiction, ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
-from partitions.proxy.drift import asked_of
+from partitions.proxy.drift import asked_of, terms_of
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
 from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
 from partitions.proxy.steps.driver import Driver, Pace
@@ -316,6 +316,7 @@ class PartitionService:
             num_gcds=request.num_gcds,
             num_replicas=request.num_replicas,
             asked=asked_of(target.spec.settings),
+            terms=terms_of(target.spec.settings, request.num_gcds),
         )
 
     async def _answer(self, holder: Holder, memory: Memory | None = None) -> Partition:

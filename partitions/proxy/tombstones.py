@@ -33,7 +33,8 @@ def finish_release(entry: TrackerEntry, now: datetime, *, was_there: bool = Fals
     if was_there or not entry.may_come:
         entry = settle(entry)
     else:  # what is of no use any more leaves room for what is to be noted (tracker.py)
-        entry = replace(entry, label="", num_replicas=0)
+        num_gcds = 0 if entry.terms[:-1] else entry.num_gcds
+        entry = replace(entry, label="", num_gcds=num_gcds, num_replicas=0)
     return replace(enter(entry, Phase.RELEASED), released_at=entry.lost_at or now)
 
 
@@ -84,7 +85,7 @@ def note_absence(entry: TrackerEntry, now: datetime, wait_seconds: float) -> Tra
 
 def settle(entry: TrackerEntry) -> TrackerEntry:
     """Nothing comes any more: whoever has the id is somebody else."""
-    return replace(entry, may_come=False, has_come=False, missed_at=None, asked="")
+    return replace(entry, may_come=False, has_come=False, missed_at=None, asked="", terms="")
 
 
 def is_expired(

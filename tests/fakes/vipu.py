@@ -104,6 +104,8 @@ class FakeVipu:
                 one.request.size,
                 one.ipus,
                 one.ready,
+                num_gcds=one.request.num_gcds or 1,
+                reconfigurable=one.request.reconfigurable,
                 cluster_id=one.ipus[0].cluster,
                 allocation_id=one.request.allocation_id or self.clusters[one.ipus[0].cluster],
             )

@@ -12,7 +12,7 @@ from ipuhub.partition import Reason
 from partitions.proxy import lifecycle
 from partitions.proxy.circuit import CircuitOpen
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import asked_of, strangeness
+from partitions.proxy.drift import asked_of, strangeness, terms_of
 from partitions.proxy.steps.activate import record_active
 from partitions.proxy.steps.elsewhere import go_elsewhere, take_other_id
 from partitions.proxy.steps.step import Next
@@ -42,9 +42,11 @@ async def create(step: Step) -> Next:
     if is_ending:
         return Next.POLL  # neither ours to reset nor room for a new partition yet
     spec = fleet.spec_of(entry.controller)
-    if spec and not memory.is_reset and entry.asked != asked_of(spec.settings):
-        await step.replace(lifecycle.ask(entry, asked_of(spec.settings)))
-        return Next.NOW
+    if spec and not memory.is_reset:
+        how = asked_of(spec.settings), terms_of(spec.settings, entry.num_gcds)
+        if not lifecycle.is_asked(entry, *how):
+            await step.replace(lifecycle.ask(entry, *how))
+            return Next.NOW
     return await _send(step)
 
 

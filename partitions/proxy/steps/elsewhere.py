@@ -8,7 +8,7 @@ import structlog
 
 from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import explain_shortage, order_candidates
-from partitions.proxy.drift import asked_of
+from partitions.proxy.drift import asked_of, terms_of
 from partitions.proxy.lifecycle import waiting_partition
 from partitions.proxy.queue import Offer
 from partitions.proxy.steps.step import Next
@@ -96,5 +96,6 @@ def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: dateti
         listed.add(entry.id)
     new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id
     spec = target.spec
-    where = {"controller": spec.address, "label": spec.label, "asked": asked_of(spec.settings)}
-    draft.put(lifecycle.move(entry, **where, partition_id=new_id))
+    moved = lifecycle.move(entry, controller=spec.address, label=spec.label, partition_id=new_id)
+    terms = terms_of(spec.settings, entry.num_gcds)
+    draft.put(lifecycle.ask(moved, asked_of(spec.settings), terms))

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ipuhub.partition import Phase
 from partitions.vipu.client import VipuClient
 from partitions.vipu.errors import NoAnswer, NoCapacity, NotFound, Unavailable
@@ -50,7 +52,9 @@ class Landing:
 
 
 @asynccontextmanager
-async def landing_late(folder: Path) -> AsyncIterator[tuple[World, Service, Landing]]:
+async def landing_late(
+    folder: Path, options: str = ""
+) -> AsyncIterator[tuple[World, Service, Landing]]:
     port = free_port()
     server = VipuServer(
         ServerOptions(storage=folder / "vipu.json", port=port, create_latency_seconds=0)
@@ -58,7 +62,7 @@ async def landing_late(folder: Path) -> AsyncIterator[tuple[World, Service, Land
     await asyncio.to_thread(server.start)
     world, address = World(answer_seconds=0.01), f"127.0.0.1:{port}"
     world.vipus[address] = VipuClient(address)  # type: ignore[assignment]
-    world.listed = f"{address}:vipu-ctrl=v1"
+    world.listed = f"{address}:vipu-ctrl=v1{options}"
     try:
         async with world.process() as proxy:
             yield world, proxy, Landing(server)
@@ -85,6 +89,29 @@ async def test_what_a_vipu_server_accepted_and_makes_after_the_release_is_remove
         drift = await proxy.sweep.once()
         assert (drift.late, drift.untracked) == ((), ((address, ID),))
         assert list(await proxy.fleet.listed(address)) == [ID]
+
+
+@pytest.mark.parametrize("edit", ["off the list", ";gcds=1", ";gcds=2;reconfigurable=off"])
+async def test_what_comes_late_is_judged_by_what_was_asked_not_by_the_list_of_today(
+    tmp_path: Path, edit: str
+) -> None:
+    options = ";gcds=2;reconfigurable=on"
+    async with landing_late(tmp_path, options) as (world, proxy, landing):
+        address = world.listed.partition(":vipu-ctrl")[0]
+        await proxy.service.ensure(request())
+        await eventually(lambda: bool(landing.asked))
+        await proxy.service.release("uid-job", 0)
+        await eventually(lambda: world.entry().phase is Phase.RELEASED)
+        world.listed = f"{address}:vipu-ctrl=v1{edit}"
+        if edit == "off the list":
+            world.add_vipu("v2:8090")
+            world.listed = "v2:8090:vipu-ctrl=v2"
+        proxy.fleet.reload()
+        landing.land()
+        (partition,) = (await proxy.fleet.listed(address)).values()
+        assert (partition.num_gcds, partition.reconfigurable) == (2, True)
+        assert [one.id for one in (await proxy.sweep.once()).late] == [ID]
+        assert await proxy.fleet.listed(address) == {}
 
 
 async def give_up(world: World) -> Service:

@@ -41,7 +41,7 @@ STEPS: dict[str, tuple[Step, set[Phase]]] = {
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
     ),
     "ask": (
-        lambda entry: lifecycle.ask(entry, "a/b"),
+        lambda entry: lifecycle.ask(entry, "a/b", "s"),
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
     ),
     "leave": (
@@ -112,12 +112,22 @@ def test_a_release_under_way_stays_as_it_is() -> None:
 
 
 def test_a_moved_reservation_keeps_its_holder_and_time() -> None:
-    moved = lifecycle.move(
-        entry(Phase.RESERVING), controller="v2:1", label="c=d", partition_id="p-2", asked="e/f"
-    )
+    held = entry(Phase.RESERVING, terms="2s")
+    moved = lifecycle.move(held, controller="v2:1", label="c=d", partition_id="p-2")
     assert (moved.controller, moved.label, moved.id) == ("v2:1", "c=d", "p-2")
-    assert moved.asked == "e/f"
+    assert moved.terms == ""  # it is asked for anew
     assert (moved.holder, moved.reserved_at) == (("uid", 0), NOW)
+
+
+def test_what_may_come_of_requests_that_differed_has_any_terms() -> None:
+    first = lifecycle.ask(entry(Phase.RESERVING), "", "2s")
+    assert lifecycle.is_asked(first, "", "2s")
+    assert not lifecycle.is_asked(first, "", "4s")
+    assert lifecycle.ask(first, "", "4s").terms == "4s"  # nobody was asked before
+    unanswered = lifecycle.hang_unanswered(first, "deadline")
+    again = lifecycle.ask(unanswered, "", "4s")
+    assert again.terms == lifecycle.ANY_TERMS
+    assert lifecycle.is_asked(again, "", "4s")
 
 
 def test_a_reservation_that_never_was_active_is_given_up_without_a_trace() -> None:

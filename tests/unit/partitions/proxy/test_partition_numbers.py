@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.partition import Phase, Reason, partition_from_json, partition_to_json
+from partitions.proxy import tombstones
 from partitions.proxy.capacity import query, stats
 from partitions.proxy.controllers import (
     ControllerSpec,
@@ -96,11 +97,21 @@ def test_late_is_what_a_tombstone_asked_for_and_nothing_else() -> None:
     ):
         assert compare(others, [view(partition(0, allocation_id="a"))]).late == ()
     assert compare([replace(tomb, num_gcds=2)], [view(partition(0, num_gcds=2))]).late
-    assert compare([tomb], [view(partition(0, reconfigurable=True))]).late == ()
-    with_gcds = replace(
-        view(partition(0)), spec=ControllerSpec("v1", "a=b", PartitionSettings(num_gcds=2))
+    made = [view(partition(0, num_gcds=2, reconfigurable=True))]
+    for terms, is_ours in {
+        "2r": True,
+        "r": True,
+        "": True,
+        "?": True,
+        "4r": False,
+        "2s": False,
+    }.items():
+        assert bool(compare([replace(tomb, terms=terms)], made).late) is is_ours, terms
+    today = ControllerSpec("v1", "a=b", PartitionSettings(num_gcds=4))
+    asked = tombstones.finish_release(
+        entry(0, phase=Phase.RELEASING, num_gcds=2, terms="2r", may_come=True), NOW
     )
-    assert compare([tomb], [with_gcds]).late == ()
+    assert compare([asked], [replace(made[0], spec=today)]).late == (asked,)
 
 
 def test_a_silent_or_unasked_controller_proves_nothing() -> None:

@@ -15,7 +15,7 @@ from ipuhub.partition import Phase
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy import tombstones
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import asked_of
+from partitions.proxy.drift import asked_of, terms_of
 from partitions.proxy.tracker import (
     MAX_CONTROLLER_LENGTH,
     MAX_ENTRY_BYTES,
@@ -55,6 +55,7 @@ def longest(**given: Any) -> TrackerEntry:
         active_at=NOW,
         reason="ControllerUnavailable",
         asked=asked_of(PartitionSettings(cluster_id="c" * 200, allocation_id="a" * 200)),
+        terms=terms_of(PartitionSettings(num_gcds=9999, reconfigurable=True), 0),
         **given,
     )
 
@@ -83,6 +84,7 @@ times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.ju
         num_gcds=st.integers(0, 64),
         num_replicas=st.integers(0, 64),
         asked=st.sampled_from(["", "0123ab/", "/0123ab", "0123ab/4567cd"]),
+        terms=st.sampled_from(["", "s", "64r", "?"]),
         pod_key=st.sampled_from(["", "wanted", "0123abcd"]),
         missed_at=st.none() | times,
         has_come=st.booleans(),
@@ -116,6 +118,7 @@ def test_an_error_text_that_just_fits_is_not_cut() -> None:
 
 def test_the_longest_names_leave_room_without_any_message() -> None:
     held = longest(num_gcds=64, num_replicas=64)
+    assert len(encode_entry(replace(held, may_come=True)).encode()) <= MAX_ENTRY_BYTES
     tomb = tombstones.acknowledge(tombstones.leave(held, NOW, "it is another's"))
     assert len(encode_entry(held).encode()) <= MAX_ENTRY_BYTES
     assert len(encode_entry(tomb).encode()) <= MAX_ENTRY_BYTES
