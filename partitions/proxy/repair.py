@@ -86,9 +86,14 @@ class Repair:
     async def adopt(self, stranger: Stranger, claim: Claim) -> None:
         """Enter it as held by `claim` from now on; the proxy then asks whether it is ACTIVE.
 
-        Raises UnknownPartition where tracker or holder have changed or the partition is being
-        removed, TrackerUnavailable and VipuError.
+        Raises UnknownPartition where tracker or holder have changed, the partition is being
+        removed, or its nodes are not known, TrackerUnavailable and VipuError.
         """
+        if not stranger.label:  # the job's next pods would run on any node
+            raise UnknownPartition(
+                f"{stranger.controller} is off the list of controllers, and no entry tells the "
+                "label of its nodes: add it to the list again"
+            )
         if await is_under_removal(self._fleet.api(stranger.controller), stranger.id):
             raise UnknownPartition(f"{stranger.controller} is removing {stranger.id}")
         await self._store.refresh()

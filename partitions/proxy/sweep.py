@@ -126,11 +126,11 @@ class Sweep:
     async def _views(self, entries: Iterable[TrackerEntry]) -> list[ControllerView]:
         """The controllers of the list, and those off it that still hold something of ours."""
         listed = {spec.address for spec in self._fleet.specs}
-        draining = {
-            entry.controller: entry.label
-            for entry in entries
-            if not is_over(entry) and entry.controller not in listed
-        }
+        draining: dict[str, str] = {}
+        for entry in entries:
+            if not is_over(entry) and entry.controller not in listed:
+                # A tombstone has no label any more: an entry that has one says it.
+                draining[entry.controller] = draining.get(entry.controller) or entry.label
         specs = [ControllerSpec(address, label) for address, label in draining.items()]
         others = await asyncio.gather(*(self._fleet.view(spec) for spec in specs))
         return [*await self._fleet.views(), *others]

@@ -138,6 +138,38 @@ async def test_what_changed_before_the_answer_is_left_alone(world: World) -> Non
     assert world.entry().id == record.id
 
 
+async def test_one_off_the_list_is_adopted_with_the_label_of_its_nodes_or_not_at_all(
+    world: World,
+) -> None:
+    proxy = await world.start()
+    tomb = entry(1, phase=Phase.RELEASED, may_come=True, controller="v1:8090", label="")
+    live = entry(0, controller="v1:8090")
+    world.vipu.by_hand("other", 2)
+    world.vipu.by_hand(live.id, 4)
+    world.add_vipu("v2:8090")
+    world.listed = "v2:8090:vipu-ctrl=v2"
+    proxy.fleet.reload()
+
+    async def found(*entries: TrackerEntry) -> Stranger:
+        for one in entries:
+            await proxy.store.write(lambda draft, one=one: draft.put(one))
+        drift, views = await proxy.sweep.look()
+        by_id = {one.id: one for one in strangers(drift, views, {}, world.entries())}
+        return by_id["other"]
+
+    repair = Repair(proxy.store, proxy.fleet, lambda: world.now)
+    claim = Claim("uid-else", "default", "else", 0, 0)
+    with pytest.raises(UnknownPartition, match="v1:8090 is off the list .* add it to the list"):
+        await repair.adopt(await found(tomb), claim)
+    for order in ((live, tomb), (tomb, live)):
+        for one in (live, tomb):
+            await proxy.store.write(lambda draft, one=one: draft.drop(one.key))
+        assert (await found(*order)).label == "vipu-ctrl=v1"
+    await repair.adopt(await found(), claim)
+    (adopted,) = (one for one in world.entries() if one.uid == "uid-else")
+    assert adopted.label == "vipu-ctrl=v1"
+
+
 async def test_a_claim_counts_while_its_holder_has_nothing_else(world: World) -> None:
     proxy = await world.start()
     world.vipu.by_hand("before", 2)
