@@ -132,9 +132,14 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
     for entry in drift.healed:
         yield f"{entry.id} on {entry.controller} is ACTIVE again; the proxy sets it to active."
     for entry in drift.late:
-        yield (
-            f"{entry.id} on {entry.controller} was created after its release; the proxy removes it."
-        )
+        where = f"{entry.id} on {entry.controller}"
+        if entry.has_come:  # tombstones.py: a sound one is another's
+            yield (
+                f"{where} was removed after its release and is there; the proxy removes it again "
+                "if it is in ERROR, and leaves it to others if it is not."
+            )
+        else:
+            yield f"{where} was created after its release; the proxy removes it."
 
 
 def _sentence(stranger: Stranger) -> str:
