@@ -192,15 +192,24 @@ class Sweep:
         if status.is_removing:
             return
         if tomb.has_come and not status.is_faulty:
-            await self._replace(tomb, tombstones.settle(tomb))
+            await self._note(tomb, tombstones.settle)
             return
         await api.remove_partition(tomb.id)
         log.warning("late partition removed", controller=tomb.controller, **tomb.log_fields)
-        await self._replace(tomb, tombstones.note_arrival(tomb))
+        await self._note(tomb, tombstones.note_arrival)
 
-    async def _replace(self, entry: TrackerEntry, new: TrackerEntry) -> None:
-        if new != entry:
-            await self._store.write(lambda draft: draft.replace(entry, new))
+    async def _note(
+        self, tomb: TrackerEntry, change: Callable[[TrackerEntry], TrackerEntry]
+    ) -> None:
+        """Note what became of a late partition, for all tombstones that wait for one of its id."""
+
+        def note(draft: Draft) -> None:
+            now = draft.get(tomb.key)  # a recorder may have acknowledged it meanwhile
+            if now is not None and tombstones.is_waiting(now):
+                draft.put(change(now))
+            tombstones.settle_others(draft, tomb)
+
+        await self._store.write(note)
 
     def _is_taken(self, late: TrackerEntry) -> bool:
         """Return whether somebody holds that id by now."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from partitions.proxy.lifecycle import TrackerEntry
+    from partitions.proxy.tracker import Draft
 
 
 def finish_release(entry: TrackerEntry, now: datetime, *, was_there: bool = False) -> TrackerEntry:
@@ -86,6 +87,15 @@ def note_absence(entry: TrackerEntry, now: datetime, wait_seconds: float) -> Tra
 def settle(entry: TrackerEntry) -> TrackerEntry:
     """Nothing comes any more: whoever has the id is somebody else."""
     return replace(entry, may_come=False, has_come=False, missed_at=None, asked="", terms="")
+
+
+def settle_others(draft: Draft, tomb: TrackerEntry) -> None:
+    """Settle all other tombstones of the id: one partition cannot be what each of them waits for,
+    and who comes after it is somebody else."""
+    place = (tomb.controller, tomb.id)
+    for other in list(draft.entries()):
+        if other.key != tomb.key and is_waiting(other) and (other.controller, other.id) == place:
+            draft.put(settle(other))
 
 
 def is_expired(

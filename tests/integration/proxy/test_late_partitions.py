@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ipuhub.partition import Phase
+from partitions.proxy import tombstones
 from partitions.vipu.client import VipuClient
 from partitions.vipu.errors import NoAnswer, NoCapacity, NotFound, Unavailable
 from partitions.vipu.server.main import VipuServer
@@ -120,6 +122,43 @@ async def give_up(world: World) -> Service:
     tomb = entry(phase=Phase.RELEASED, released_at=world.now, may_come=True, **OURS)
     await proxy.store.write(lambda draft: draft.put(tomb))
     return proxy
+
+
+@pytest.mark.parametrize("is_removed", [True, False], ids=["comes and goes", "is another's"])
+async def test_of_two_tombstones_of_an_id_none_claims_what_comes_after_the_first(
+    world: World, is_removed: bool
+) -> None:
+    proxy = await give_up(world)
+    if not is_removed:  # the first has come and was removed when the second was released
+        await proxy.store.write(lambda draft: draft.put(tombstones.note_arrival(world.entry())))
+    again = replace(world.entry(), serial=1, has_come=False)
+    await proxy.store.write(lambda draft: draft.put(again))
+    world.vipu.by_hand(ID, 4)
+    await proxy.sweep.once()
+    assert (world.vipu.partitions == {}) is is_removed
+    assert [one.may_come for one in world.entries() if one.serial == 1] == [False]
+    world.vipu.partitions.clear()
+    await proxy.sweep.once()
+    assert [one.may_come for one in world.entries()] == [False, False]
+    world.vipu.by_hand(ID, 4)  # another cluster's
+    assert (await proxy.sweep.once()).late == ()
+    assert list(world.vipu.partitions) == [ID]
+
+
+async def test_an_arrival_is_noted_although_a_recorder_acknowledges_meanwhile(
+    world: World,
+) -> None:
+    proxy = await give_up(world)
+    world.vipu.by_hand(ID, 4)
+    remove = world.vipu.remove_partition
+
+    async def acknowledged(partition_id: str, **given: Any) -> None:
+        await remove(partition_id, **given)
+        await proxy.service.acknowledge(frozenset({"uid-job"}))
+
+    world.vipu.remove_partition = acknowledged  # type: ignore[method-assign]
+    await proxy.sweep.once()
+    assert (world.entry().recorded, world.entry().has_come) == (True, True)
 
 
 async def test_one_that_was_released_while_it_was_being_made_leaves_its_id_to_others(
