@@ -27,7 +27,8 @@ async def drain_agent(client: VipuClient, options: argparse.Namespace) -> None:
     name, progress = options.name, _Progress(options.name)
     order = pb.DrainAgentRequest(agent_id=name, reason=options.reason, force=options.force)
     progress.show(await client.ask("DrainAgent", order))
-    order.resume = True  # who ends the cordon ends the drain
+    # Who ends the cordon ends the drain, and who gives it another reason has the last word.
+    order = pb.DrainAgentRequest(agent_id=name, force=options.force, resume=True)
     try:
         async with asyncio.timeout(options.timeout or None):
             while progress.remaining and not options.no_wait:

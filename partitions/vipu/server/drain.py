@@ -25,7 +25,8 @@ class DrainOrder:
     """What an administrator asks for.
 
     `reason` None keeps the reason of a cordon that is there. `force` ends partitions that cannot
-    move. `resume` goes on with a drain, unless somebody has ended the cordon.
+    move. `resume` goes on with a drain, unless somebody has ended the cordon; the cordon keeps its
+    reason, which somebody may have changed since.
     """
 
     agent: str
@@ -92,6 +93,8 @@ def _cordon(draft: Draft, order: DrainOrder, now: datetime) -> str | None:
             f"{order.agent} is no longer cordoned: somebody has ended its drain. Drain it again to "
             "begin a new one"
         )
+    if order.resume:
+        return None
     reason = (cordon or "") if order.reason is None else order.reason
     if reason == cordon:
         return None

@@ -146,7 +146,8 @@ def test_force_ends_what_cannot_move_and_nothing_else(four: VipuServer, capsys: 
     done = controller.drain(DrainOrder(agent="ag0"))
     assert done.moved == {"large": ("ag1",)}
     assert done.remaining == {
-        "small": "no block of 1 IPUs is free in allocation default to move it to",
+        "small": "no block of 1 IPU is free in allocation default to move it to: it moves when one "
+        "is, or is removed by its owner or with --force",
         "job": STAYS,
     }
     capsys.readouterr()
@@ -157,8 +158,8 @@ def test_force_ends_what_cannot_move_and_nothing_else(four: VipuServer, capsys: 
     assert ended == {"small", "job"}
 
 
-def test_a_drain_keeps_the_reason_of_a_cordon_and_ends_with_it(
-    four: VipuServer, capsys: Said
+def test_a_running_drain_leaves_the_cordons_reason_to_whoever_gave_the_last(
+    four: VipuServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller = four.controller
     controller.create(CreateRequest("p", 4))
@@ -167,11 +168,22 @@ def test_a_drain_keeps_the_reason_of_a_cordon_and_ends_with_it(
     controller.drain(DrainOrder(agent="ag0"))
     assert controller.machines["ag0"] == since
     controller.drain(DrainOrder(agent="ag0", reason="more cables", resume=True))
-    assert controller.machines["ag0"].cordon == "more cables"
-    command = Command(four)
-    wait_until(lambda: "waiting for" in capsys.readouterr().err, "it waits")
+    assert controller.machines["ag0"] == since
+    drain, asked = controller.drain, list[DrainOrder]()
+    monkeypatch.setattr(controller, "drain", lambda order: asked.append(order) or drain(order))
+    commands = []
+    for reason in ("more cables", "cables of Monday"):
+        commands.append(Command(four, "--reason", reason))
+        wait_until(lambda: controller.machines["ag0"].cordon == reason, reason)  # noqa: B023
+    controller.cordon("ag0", "a new board")
+    seen = len(asked)
+    wait_until(lambda: len(asked) > seen + 6, "both ask again")
+    assert controller.machines["ag0"].cordon == "a new board"
+    cordons = [what for what, _ in events(controller)].count("machine cordoned")
+    assert {one.reason for one in asked if one.resume} == {None}
+    assert cordons == 4  # one for each reason, however often it was asked
     controller.uncordon("ag0")
-    assert command.end() == 1
+    assert [command.end() for command in commands] == [1, 1]
     assert "ag0" not in controller.machines  # nobody cordons it again
     with pytest.raises(NotReady, match="ag0 is no longer cordoned"):
         controller.drain(DrainOrder(agent="ag0", resume=True))
