@@ -114,6 +114,8 @@ def _why_here(record: PartitionRecord) -> str:
     if record.is_removing:
         return "it is being removed"
     if record.relocatable:
-        size, where = len(record.ipus), record.allocation
-        return f"no block of {size} IPUs is free in allocation {where} to move it to"
+        return (
+            f"{outages.no_room(record)} to move it to: it moves when one is, or is removed by its "
+            "owner or with --force"
+        )
     return "it is not relocatable: it leaves when its owner removes it, or with --force"

@@ -124,11 +124,17 @@ def require_usable(
         if by_pod:
             remedy = f"{_ANOTHER_ATTEMPT}. Or wait"
         elif may_move:
-            size, where = len(record.ipus), record.allocation
-            remedy = f"It cannot move: no block of {size} IPUs is free in allocation {where}. Wait"
+            remedy = f"It cannot move: {no_room(record)}. Wait"
         raise NotReady(
             f"partition {record.id} cannot be reset: {why}. {remedy} until that is mended"
         )
+
+
+def no_room(record: PartitionRecord) -> str:
+    """Return the sentence about a partition that could move and finds no room."""
+    size = len(record.ipus)
+    ipus = "1 IPU" if size == 1 else f"{size} IPUs"
+    return f"no block of {ipus} is free in allocation {record.allocation}"
 
 
 def moved_by_reset(
