@@ -50,6 +50,7 @@ class _Progress:
 
     agent: str
     remaining: dict[str, str] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
     is_cordoned: bool = False
     last: str = ""
 
@@ -69,8 +70,14 @@ class _Progress:
         for name in reply.ended:
             self.say(f"partition {name} has been ended")
         now = {one.partition_id: one.why for one in reply.remaining}
+        self.moved |= moved.keys()
         for name in self.remaining.keys() - now.keys() - moved.keys() - set(reply.ended):
-            self.say(f"partition {name} is gone")
+            is_moved = name in self.moved
+            self.say(
+                f"{self.agent} no longer holds partition {name}"
+                if is_moved
+                else f"partition {name} is gone"
+            )
         for name, why in now.items():
             if self.remaining.get(name) != why:
                 self.say(f"waiting for partition {name}: {why}")

@@ -7,7 +7,7 @@ on. So a controller that restarts, and a client that is interrupted, leave a cor
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.errors import NotReady
 from partitions.vipu.server import outages
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.server.state import Draft
+
+
+# Of a partition that has left and that the machine still has a part of.
+FREEING: Final = "the machine is freeing it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

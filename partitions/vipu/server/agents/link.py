@@ -77,7 +77,8 @@ class AgentLink:
 
     `indexes`: the IPUs that the fleet counts on. `leaving`: by partition, the generation of its
     removal, where the machine has or had a part. `gone`: the removals whose partition it no longer
-    had when it was last asked.
+    had when it was last asked. `held`: the partitions that the machine may have a part of, None
+    while it has not answered yet; nothing of a lost machine is waited for.
     """
 
     agent: str
@@ -95,6 +96,7 @@ class AgentLink:
     probes: IpuofProbes = field(default_factory=IpuofProbes)
     leaving: dict[str, str] = field(default_factory=dict)
     gone: frozenset[tuple[str, str]] = frozenset()
+    held: frozenset[str] | None = None
     ready: frozenset[tuple[str, str]] = frozenset()
 
     async def take_inventory(self) -> None:
@@ -151,6 +153,12 @@ class AgentLink:
             return is_gone or self.outage in {Outage.SILENT, Outage.UNFIT}
         return key_of(self.wanted[record.id]) in self.ready
 
+    @property
+    def freeing(self) -> frozenset[str] | None:
+        """Return the partitions that the machine may still have a part of and is to free; None: it
+        has not answered yet."""
+        return None if self.held is None else self.held - self.wanted.keys()
+
     async def _beat(self) -> bool:
         """Ask the agent once and act on its answer; whether its machine is at work."""
         # The answer may be older than a removal that begins while it is on its way.
@@ -167,8 +175,11 @@ class AgentLink:
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
         if not await self._fits():
             return False
+        has = frozenset(each.configuration.partition for each in health.partitions)
+        self.held = has
         await self._report(health)
         actions = differences(self.wanted, health)
+        self.held |= self.wanted.keys()  # what is set up now may be given up before the next answer
         # Each kind at once, but the releases first: their IPUs may be wanted again.
         releases = [each for each in actions if isinstance(each, Release)]
         begun = [each for each in actions if not isinstance(each, Release)]
@@ -178,7 +189,6 @@ class AgentLink:
         fresh = begun_parts(up - self.ready, around.known)
         closed = await self.probes.closed(self.agent, fresh, around.machines, around.hardware)
         self.ready = up - closed
-        has = {each.configuration.partition for each in health.partitions}
         self.gone = frozenset(removal for removal in leaving if removal[0] not in has)
         await around.confirm(self)
         is_busy = any(key_of(each) not in self.ready for each in self.wanted.values())
@@ -221,6 +231,7 @@ class AgentLink:
             await asyncio.to_thread(self.around.machines.lose_agent, self.agent, sentence)
             self.outage = outage
             self.ready = frozenset()
+        self.held = frozenset()
         await self.around.confirm(self)
 
     async def _report(self, health: Health) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ipuhub.concurrency import end_tasks
 from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.errors import Unavailable
 from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agents.fleet import configurations
 from partitions.vipu.server.agents.link import AgentLink, Surroundings
@@ -114,6 +115,12 @@ class AgentLinks:
         """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError."""
         return self._loop.run(self._links[agent].client.test(kind, ipu))
 
+    def freeing(self, agent: str) -> frozenset[str]:
+        """Return the partitions that an agent's machine has to free and may still have, after all
+        changes so far; none of a machine that is lost or not followed. Raises Unavailable while it
+        has not answered since the start."""
+        return self._loop.run(self._freeing(agent))
+
     def stop(self) -> None:
         """End all connections; what the machines do stays as it is."""
         self._loop.stop(self._close)
@@ -163,6 +170,17 @@ class AgentLinks:
         self._refresh()
         for agent, link in self._links.items():
             self._tasks[agent] = asyncio.create_task(link.follow())
+
+    async def _freeing(self, agent: str) -> frozenset[str]:
+        self._refresh()
+        link = self._links.get(agent)
+        if link is None:
+            return frozenset()
+        if link.freeing is None:
+            raise Unavailable(
+                f"{agent} has not answered since vipu-server was started: ask again soon"
+            )
+        return link.freeing
 
     async def _close(self) -> None:
         await asyncio.gather(*(link.client.close() for link in self._links.values()))

@@ -14,7 +14,7 @@ from partitions.vipu.agent.machine import Fault, FaultKind
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, missing
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
-from partitions.vipu.server.drain import DrainOrder
+from partitions.vipu.server.drain import FREEING, DrainOrder
 from partitions.vipu.server.machines import inventory_of
 from partitions.vipu.server.outages import no_ipu
 from partitions.vipu.server.records import MachineRecord
@@ -114,6 +114,9 @@ class AdminService(AdminServiceServicer):
             resume=request.resume,
         )
         done = self._controller.drain(order)
+        links = self._facts.links
+        freeing = links.freeing(order.agent) if links else frozenset()
+        remaining = dict.fromkeys(sorted(freeing), FREEING) | done.remaining
         return pb.DrainAgentReply(
             moved=[
                 pb.MovedPartition(partition_id=name, agent_ids=agents)
@@ -121,8 +124,7 @@ class AdminService(AdminServiceServicer):
             ],
             ended=done.ended,
             remaining=[
-                pb.RemainingPartition(partition_id=name, why=why)
-                for name, why in done.remaining.items()
+                pb.RemainingPartition(partition_id=name, why=why) for name, why in remaining.items()
             ],
         )
 
