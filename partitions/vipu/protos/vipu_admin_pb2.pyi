@@ -392,7 +392,7 @@ class DrainAgentRequest(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     reason: _builtins.str
-    """Unset: a machine that is cordoned keeps the reason that it has."""
+    """Unset, or with resume: a machine that is cordoned keeps the reason that it has."""
     force: _builtins.bool
     """Ends the partitions that cannot move."""
     resume: _builtins.bool
