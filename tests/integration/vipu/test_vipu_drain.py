@@ -279,7 +279,7 @@ async def test_nobody_waits_for_a_lost_machine_to_free_what_has_moved(
     old, new = machines(2)
     agents = f"{old.address},{new.address}"
     server, port = await asyncio.to_thread(
-        start_server, agents=agents, admin_port=0, agent_lost_seconds=1
+        start_server, agents=agents, admin_port=0, agent_lost_seconds=3
     )
     async with VipuClient(f"127.0.0.1:{port}", deadline_seconds=60) as vipu:
         await vipu.create_partition(CreateRequest("moves", 2, relocatable=True))
