@@ -81,7 +81,7 @@ class Drift:
     `unfinished` wait for a next step, `lost` are active here and unknown to their controller,
     `faulty` are active here and in ERROR there, `replaced` have a stranger's partition in their
     place, with a sentence. `healed` are in ERROR here and ACTIVE there. `late` are tombstones of
-    partitions that came after their release, `absent` those of which none has come yet.
+    partitions that came after their release, `absent` tombstones without such a partition yet.
     """
 
     unfinished: tuple[TrackerEntry, ...] = ()

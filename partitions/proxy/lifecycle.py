@@ -239,7 +239,7 @@ class TrackerEntry:
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
     `asked` tells where V-IPU was to make it, `terms` how (drift.py; "": an earlier version did not
-    note it, ANY_TERMS: requests differed). `may_come`: V-IPU was asked for it and has
+    note it, ANY_TERMS: requests differed). `may_come`: V-IPU has a request for it and has
     not shown it, so that it may appear later; `missed_at`, `has_come`: what is known of that since
     its release (tombstones.py). `lost_at`: since when it is known to be gone. `pod_key`: the id of
     the key that its pods use, never the key.

@@ -34,9 +34,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """How often to compare, how long to collect lists that others ask for, and how long tombstones
-    stay (with a recorder: at least). `late_seconds`: how long a controller must have answered
-    without a partition until none comes any more."""
+    """Times of comparisons: one every `every_seconds`; lists that others request are collected for
+    `overhear_seconds`. Tombstones stay for `tombstone_seconds` (with a recorder: at least). No
+    partition comes any more once its controller has answered without it for `late_seconds`."""
 
     every_seconds: float = 60.0
     overhear_seconds: float = 0.5

@@ -217,7 +217,7 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     about = "let an agent's machine have new partitions again"
     _named(uncordon, "agent", commands.uncordon_agent, about, shared)
     _add_drain(actions, shared)
-    about = "free the IPUs of a partition, whoever made it"
+    about = "free the IPUs of any partition"
     parser = _named(remove, "partition", commands.remove_partition, about, shared)
     partitionoptions.remove(parser)
     about = "bring a partition back to its first state"
@@ -245,7 +245,7 @@ def _add_drain(actions: Any, shared: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reason",
         metavar="TEXT",
-        help="for those who wait for IPUs (default: that of a cordon that is there)",
+        help="shown to users who wait for IPUs (default: the present cordon's)",
     )
     parser.add_argument(
         "--force", action="store_true", help="end partitions that cannot move, jobs' among them"

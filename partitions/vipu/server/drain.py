@@ -26,11 +26,11 @@ FREEING: Final = "the machine is freeing it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainOrder:
-    """What an administrator asks for.
+    """The request of an administrator.
 
-    `reason` None keeps the reason of a cordon that is there. `force` ends partitions that cannot
-    move. `resume` goes on with a drain, unless somebody has ended the cordon; the cordon keeps its
-    reason, which somebody may have changed since.
+    `reason` None keeps the present cordon's reason. `force` ends partitions that cannot
+    move. `resume` continues a drain, unless its cordon has been ended; the cordon keeps its
+    reason, which another administrator may have changed since.
     """
 
     agent: str
@@ -41,7 +41,7 @@ class DrainOrder:
 
 @dataclass(slots=True)
 class Drained:
-    """What a call has done: by partition, the agents where it is now, or why it is still there.
+    """The outcome of a call: by partition, the agents where it is now, or why it is still there.
 
     `cordon`: the reason of a cordon that the call has begun or changed; None: it was there.
     """
@@ -94,8 +94,8 @@ def _cordon(draft: Draft, order: DrainOrder, now: datetime) -> str | None:
     cordon = before.cordon if before else None
     if cordon is None and order.resume:
         raise NotReady(
-            f"{order.agent} is no longer cordoned: somebody has ended its drain. Drain it again to "
-            "begin a new one"
+            f"{order.agent} is no longer cordoned: its drain has been ended. Drain it again to begin "
+            "another"
         )
     if order.resume:
         return None
