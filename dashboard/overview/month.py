@@ -54,7 +54,7 @@ class MonthSoFar:
 
     @property
     def change(self) -> str:
-        """The difference of cost, else of hours, from the same time of last month, as usage says it."""
+        """The difference in cost, else in hours, from the same time of last month."""
         if self.hours is None or self.same_time is None:
             return ""
         now, then = self.hours, self.earlier_hours

@@ -43,8 +43,9 @@ class Memory:
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
     that a partition of its id there is a stranger's. `was_there`: its controller has listed what
     is to be released. `waiting` is the answer of an attempt that found no room. `is_told`: the
-    entry says that no other controller has room. `accepted_at` (nothing: this process has not asked) and
-    `look_at` are of the loop's clock; `looks` counts since then, or since a removal was taken.
+    entry says that no other controller has room. `accepted_at` (nothing: this process has not
+    asked) and `look_at` are of the loop's clock; `looks` counts since then, or since a removal was
+    taken.
     """
 
     is_first_ask: bool = False

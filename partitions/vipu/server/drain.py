@@ -94,8 +94,8 @@ def _cordon(draft: Draft, order: DrainOrder, now: datetime) -> str | None:
     cordon = before.cordon if before else None
     if cordon is None and order.resume:
         raise NotReady(
-            f"{order.agent} is no longer cordoned: its drain has been ended. Drain it again to begin "
-            "another"
+            f"{order.agent} is no longer cordoned: its drain has been ended. Drain it again to "
+            "begin another"
         )
     if order.resume:
         return None

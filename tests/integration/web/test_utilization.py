@@ -104,7 +104,7 @@ def test_the_page_tells_the_share_of_each_state_in_the_capacity(admin: User) -> 
     assert [(name, share) for name, share, _ in page.context["figures"]] == [
         ("Running pods", "0.5 %"),  # 4 of 768 IPU-hours
         ("Held idle", "1.0 %"),
-        ("By others", "6.2 %"),
+        ("By others", "6.3 %"),
         ("Free", "79.7 %"),
         ("Down", "12.5 %"),
         ("Unknown", "0.0 %"),

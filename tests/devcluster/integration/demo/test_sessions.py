@@ -24,6 +24,7 @@ _OPENED = {
     "devcluster/management/commands/make_demo_history.py": "connection_arguments",
     "partitions/history/recording.py": "connection_arguments",
     "ipuhub/heartbeats.py": "connection_arguments",
+    "jobs/history/events.py": "connection_arguments",
     "ipuhub/recording/store.py": "connection_arguments",
     "usage/monitor/store.py": "connection_arguments",
     "usage/reports/downloads.py": "Django's",
