@@ -53,6 +53,15 @@ def list_events(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> lis
     return list(_without_echoes(events))
 
 
+def newest_within(events: Sequence[Event], most: int) -> list[Event]:
+    """Return the newest `most` of these events, in their order. Lines of Kubernetes give way first:
+    a pod that fails to start has many, and must not hide what became of the job."""
+    room = max(0, most - sum(event.kind != "event" for event in events))
+    told = [event for event in events if event.kind == "event"][:room]
+    newest = {id(event) for event in told}
+    return [event for event in events if event.kind != "event" or id(event) in newest][:most]
+
+
 def _place(event: Event) -> tuple[datetime, int]:
     rank = 0 if event.kind == "job" and event.is_first else _ORDER.get(event.state, _LATE)
     return event.at.replace(microsecond=0), rank

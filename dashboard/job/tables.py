@@ -72,6 +72,15 @@ TRANSITIONS = (
     Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
     Column("message", "Message", lambda row: row.message, kind="note"),
 )
+EVENTS = (
+    Column("last_at", "Last", lambda row: row.last_at, kind="second"),
+    Column("first_at", "First", lambda row: row.first_at, kind="second"),
+    Column("count", "Times", lambda row: row.count, kind="number"),
+    Column("pod", "Pod", lambda row: row.pod, sparse=True),
+    Column("type", "Type", lambda row: row.type),
+    Column("reason", "Reason", lambda row: row.reason, kind="code"),
+    Column("message", "Message", lambda row: row.message, kind="note"),
+)
 PODS = (
     Column("pod_name", "Pod", lambda row: row.pod_name),
     Column("role", "Role", lambda row: row.role),
@@ -138,6 +147,7 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
     """Return the tables in the order of the page."""
     attempts = sorted(job.past.attempts, key=lambda row: (row.attempt, row.instance))
     transitions = sorted(job.past.transitions, key=lambda row: (row.at, row.pk), reverse=True)
+    events = sorted(job.past.events, key=lambda row: (row.last_at, row.pk), reverse=True)
     conditions = [row for row in job.conditions if isinstance(row, dict)]
     phase = partial(outcome_of, attempts=attempts)
     pods = [replace(each, shown=phase) if each.key == "phase" else each for each in PODS]
@@ -146,5 +156,6 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
         Table("attempts", "Attempts", "No attempts recorded.", ATTEMPTS, attempts),
         Table("transitions", "History", "No changes recorded.", TRANSITIONS, transitions),
         Table("conditions", "Conditions", "No conditions recorded.", CONDITIONS, conditions),
+        Table("events", "Kubernetes Events", "No Kubernetes Events recorded.", EVENTS, events),
         Table("partitions", "Partitions", "No partitions recorded.", PARTITIONS, held.partitions),
     ]

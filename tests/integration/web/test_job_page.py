@@ -13,9 +13,10 @@ import pytest
 import yaml
 from django.utils import timezone
 
+from dashboard.job import page
 from dashboard.job.manifests import VIEWS
 from ipuhub.models import AuditEntry
-from jobs.models import JobRecord
+from jobs.models import JobEvent, JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser
 
@@ -147,6 +148,39 @@ def test_the_page_of_a_deleted_job_stays_and_says_so(staff: Client, ended: JobRe
     assert '"Deleted"' in events
 
 
+def tell(job: JobRecord, count: int) -> None:
+    """Store Kubernetes Events of a job, newer than all else of it."""
+    now = timezone.now()
+    for number in range(count):
+        moment = now - dt.timedelta(seconds=count - number)
+        JobEvent.objects.create(
+            job=job,
+            uid=f"e-{number}",
+            pod="train-worker-0",
+            reason="Pulled",
+            message=f"Image is there {number}",
+            first_at=moment,
+            last_at=moment,
+        )
+
+
+def test_kubernetes_events_give_way_to_what_became_of_the_job(
+    staff: Client, ended: JobRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"/jobs/{ended.uid}/events/"
+    said = re.compile(r"<tr>\n      <td.*?</tr>", re.DOTALL)
+    own = said.findall(staff.get(address).content.decode())
+    monkeypatch.setattr(page, "_SHOWN_EVENTS", len(own) + 2)
+    tell(ended, 5)
+    text = staff.get(address).content.decode()
+    lines = said.findall(text)
+    assert lines[2:] == own
+    assert ["Image is there 4" in lines[0], "Image is there 3" in lines[1]] == [True, True]
+    assert "3 older events are not shown" in text
+    monkeypatch.setattr(page, "_SHOWN_EVENTS", 3)  # fewer than the job's own
+    assert said.findall(staff.get(address).content.decode()) == own[:3]
+
+
 def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
     job = jobhistory.job(status="Pending", message="No controller has 4 free IPUs.")
     text = staff.get(f"/jobs/{job.uid}/").content.decode()
@@ -161,12 +195,14 @@ def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
         ("attempts", "outcome", {"Failed", "Completed"}),
         ("transitions", "state", {"Running", "Restarting"}),
         ("conditions", "type", {"Running"}),
+        ("events", "message", {"Image is there 0", "Image is there 1"}),
         ("partitions", "partition", {"p-train-team-a-0"}),
     ],
 )
 def test_every_table_has_a_csv_and_a_json_twin(
     staff: Client, ended: JobRecord, table: str, key: str, want: set[str]
 ) -> None:
+    tell(ended, 2)
     address = f"/jobs/{ended.uid}/?table={table}&format="
     text = b"".join(staff.get(f"{address}csv")).decode()
     assert {row[key] for row in csv.DictReader(io.StringIO(text))} == want

@@ -66,6 +66,7 @@ FILES = {
     "Conditions of a job": keys(job.CONDITIONS),
     "Attempts of a job": keys(job.ATTEMPTS),
     "History of a job": keys(job.TRANSITIONS),
+    "Kubernetes Events of a job": keys(job.EVENTS),
     "Pods of a job": keys(job.PODS),
     "Partitions of a job": keys(job.PARTITIONS),
     "Pods of a job from the API": keys(POD_COLUMNS),
