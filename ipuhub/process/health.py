@@ -196,15 +196,16 @@ class Health:
         self._clock = clock
         self._ready: dict[str, tuple[bool, str]] = {}
         self._asked: dict[str, Callable[[], str]] = {}
-        self._notes: dict[str, str] = {}
+        self._notes: dict[str, str | Callable[[], str]] = {}
         self._beats: dict[str, _Beat] = {}
 
     def set(self, name: str, ok: bool, detail: str = "") -> None:
         """Set a readiness check; `detail` says what is wrong, for people."""
         self._ready[name] = (ok, detail)
 
-    def note(self, name: str, sentence: str) -> None:
-        """Show a message for people although the process works; empty: none."""
+    def note(self, name: str, sentence: str | Callable[[], str]) -> None:
+        """Show a message for people although the process works; empty: none. A function is
+        evaluated for each request."""
         self._notes[name] = sentence
 
     def ask(self, name: str, problem: Callable[[], str]) -> None:
@@ -244,7 +245,8 @@ class Health:
 
     def notes(self) -> list[str]:
         """Return a line for each note."""
-        return [f"{name}: {sentence}" for name, sentence in self._notes.items() if sentence]
+        told = {name: note() if callable(note) else note for name, note in self._notes.items()}
+        return [f"{name}: {' '.join(note.split())}" for name, note in told.items() if note]
 
     def not_alive(self) -> list[str]:
         """Return a line for each loop that has been silent for too long."""

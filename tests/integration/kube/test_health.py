@@ -90,6 +90,11 @@ async def test_a_note_is_shown_on_readyz_and_fails_nothing(clock: Clock) -> None
     with health.term():
         health.note("term", "of this leader")
     assert health.notes() == []
+    said = "is away,\nfor now"
+    health.note("asked", lambda: said)
+    assert health.notes() == ["asked: is away, for now"]
+    said = ""
+    assert health.notes() == []
 
 
 async def test_a_loop_that_stands_still_makes_the_process_unhealthy_until_it_moves(
