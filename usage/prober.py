@@ -172,6 +172,8 @@ class Prober:
 
     def __init__(self, client: KubeClient, proxy: Any, health: Health) -> None:
         self._parts = build_parts(client, proxy)
+        # A note: without the right to read Events a prober records everything else, and is ready.
+        health.note("record job events", lambda: self._parts.events.problem)
         self._chosen = chosen = build_chosen(client)
         plain = recording_options()
         of_pods = replace(plain, chosen=chosen)

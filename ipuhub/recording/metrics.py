@@ -83,6 +83,13 @@ NEWEST_GAP = RECORDINGS.gauge(
     "When was the last gap?",
     "watch",
 )
+JOB_EVENTS_DROPPED = RECORDINGS.counter(
+    "ipuhub_recording_job_events_dropped_total",
+    "Kubernetes Events of pods or jobs that were not stored; cause: backlog (too many wait for the "
+    "record of their job; the prober lists them again), refused (by PostgreSQL).",
+    "Are Kubernetes Events missing from the pages of jobs?",
+    "cause",
+)
 _POSITIONS: Final[dict[str, float]] = {}
 
 

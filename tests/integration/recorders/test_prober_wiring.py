@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from django.utils import timezone
 
 from devcluster.demo.cluster import write_account_kubeconfig
+from devcluster.server import DevCluster
+from ipuhub.backoff import Backoff
 from ipuhub.composition import cluster_client, proxy_client
-from ipuhub.kube.resources import PODS
+from ipuhub.kube.resources import CLUSTER_ROLES, EVENTS, PODS
 from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.process.health import Health
 from ipuhub.process.leadership import Leadership
-from jobs.models import JobRecord
+from jobs.history import events
+from jobs.models import JobEvent, JobRecord
 from partitions.models import CapacityChange, PartitionLifetime
 from partitions.proxy.process import running
 from tests.builders.ipujobs import ipujob
+from tests.fakes import proxylab
 from tests.fakes.proxylab import JOB, SYSTEM, ready
 from tests.fakes.waiting import eventually
 from usage.models import PodLifetime
@@ -100,6 +106,49 @@ async def test_it_records_all_kinds_side_by_side(site: Site, settings: SettingsW
     assert names >= {"ipujobs", "tracker", "capacity"}
     assert len(names) == 4
     assert not WatchGap.objects.exists()
+
+
+@pytest.fixture
+def _judging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded API asks its roles about requests, as a real one does."""
+    monkeypatch.setattr(proxylab, "DevCluster", partial(DevCluster, authorization="rbac"))
+    monkeypatch.setattr(events, "_BACKOFF", Backoff(0.01, 0.02))
+
+
+@pytest.mark.usefixtures("_judging")
+async def test_without_the_right_to_read_events_all_else_is_recorded_and_a_note_says_so(
+    site: Site, settings: SettingsWrapper
+) -> None:
+    await point_to(site, settings)
+    settings.PROXY_URL = "http://127.0.0.1:1"
+    admin, health = site.lab.client, Health()
+    role = await admin.get(CLUSTER_ROLES, "ipuhub-prober")
+    without = [rule for rule in role["rules"] if "events" not in rule.get("resources", ())]
+    assert len(without) < len(role["rules"])
+    await admin.patch(CLUSTER_ROLES, "ipuhub-prober", {"rules": without})
+    about = {"kind": "Pod", "name": "sample-worker-0", "namespace": "default"}
+    event = {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": about}
+    try:
+        await admin.create(EVENTS, {"apiVersion": "v1", "kind": "Event"} | event, "default")
+        async with cluster_client("ipuhub-prober") as client, proxy_client(client) as mine:
+            task = asyncio.create_task(Prober(client, mine, health).run())
+            (note,) = await eventually(health.notes)
+            assert note.startswith("record job events: ")
+            assert "events is forbidden" in note
+            job = await site.make(ipujob().build())
+            await admin.create(PODS, pod_of(job, "sample-worker-0"), "default")
+            await eventually(lambda: believed() == {"sample-worker-0"})
+            await eventually(lambda: not health.not_ready())
+            assert health.notes() == [note]
+            assert not JobEvent.objects.exists()
+            await admin.patch(CLUSTER_ROLES, "ipuhub-prober", {"rules": role["rules"]})
+            await eventually(JobEvent.objects.exists)
+            await eventually(lambda: not health.notes())
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+    finally:
+        await admin.patch(CLUSTER_ROLES, "ipuhub-prober", {"rules": role["rules"]})
 
 
 async def test_once_commits_one_full_list_of_each_without_a_proxy(
