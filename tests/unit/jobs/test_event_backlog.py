@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from ipuhub.kube.errors import Gone, ServerError
+from ipuhub.kube.errors import ServerError
 from jobs.history import eventbacklog, events
 from jobs.history.eventbacklog import Backlog
 from jobs.history.eventrows import event_row_of
@@ -118,10 +118,10 @@ class Server:
         return orjson.dumps({"metadata": {"resourceVersion": "7"}, "items": []})
 
     @asynccontextmanager
-    async def stream(self, *_: object) -> AsyncIterator[Any]:
+    async def stream(self, *_: object) -> AsyncIterator[AsyncIterator[bytes]]:
         async def lines() -> AsyncIterator[bytes]:
-            raise Gone(410, "Expired", "too old")
-            yield b""
+            expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            yield orjson.dumps({"type": "ERROR", "object": expired}) + b"\n"
 
         yield lines()
 
