@@ -121,14 +121,14 @@ def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         return not_as_asked(request, [f"view: {chosen[:50]!r} is not one of {', '.join(VIEWS)}."])
     if request.GET.get("format"):
         return _download(request, uid, chosen)
-    view = read_view(request, uid)
+    view = read_view(request, uid, manifests=True)
     shown = manifests_of(view.job)
     context = {
         "chosen": chosen,
         "views": VIEWS,
         "shown": shown,
         "text": as_yaml(shown.running if chosen == "running" else shown.applied),
-        "difference": shown.difference if chosen == "diff" else (),
+        "difference": difference_of(shown) if chosen == "diff" else (),
     }
     return answer_tab(view, "yaml", "jobs/_yaml.html", context)
 
@@ -145,7 +145,7 @@ def _machines(partitions: Sequence[PartitionLifetime]) -> list[tuple[str, str]]:
 def _download(request: HttpRequest, uid: str, chosen: str) -> HttpResponseBase:
     if request.GET["format"] != "yaml":
         raise Http404("A job's manifest has one form: yaml.")
-    job = require_job(request, uid)
+    job = require_job(request, uid, manifests=True)
     shown = manifests_of(job)
     text = as_yaml(shown.running if chosen == "running" else shown.applied)
     answer = HttpResponse(text, content_type="application/yaml")

@@ -15,6 +15,7 @@ from jobs.ipujob.names import (
     ANNOTATION_USAGE,
     API_VERSION,
     KIND,
+    LAST_APPLIED,
     ROLE_WORKER,
     annotations_of,
     common_labels,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import JobKey, Manifest
     from jobs.ipujob.spec import JobSpec
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MICRO_IPUS = 1_000_000
 _NOT_INHERITED = ("ipuhub.io/", *(prefix for control in ANNOTATIONS for prefix in control.fields))
 

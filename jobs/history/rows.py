@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobs.history.specs import applied_of, in_effect
+from jobs.history.specs import applied_of, cleaned, in_effect
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.ipujob.fields import whole_number
 from jobs.ipujob.logtails import clean_tail
@@ -166,28 +166,6 @@ def size_of(spec: Manifest) -> Size:
     per_instance = _count(_mapping(filled.get("workers")).get("replicas"), 1)
     per_instance = _count(filled.get("workersPerJobInstance"), per_instance)
     return Size(_bounded(partition * instances), instances, _bounded(per_instance * instances))
-
-
-def cleaned(value: Any) -> Any:
-    """Return the same JSON; what PostgreSQL cannot store as text (NUL, half a surrogate pair)
-    becomes U+FFFD."""
-    if isinstance(value, str):
-        return _clean_text(value)
-    if isinstance(value, dict):
-        return {_clean_text(str(key)): cleaned(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [cleaned(item) for item in value]
-    return value
-
-
-def _clean_text(text: str) -> str:
-    if "\x00" not in text and (text.isascii() or not _has_surrogate(text)):
-        return text
-    return "".join("\ufffd" if c == "\x00" or "\ud800" <= c <= "\udfff" else c for c in text)
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:

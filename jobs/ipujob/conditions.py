@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from jobs.ipujob.names import Manifest
@@ -96,6 +96,11 @@ class Reason(StrEnum):
     STATUS_NOT_KEPT = "StatusNotKept"
     OTHER_CRD = "OtherCrd"
 
+
+CHANGED: Final = "Changed while the job runs"
+"""The beginning of a message with the reason SpecChanged."""
+SAVE_WORK: Final = "UTC: save your work"
+"""The end of the warning of a session, which stands before a message or in its place."""
 
 # Why an attempt was taken from a job: not the job's fault.
 LOST = frozenset({Reason.WORKER_LOST, Reason.PARTITION_ERROR, Reason.PARTITION_LOST})
@@ -196,6 +201,16 @@ def brief_message(message: str, path: str) -> str:
         return message
     rest = message.removeprefix(own)
     return rest[:1].upper() + rest[1:]
+
+
+def waiting_edit(state: str, reason: str, message: str) -> str:
+    """Return the sentence on an edit that is not in effect; empty: there is none."""
+    if reason == Reason.SPEC_CHANGED:
+        return message if message.startswith(CHANGED) else SENTENCES[Reason.SPEC_CHANGED]
+    if reason == Reason.INVALID_SPEC and state in {JobState.RUNNING, JobState.RESTARTING}:
+        said = message.rpartition(f"{SAVE_WORK}. ")[2]
+        return said if SAVE_WORK not in said else SENTENCES[Reason.INVALID_SPEC]
+    return ""
 
 
 def plain_verdict(state: JobState, path: str) -> Verdict:

@@ -39,6 +39,8 @@ ROLE_WORKER = "worker"
 ANNOTATION_USAGE = "ipuhub.io/usage"
 ANNOTATION_CREATED_BY = "ipuhub.io/created-by"
 ANNOTATION_FINGERPRINT = "ipuhub.io/made-of"
+# What `kubectl apply` applied: a second copy of the spec.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 ANNOTATION_END = "ipuhub.io/end"  # since when a sleeping pod has nothing more to wait for
 LABEL_GROUP = "ipuhub.io/group"
 LONGEST_JOB_NAME = 63

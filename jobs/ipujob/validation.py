@@ -18,7 +18,7 @@ from jobs.ipujob.privileges import LABEL_POD_PROFILE, beyond
 from jobs.ipujob.spec import LARGEST_PARTITION, UNLIMITED, with_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobs.ipujob.fields import Field
     from jobs.ipujob.privileges import Privileges
@@ -86,6 +86,14 @@ def problems(
     if privileges is not None:
         found += _beyond(filled, namespace, privileges)
     return found
+
+
+def valid_policies(policies: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of fields that apply to running pods those that are valid."""
+    valid = dict(policies)
+    for problem in problems("kept", valid):
+        valid.pop(problem.field.removeprefix("spec.").partition(".")[0], None)
+    return valid
 
 
 def _shown(value: object) -> str:

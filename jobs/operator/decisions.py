@@ -12,7 +12,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase
-from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
+from jobs.ipujob.conditions import (
+    LOST,
+    SAVE_WORK,
+    JobState,
+    Reason,
+    Verdict,
+    default_message,
+    plain_verdict,
+)
 from jobs.ipujob.conditions import ConditionType as Condition
 from jobs.ipujob.logtails import clean_tail, longest_tail
 from jobs.ipujob.names import parse_time
@@ -76,7 +84,7 @@ def warning(instance: Instance, spec: JobSpec, now: datetime) -> str:
     over = ends_at(instance, spec)
     if over is None or now < over - WARNED_BEFORE:
         return ""
-    return f"The session ends at {over:%H:%M:%S} UTC: save your work"
+    return f"The session ends at {over:%H:%M:%S} {SAVE_WORK}"
 
 
 def seconds_to_next(instance: Instance, spec: JobSpec, now: datetime) -> float | None:

@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import Phase
-from jobs.ipujob.conditions import JobState
+from jobs.ipujob.conditions import CHANGED, JobState
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.spec import JobSpec, plain_values, restart_policy, with_defaults
-from jobs.ipujob.validation import problems
+from jobs.ipujob.validation import valid_policies
 from jobs.operator.instancerecord import records_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _is_fixed(record: InstanceRecord | None) -> bool:
 
 def _sentence(changed: list[str]) -> str:
     named = ", ".join(changed)
-    return f"Changed while the job runs: {named}. Suspend and resume the job to apply the changes"
+    return f"{CHANGED}: {named}. Suspend and resume the job to apply the changes"
 
 
 INTERACTIVE = "interactive"
@@ -213,10 +213,8 @@ def kept_of_invalid(
     It has what the pods were made from, and those policies that are valid. A session longer than
     the limit ends at the limit, or with the ttl that it began with.
     """
-    policies = {name: written[name] for name in FIELDS.while_running if name in written}
-    for problem in problems("kept", policies):
-        policies.pop(problem.field.removeprefix("spec.").partition(".")[0], None)
-    policies = with_defaults(policies)
+    written_policies = {name: written[name] for name in FIELDS.while_running if name in written}
+    policies = with_defaults(valid_policies(written_policies))
     spec = JobSpec(
         partition_size=old.size,
         instances=instances,

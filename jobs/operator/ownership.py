@@ -19,6 +19,7 @@ from jobs.ipujob.names import (
     LABEL_JOB_NAME,
     LABEL_JOB_UID,
     LABEL_ROLE,
+    LAST_APPLIED,
     ROLE_LAUNCHER,
     JobKey,
     is_worker_name,
@@ -91,14 +92,13 @@ _META = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _CONDITION = ("type", "status", "reason", "message")
 _STATUSES = ("initContainerStatuses", "containerStatuses")
 _ANNOTATIONS = (ANNOTATION_FINGERPRINT, ANNOTATION_END)
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def trim_job(job: Manifest) -> Manifest:
     """Return the job without the annotation of `kubectl apply`, a second copy of the spec."""
     annotations = job["metadata"].get("annotations") or {}
-    if _LAST_APPLIED in annotations:
-        rest = {name: text for name, text in annotations.items() if name != _LAST_APPLIED}
+    if LAST_APPLIED in annotations:
+        rest = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
         job = job | {"metadata": job["metadata"] | {"annotations": rest}}
     trimmed: Manifest = _shared(job)
     return trimmed

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.history.rows import row_of
-from jobs.history.specs import LAST_APPLIED
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict, with_verdict
-from jobs.ipujob.names import format_time
+from jobs.ipujob.names import LAST_APPLIED, format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from tests.builders.ipujobs import at, ipujob
 from tests.integration.recorders.test_job_records import Life, instance, vanish, write
@@ -148,6 +147,18 @@ def test_what_was_applied_is_what_a_tool_says_else_the_spec_as_first_seen() -> N
     assert (job.applied, job.applied_by) == (given, "kubectl apply")
 
 
+@pytest.mark.parametrize(
+    "value", ['"\\u0000"', "NaN", "Infinity", "1e999", '"\\ud800"', "9" * 4000]
+)
+def test_no_text_of_an_annotation_keeps_a_job_from_its_record(value: str) -> None:
+    life = Life()
+    life.builder.annotated(**{LAST_APPLIED: f'{{"spec": {{"a": {value}}}}}'})
+    write(life.enters(JobState.RUNNING, 1), row("other", 1))
+    write(life.row(2, is_deleted=True))
+    job = JobRecord.objects.get(name="sample")
+    assert (job.status, job.deleted_at) == ("Running", at(2))
+
+
 def test_what_runs_stays_as_it_was_until_an_edit_is_in_effect() -> None:
     life = Life()
     life.builder.manifest["metadata"]["generation"] = 1
@@ -162,6 +173,10 @@ def test_what_runs_stays_as_it_was_until_an_edit_is_in_effect() -> None:
 
     changed = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, "Changed while the job runs: workers")
     write(life.is_told(changed, 3, observedGeneration=2))
+    assert JobRecord.objects.get().running == begun | {"activeDeadlineSeconds": 60}
+
+    invalid = Verdict(JobState.RUNNING, Reason.INVALID_SPEC, "spec.workersPerJobInstance: is -7")
+    write(life.is_told(invalid, 4, observedGeneration=2))
     assert JobRecord.objects.get().running == begun | {"activeDeadlineSeconds": 60}
 
     write(life.enters(JobState.SUSPENDED, 4, observedGeneration=2))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.history.specs import LAST_APPLIED, applied_of
+from jobs.history.specs import applied_of, in_effect
+from jobs.ipujob.names import LABEL_JOB_NAME, LAST_APPLIED
 from tests.builders.ipujobs import ipujob
 
 
@@ -23,7 +24,22 @@ def test_kubectl_apply_leaves_what_it_applied() -> None:
     assert (found.manifest, found.by) == (given, "kubectl apply")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"spec": 1}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"spec": 1}',
+        "[" * 100_000,
+        '{"spec": {"a": ' + "[" * 150 + "]" * 150 + "}}",
+        '{"spec": {"a": NaN}}',
+        '{"spec": {"a": -Infinity}}',
+        '{"spec": {"a": 1e999}}',
+        '{"spec": {"a": ' + "9" * 5000 + "}}",
+    ],
+    ids=lambda text: text[:24],
+)
 def test_an_annotation_that_says_nothing_is_none(text: str) -> None:
     made = job(annotations={LAST_APPLIED: text})
     found = applied_of(made)
@@ -73,3 +89,47 @@ def test_server_side_apply_owns_fields_and_items_of_lists() -> None:
 @pytest.mark.parametrize("broken", [None, {}, [1], [{"operation": "Apply", "fieldsV1": 3}]])
 def test_managed_fields_of_no_use_are_none(broken: Any) -> None:
     assert applied_of(job(managedFields=broken)).by == ""
+
+
+def test_fields_without_end_and_items_without_keys_are_none() -> None:
+    endless: dict[str, Any] = {}
+    for _ in range(5000):
+        endless = {"f:spec": endless}
+    entry = {"operation": "Apply", "fieldsV1": endless}
+    assert applied_of(job(managedFields=[entry])).by == ""
+    fields = {"f:spec": {"f:list": {"k:5": {}, "k:[": {}}}}
+    made = job(managedFields=[{"operation": "Apply", "fieldsV1": fields}])
+    made["spec"] = {"list": [{"name": "x"}]}
+    assert applied_of(made).manifest["spec"] == {"list": []}
+
+
+def test_text_that_postgresql_refuses_is_replaced() -> None:
+    text = '{"spec": {"a\\u0000b": ["\\ud800", "\\ud83d\\ude00"]}}'
+    found = applied_of(job(annotations={LAST_APPLIED: text}))
+    assert found.manifest == {"spec": {"a\ufffdb": ["\ufffd", "😀"]}}
+
+
+def test_a_job_without_that_annotation_keeps_its_labels_and_not_those_of_its_pods() -> None:
+    own = {"kueue.x-k8s.io/queue-name": "research", "team": "vision"}
+    assert applied_of(job(labels=own | {LABEL_JOB_NAME: "a"})).manifest["metadata"] == {
+        "name": "sample",
+        "namespace": "default",
+        "labels": own,
+    }
+    fields = {"f:metadata": {"f:labels": {"f:team": {}}}, "f:spec": {"f:jobInstances": {}}}
+    entries = [{"manager": "argocd", "operation": "Apply", "fieldsV1": fields}]
+    found = applied_of(job(labels=own, managedFields=entries)).manifest
+    assert found["metadata"]["labels"] == {"team": "vision"}
+
+
+@pytest.mark.parametrize("state", ["Running", "Restarting"])
+def test_an_invalid_edit_of_a_running_job_changes_only_the_valid_policies(state: str) -> None:
+    made = job(generation=2)
+    made["spec"] |= {"workersPerJobInstance": -1, "activeDeadlineSeconds": 60}
+    made["spec"] |= {"restartPolicy": {"type": "Sometimes"}}
+    status = {"launcherStatus": state, "observedGeneration": 2}
+    found = in_effect(made, status, "InvalidSpec")
+    assert not found.is_whole
+    assert found.policies["activeDeadlineSeconds"] == 60
+    assert "restartPolicy" not in found.policies
+    assert in_effect(made, status | {"launcherStatus": "Pending"}, "InvalidSpec").is_whole

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs.history.rows import Size, cleaned, row_of, size_of
+from jobs.history.rows import Size, row_of, size_of
+from jobs.history.specs import cleaned
 from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
 from jobs.ipujob.names import format_time
 from jobs.ipujob.spec import parse_spec
