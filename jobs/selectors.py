@@ -39,14 +39,8 @@ _LOOKED_AT: Final = 1000  # jobs that ended last, of which those of one size cou
 _TYPICAL: Final = 50
 _EARLIER: Final = 3
 _EARLIER_DAYS: Final = 30
-_LARGE = (
-    "spec",
-    "conditions",
-    "labels",
-    "partitions",
-    "applied",
-    "running",
-)  # shown for one job, not for fifty
+_MANIFESTS: Final = ("applied", "running")  # shown on one tab of a job
+_LARGE = ("spec", "conditions", "labels", "partitions", *_MANIFESTS)  # for one job, not for fifty
 
 
 SORTS: Final = {
@@ -100,7 +94,7 @@ FROM (SELECT * FROM {{jobs}} c WHERE c.completed_at IS NOT NULL AND {_COVERED_SQ
 WHERE e.status = %(completed)s AND e.started_at IS NOT NULL
 """  # noqa: S608  # no value is pasted in
 _FIND: Final = f"""
-SELECT j.*,
+SELECT {{columns}},
   (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.id), '[]')::text
     FROM {{attempts}} a WHERE a.job_id = j.id) AS told_attempts,
   (SELECT coalesce(jsonb_agg(to_jsonb(t) ORDER BY t.id), '[]')::text
@@ -136,11 +130,18 @@ _TABLES: Final = {
     "events": JobEvent._meta.db_table,  # noqa: SLF001
     "audit": AuditEntry._meta.db_table,  # noqa: SLF001
 }
-_FIND_SQL: Final = _FIND.format(**_TABLES)
 
 
-def find_job(scope: Scope, uid: str) -> JobRecord | None:
+def _find_sql(*without: str) -> str:
+    names = [each.column for each in _fields(JobRecord) if each.name not in without]
+    return _FIND.format(columns=", ".join(f'j."{name}"' for name in names), **_TABLES)
+
+
+def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord | None:
     """Return a job with its `past` in one query; None if `scope` covers no such job.
+
+    `manifests`: with what was applied and what runs. Otherwise each of them is read when it is
+    used, with another query.
 
     Written as SQL: Django takes 16 ms of processor time to put these subqueries together, and each
     open page of a job asks every three seconds.
@@ -156,7 +157,8 @@ def find_job(scope: Scope, uid: str) -> JobRecord | None:
         "completed": JobState.COMPLETED.value,
         "failed": JobState.FAILED.value,
     }
-    job = next(iter(JobRecord.objects.raw(_FIND_SQL, given)), None)
+    sql = _FIND_WITH_MANIFESTS if manifests else _FIND_PLAIN
+    job = next(iter(JobRecord.objects.raw(sql, given)), None)
     if job is not None:
         past = {name: vars(job).pop(name) for name in _OF_PAST}
         job.past = JobPast(
@@ -229,6 +231,9 @@ def _rows(model: type[_M], told: Sequence[dict[str, Any]]) -> list[_M]:
 def _fields(model: type[Model]) -> Sequence[Field[Any, Any]]:
     return model._meta.concrete_fields  # noqa: SLF001  # of Django's documented API
 
+
+_FIND_PLAIN: Final = _find_sql(*_MANIFESTS)
+_FIND_WITH_MANIFESTS: Final = _find_sql()
 
 NAMED: Final = ("namespace", "group", "user")
 """What names of jobs' owners there are."""

@@ -38,7 +38,7 @@ class Event:
     is_first: bool = False
 
 
-def list_events(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> list[Event]:
+def list_events(job: Job, lives: Lives) -> list[Event]:
     """Return the events of a job, newest first; no sentence stands in two lines of one second, and
     none of Kubernetes beside a line that has it at any time."""
     events = [
@@ -46,7 +46,6 @@ def list_events(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> lis
         *_of_attempts(job),
         *(event for each in lives.partitions for event in _of_partition(each)),
         *_of_pods(lives.pods, job.past.attempts),
-        *(_of_request(each) for each in requests),
         *_of_cluster(job, {each.pod_name for each in lives.pods}),
     ]
     events.sort(key=_place, reverse=True)

@@ -9,6 +9,7 @@ A tab is a view that reads with `read_view` and answers with `answer_tab`::
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
+    from dashboard.job.events import Event
     from dashboard.job.usage import Held
     from ipuhub.web.readings import Freshness
     from jobs.models import JobRecord
@@ -62,7 +64,7 @@ TABS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: a cached property needs a dictionary
 class JobView:
     """The parts of a job's page, as of `now`."""
 
@@ -80,24 +82,29 @@ class JobView:
             not partition.released_at for partition in self.held.partitions
         )
 
+    @cached_property
+    def happened(self) -> list[Event]:
+        """The events of the job without what people requested of it."""
+        return list_events(self.job, self.held)
+
     @property
     def events(self) -> int:
         """The number of lines of the tab of events."""
-        return len(list_events(self.job, self.held)) + self.job.past.requests
+        return len(self.happened) + self.job.past.requests
 
 
-def require_job(request: HttpRequest, uid: str) -> JobRecord:
+def require_job(request: HttpRequest, uid: str, *, manifests: bool = False) -> JobRecord:
     """Return the job; a foreign job is as unknown as none. Raises Http404 with a sentence."""
-    job = find_job(scope_of(request.user), uid)
+    job = find_job(scope_of(request.user), uid, manifests=manifests)
     if job is None:
         raise Http404(NO_JOB)
     return job
 
 
-def read_view(request: HttpRequest, uid: str) -> JobView:
+def read_view(request: HttpRequest, uid: str, *, manifests: bool = False) -> JobView:
     """Read what all pages of a job show. Raises Http404."""
     now = timezone.now()
-    job = require_job(request, uid)
+    job = require_job(request, uid, manifests=manifests)
     held = read_held(job, now, costed=may_see_cost(request.user, job.namespace))
     return JobView(request, job, state_of(job), held, judge(job.past.watched_at, now), now)
 

@@ -7,10 +7,12 @@ import datetime as dt
 import io
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dashboard.job import page
@@ -19,6 +21,7 @@ from ipuhub.models import AuditEntry
 from jobs.models import JobEvent, JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser
+from tests.integration.recorders.test_job_records import Life, write
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -319,6 +322,37 @@ def test_the_manifest_can_be_applied_again(staff: Client, ended: JobRecord) -> N
     assert staff.get(f"/jobs/{ended.uid}/yaml/?format=exe").status_code == 404
 
 
+def test_a_recorded_job_can_be_applied_again_with_its_labels(staff: Client) -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "research", "team": "vision"}
+    life = Life()
+    life.builder.manifest["metadata"]["labels"] = labels
+    write(life.enters(JobState.COMPLETED, 1))
+    page = f"/jobs/{JobRecord.objects.get().uid}/yaml/?format=yaml"
+    for view in ("applied", "running"):
+        manifest = read_manifest(staff.get(f"{page}&view={view}").content.decode(), "elsewhere")
+        names = {"name": "sample", "namespace": "default", "labels": labels}
+        assert manifest["metadata"] == names
+        assert problems("sample", manifest["spec"]) == []
+
+
+@pytest.mark.parametrize("tab", ["", "logs/", "pods/", "events/", "usage/", "yaml/"])
+def test_only_the_tab_of_manifests_reads_them_and_events_are_listed_once(
+    staff: Client, ended: JobRecord, tab: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+
+    def list_events(*given: Any) -> list[events.Event]:
+        listed.append(given)
+        return events.list_events(*given)
+
+    monkeypatch.setattr(tabs, "list_events", list_events)
+    with CaptureQueriesContext(connection) as asked:
+        assert staff.get(f"/jobs/{ended.uid}/{tab}").status_code == 200
+    assert len(listed) == 1
+    read = [query["sql"] for query in asked.captured_queries if '"applied"' in query["sql"]]
+    assert len(read) == (tab == "yaml/")
+
+
 def test_the_yaml_is_shown_as_applied_as_it_runs_and_as_the_difference(staff: Client) -> None:
     given = {"kind": "IPUJob", "metadata": {"name": "train"}, "spec": {"jobInstances": 2}}
     job = jobhistory.job(
@@ -338,6 +372,19 @@ def test_the_yaml_is_shown_as_applied_as_it_runs_and_as_the_difference(staff: Cl
         assert line in texts["diff"]
     assert all("An edit is not in effect yet." in text for text in texts.values())
     assert "view: &#x27;x&#x27; is not one of" in staff.get(f"{page}?view=x").content.decode()
+    ends = "The session ends at 12:00:00 UTC: save your work"
+    for state, reason, message, sentence in (
+        ("Running", "SpecChanged", ends, "The named fields apply from the next attempt.</p>"),
+        ("Running", "InvalidSpec", ends, "Correct the named fields.</p>"),
+        ("Running", "InvalidSpec", f"{ends}. spec.x: is 3", ">spec.x: is 3.</p>"),
+        ("Restarting", "InvalidSpec", "spec.x: is 3", ">spec.x: is 3.</p>"),
+        ("Pending", "InvalidSpec", "spec.x: is 3", ""),
+    ):
+        JobRecord.objects.update(status=state, reason=reason, message=message)
+        text = staff.get(page).content.decode()
+        assert sentence in text
+        assert ("An edit is not in effect yet." in text) is bool(sentence)
+        assert "The session ends" not in text.partition("waits-title")[2]
     old = jobhistory.job("old")
     assert "As first seen in the cluster" in staff.get(f"/jobs/{old.uid}/yaml/").content.decode()
     assert "+modelReplicasPerWorker" not in staff.get(f"/jobs/{old.uid}/yaml/").content.decode()
