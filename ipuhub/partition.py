@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 
 class Reason(StrEnum):
-    """One word for the cause why a partition waits, hangs or is in error."""
+    """The reason that a partition waits, hangs or is in error, in one word."""
 
     NO_CAPACITY = "NoCapacity"
     NO_CONTROLLERS = "NoControllers"

@@ -38,7 +38,7 @@ _MAY_NOT_IMPERSONATE: Final = (
 
 
 class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
-    """The cause why a write did not happen, or `may_have_happened`.
+    """The reason that a write did not happen, or that it `may_have_happened`.
 
     `kind` is one of `ipuhub.api.kinds`; `detail` is for administrators.
     """

@@ -42,8 +42,8 @@ _MAY_NOT: Final = (
 
 
 class LogProblem(Exception):  # noqa: N818  # an answer, not an error
-    """The cause why there is no log: a sentence for everybody, its detail for administrators, the
-    status of an answer that says so. `is_gone`: the pod is."""
+    """The reason that there is no log: a sentence for everybody, its detail for administrators, and
+    the status of the answer. `is_gone`: the pod no longer exists."""
 
     def __init__(
         self, status: int, problem: str, detail: str = "", *, is_gone: bool = False

@@ -32,7 +32,7 @@ _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 
 
 class Unsent(Exception):  # noqa: N818  # an answer, not an error
-    """The cause why a message was not delivered; with `is_final` another try would be the same."""
+    """The reason that a message was not delivered; `is_final`: a retry would fail too."""
 
     def __init__(self, sentence: str, *, is_final: bool = False) -> None:
         super().__init__(sentence)

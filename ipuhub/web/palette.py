@@ -19,7 +19,7 @@ COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; told apart by colour-bli
 PATTERNS: Final = 3  # plain, and two decals for names that share a colour
 OTHER: Final[Paint] = ("is-other", ())
 UNKNOWN: Final[Paint] = ("is-other", ("decal-1",))
-"""Of what has no name yet: grey as all that nobody names, and not the same as that."""
+"""For a name that is not known yet: grey like `OTHER`, with a pattern to tell it apart."""
 
 
 def colour_number(name: str) -> int:

@@ -318,7 +318,7 @@ def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The cause why no controller takes a partition; `free` counts the IPUs free in the fleet."""
+    """The reason that no controller takes a partition; `free` counts the free IPUs of the fleet."""
 
     reason: Reason
     message: str

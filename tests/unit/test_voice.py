@@ -25,6 +25,7 @@ BANNED = (
     r"goes on",
     r"wherever",
     r"as it stands",
+    r"cause why",
     r"(is|are|was|were) away",
     r"(is|are|was|were|be) asked",
     r"(is|are) no (date|list|object|number|name)",

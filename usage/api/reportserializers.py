@@ -44,8 +44,8 @@ class TariffRateSerializer(serializers.Serializer[Any]):
 
 
 class OutdatedSerializer(serializers.Serializer[Any]):
-    """The cause why figures are out of date: `rates` changed, or `corrections` were found. `again`:
-    generating the file again updates it; closed months are never generated again."""
+    """The reason that figures are out of date: `rates` changed, or `corrections` were found.
+    `again`: generating the file again updates it; closed months are never generated again."""
 
     reason = serializers.CharField()
     message = serializers.CharField()

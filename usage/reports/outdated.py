@@ -26,7 +26,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """The cause why figures differ from a new report; `reason`: rates or corrections.
+    """The reason that figures differ from a new report: rates or corrections.
 
     `again`: making the file again corrects them. A closed month is not made again.
     """

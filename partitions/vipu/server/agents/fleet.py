@@ -76,7 +76,7 @@ class LinkTiming:
 
 
 class Outage(Enum):
-    """The cause why a machine cannot be used."""
+    """The reason that a machine cannot be used."""
 
     NONE = "none"
     SILENT = "silent"
