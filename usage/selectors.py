@@ -9,6 +9,8 @@ import dataclasses
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from django.db.models import Min
+
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
 from ipuhub.web.exports import CHUNK_ROWS
@@ -40,6 +42,21 @@ def job_names(uids: Sequence[str]) -> dict[str | tuple[str, ...] | None, str]:
     """Return the names of jobs by UID, as their pods carry them."""
     rows = PodLifetime.objects.filter(job_uid__in=uids).exclude(job_uid="")
     return dict(rows.order_by().values_list("job_uid", "component_name").distinct())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobPlace:
+    """The namespace of a job, and when its first pod was created."""
+
+    namespace: str
+    created_at: datetime
+
+
+def job_places(uids: Sequence[str]) -> dict[str, JobPlace]:
+    """Return by UID what tells jobs of one name apart, as their pods carry it."""
+    rows = PodLifetime.objects.filter(job_uid__in=uids).exclude(job_uid="").order_by()
+    found = rows.values_list("job_uid").annotate(Min("namespace"), Min("created_at"))
+    return {uid: JobPlace(namespace, at) for uid, namespace, at in found}
 
 
 def with_job_names(by: Sequence[str], rows: Iterable[_Row]) -> Iterator[_Row]:

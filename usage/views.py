@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from django.http import JsonResponse
@@ -15,7 +16,14 @@ from ipuhub.web.palette import OTHER, paints_of
 from usage.page import drill, is_month, step_of
 from usage.query import given, names_of, read_output, read_question
 from usage.retention.purged import list_notes
-from usage.selectors import add_pod_costs, faults, gaps, job_names, visible_lifetimes
+from usage.selectors import (
+    add_pod_costs,
+    faults,
+    gaps,
+    job_names,
+    job_places,
+    visible_lifetimes,
+)
 from usage.sums.measures import COST, Measures
 from usage.sums.pieces import closed_steps
 from usage.sums.queries import chart, read_sums, total_as_closed
@@ -31,7 +39,8 @@ from usage.time.months import POD_WATCH, usage_zone
 from usage.time.windows import WindowError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from zoneinfo import ZoneInfo
 
     from django.http import HttpRequest
 
@@ -67,8 +76,13 @@ def month_chart(request: HttpRequest) -> JsonResponse:
         job_names([key for key in heights if isinstance(key, str)]) if _is_by_job(question) else {}
     )
     order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
-    shown = {key: names.get(key) or _shown_name(key) for key in order}
-    paints = paints_of(shown[key] for key in order if key is not None)
+    plain = {key: names.get(key) or _shown_name(key) for key in order}
+    shown = _named_apart(plain, zone, by_job=_is_by_job(question))
+    # Two jobs of one name are two colours; a name alone keeps the colour of its name.
+    painted = {
+        key: plain[key] if shown[key] == plain[key] else f"{plain[key]} {key}" for key in order
+    }
+    paints = paints_of(painted[key] for key in order if key is not None)
     answer = JsonResponse(
         {
             "label": _chart_label(output, question),
@@ -82,7 +96,7 @@ def month_chart(request: HttpRequest) -> JsonResponse:
                 {
                     "name": shown[key],
                     "url": drill(params, question.by, key),
-                    "paint": OTHER if key is None else paints[shown[key]],
+                    "paint": OTHER if key is None else paints[painted[key]],
                     "values": [
                         float(output.hours(sums.get((n, key), 0))) for n in range(len(begins))
                     ],
@@ -182,6 +196,28 @@ fault_list = ListPage(
     order=("last_at", "id"),
     empty="The prober recorded everything without errors.",
 ).view
+
+
+def _named_apart(plain: Mapping[Any, str], zone: ZoneInfo, *, by_job: bool) -> dict[Any, str]:
+    """Return the names to show: keys that share one get the namespace of their job, else also the
+    time of its first pod, else a number."""
+    shown = dict(plain)
+    shared = _shared(shown)
+    if by_job and shared:
+        places = job_places(sorted(shared))
+        for key in shared & places.keys():
+            shown[key] = f"{places[key].namespace}/{plain[key]}"
+        for key in _shared(shown) & places.keys():
+            shown[key] += f"{places[key].created_at.astimezone(zone): %Y-%m-%d %H:%M:%S}"
+    for number, key in enumerate(sorted(_shared(shown), key=str), start=1):
+        shown[key] += f" ({number})"
+    return shown
+
+
+def _shared(shown: Mapping[Any, str]) -> set[Any]:
+    """Return the keys whose names other keys have, too."""
+    counted = Counter(shown.values())
+    return {key for key, name in shown.items() if key is not None and counted[name] > 1}
 
 
 def _shown_name(key: str | tuple[str, ...] | None) -> str:

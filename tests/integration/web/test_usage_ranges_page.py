@@ -103,6 +103,24 @@ def test_the_chart_by_job_names_jobs_and_leads_nowhere_from_what_is_left(admin: 
     assert (other["name"], other["url"]) == ("Other", "")
 
 
+def test_jobs_of_one_name_have_names_and_paints_of_their_own_in_the_chart(admin: User) -> None:
+    jobs = (("a", "team-a", 1), ("b", "team-b", 1), ("c", "team-c", 1), ("d", "team-c", 5))
+    for uid, namespace, hour in jobs:
+        began = f"2026-11-20T0{hour}:00"
+        life = {"job_uid": uid, "component_name": "train", "namespace": namespace}
+        pod(began, "2026-11-20T08:00", ipus=4, **life)
+    pod("2026-11-20T01:00", "2026-11-20T08:00", ipus=4, job_uid="e", component_name="alone")
+    series = browser(admin).get("/usage/chart.json?by=job").json()["series"]
+    assert {each["url"]: each["name"] for each in series} == {
+        "/jobs/a/": "team-a/train",
+        "/jobs/b/": "team-b/train",
+        "/jobs/c/": "team-c/train 2026-11-20 01:00:00",
+        "/jobs/d/": "team-c/train 2026-11-20 05:00:00",
+        "/jobs/e/": "alone",
+    }
+    assert len({str(each["paint"]) for each in series}) == 5
+
+
 @pytest.mark.parametrize("address", ["/usage/", "/usage/?compare=before", API_SUMS, API_SERIES])
 def test_files_by_job_have_its_name_beside_its_uid(admin: User, address: str) -> None:
     for n in range(3):
