@@ -57,16 +57,27 @@ def read_fill(request: HttpRequest) -> str:
 
 def read_map(state: LiveState, scope: Scope, now: datetime, fill: str) -> FleetMap:
     """The map of a reading, for a reader."""
-    fleet = state.fleet.value
-    groups = read_groups(fleet, scope) if fill == "group" else {}
+    groups = read_groups(state.fleet.value, scope) if fill == "group" else {}
+    return draw_map(state, scope, now, fill, groups)
+
+
+def draw_map(
+    state: LiveState, scope: Scope, now: datetime, fill: str, groups: Mapping[str, str]
+) -> FleetMap:
+    """Return the map of a reading; `groups` of its jobs by UID, where they fill it."""
     reader = Reader(scope.covers, scope.sees_all, now, fill, groups)
-    return draw_fleet(fleet, visible_jobs_of(state, scope, now), reader)
+    return draw_fleet(state.fleet.value, visible_jobs_of(state, scope, now), reader)
 
 
 def read_groups(fleet: Mapping[str, Any], scope: Scope) -> dict[str, str]:
     """Return by UID the groups for which the usage of jobs with partitions counts, as recorded."""
+    return groups_of(scope, holders(fleet))
+
+
+def holders(fleet: Mapping[str, Any]) -> set[str]:
+    """Return the UIDs of the jobs that hold partitions."""
     partitions = (each for c in fleet.get("controllers") or () for each in c["partitions"])
-    return groups_of(scope, {each["job"]["uid"] for each in partitions if each["job"]})
+    return {each["job"]["uid"] for each in partitions if each["job"]}
 
 
 def visible_jobs_of(state: LiveState, scope: Scope, now: datetime) -> dict[str, JobFacts]:

@@ -19,7 +19,7 @@ from jobs.models import JobRecord
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from django.db.models import QuerySet
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 A_DAY: Final = timedelta(hours=24)
 _COUNTED_TO: Final = 1000
 _FAILED: Final = JobState.FAILED.value
+_ALIVE: Final = "alive"
+_HELD: Final = "held"
+_OVER: Final = "over"
 _FRESHNESS: Final = f"""
 SELECT (SELECT count(*) FROM (SELECT 1 FROM {FAULT_TABLE} LIMIT %(counted_to)s) AS faults),
   coalesce(array_agg(name ORDER BY name), '{{}}'),
@@ -80,30 +83,45 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RecentlyEnded:
-    """The jobs that ended last, newest first, and how all ended that did since a given time."""
+    """The jobs that ended last, newest first, and how all ended that did since a given time.
+
+    `alive`: the newest jobs that were last seen without an end; `groups`: by UID, for which groups
+    the jobs count that were asked for.
+    """
 
     last: Sequence[JobRecord]
     outcome: Outcome
+    alive: Sequence[JobRecord] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
-def ended_jobs(scope: Scope, limit: int, since: datetime) -> RecentlyEnded:
-    """The jobs that ended last, within `scope`."""
-    return _ended_of(list(_ended(scope, since)[:limit]))
+def ended_jobs(
+    scope: Scope, limit: int, since: datetime, *, unfinished: int = 0, groups_of: Iterable[str] = ()
+) -> RecentlyEnded:
+    """Return the jobs that ended last within `scope`, so many unfinished ones, and the groups of
+    the jobs with these UIDs, in one question."""
+    more = []
+    if unfinished:
+        alive = _marked(scope, _ALIVE).filter(completed_at=None, deleted_at=None)
+        more.append(alive.order_by("-created_at")[:unfinished])
+    if uids := sorted(groups_of):
+        more.append(_marked(scope, _HELD).filter(uid__in=uids))
+    ended = _ended(scope, since)[:limit]
+    found: dict[str, list[JobRecord]] = {_ALIVE: [], _HELD: [], _OVER: []}
+    for job in ended.union(*more, all=True) if more else ended:
+        told: str = job.recently  # type: ignore[attr-defined]
+        found[told if told in found else _OVER].append(job)
+    over = found[_OVER]
+    return RecentlyEnded(
+        over,
+        _outcome(json.loads(over[0].recently)) if over else Outcome(),  # type: ignore[attr-defined]
+        found[_ALIVE],
+        {job.uid: job.group for job in found[_HELD]},
+    )
 
 
-def ended_and_unfinished_jobs(
-    scope: Scope, ended: int, unfinished: int, since: datetime
-) -> tuple[RecentlyEnded, Sequence[JobRecord]]:
-    """The same, and the newest jobs that were last seen without an end, in one question."""
-    alive = _visible_jobs(scope).annotate(recently=Value("", output_field=TextField()))
-    alive = alive.filter(completed_at=None, deleted_at=None).order_by("-created_at")
-    found = list(_ended(scope, since)[:ended].union(alive[:unfinished], all=True))
-    over = [job for job in found if job.completed_at is not None]
-    return _ended_of(over), [job for job in found if job.completed_at is None]
-
-
-def _ended_of(rows: Sequence[JobRecord]) -> RecentlyEnded:
-    return RecentlyEnded(rows, _outcome(json.loads(rows[0].recently)) if rows else Outcome())  # type: ignore[attr-defined]
+def _marked(scope: Scope, mark: str) -> QuerySet[JobRecord]:
+    return _visible_jobs(scope).annotate(recently=Value(mark, output_field=TextField()))
 
 
 def _outcome(counts: Sequence[Mapping[str, Any]]) -> Outcome:

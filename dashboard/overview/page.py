@@ -14,12 +14,12 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleet import read_fill, read_map
+from dashboard.fleet import draw_map, holders, read_fill
 from dashboard.fleetmap import FILLS
 from dashboard.live import live_reader
 from dashboard.overview import sparklines
 from dashboard.overview.heldday import draw_day
-from dashboard.overview.history import A_DAY, ended_and_unfinished_jobs, ended_jobs, read_reach
+from dashboard.overview.history import A_DAY, ended_jobs, read_reach
 from dashboard.overview.month import month_begin, read_month
 from dashboard.overview.rows import (
     ended_rows,
@@ -173,14 +173,20 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
     zone = settings.REPORT_ZONE
     state = live_reader().read(now)
     reach = read_reach(month_begin(now, zone), now)
-    if state.jobs.read_at is not None:
-        ended = ended_jobs(scope, _ENDED_SHOWN, now - A_DAY)
+    is_live = state.jobs.read_at is not None
+    ended = ended_jobs(
+        scope,
+        _ENDED_SHOWN,
+        now - A_DAY,
+        unfinished=0 if is_live else _REMEMBERED,
+        groups_of=holders(state.fleet.value) if fill == "group" else (),
+    )
+    if is_live:
         active = live_jobs(state.jobs.value, scope.covers, now)
     else:
-        ended, alive = ended_and_unfinished_jobs(scope, _ENDED_SHOWN, _REMEMBERED, now - A_DAY)
-        active = remembered_jobs(alive, now)
+        active = remembered_jobs(ended.alive, now)
     stats = state.fleet.value.get("stats", {})
-    drawn = read_map(state, scope, now, fill)
+    drawn = draw_map(state, scope, now, fill, ended.groups)
     return Reading(
         now=now,
         state=state,

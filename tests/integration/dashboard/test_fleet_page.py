@@ -252,6 +252,11 @@ def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
     hold(cluster, proxy, "all", "team-a", 32)
     proxy.hold("waits", "team-a", 4, uid=cluster.add_job("waits", "team-a"))
     clock.later(3)
+    # Both ask for which groups jobs count; the map asks how long such jobs take as those that wait.
+    for address, asks in (("/fleet/?fill=group", 5), ("/fleet/table/", 4)):
+        with CaptureQueriesContext(connection) as asked:
+            shown(user, address)
+        assert questions(asked) == asks
     with CaptureQueriesContext(connection) as asked:
         assert "waits" in shown(user, "/queue/")
     assert questions(asked) <= 4

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.overview.history import ended_and_unfinished_jobs, ended_jobs, read_reach
+from dashboard.overview.history import ended_jobs, read_reach
 from ipuhub.web.access import Scope
 from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
@@ -33,8 +33,9 @@ READS: dict[str, Callable[[], Any]] = {
     "own held": lambda: read_page(visible_partitions(USER).filter(released_at=None), ORDER, "", 50),
     "ended": lambda: ended_jobs(ADMIN, 8, SINCE),
     "own ended": lambda: ended_jobs(USER, 8, SINCE),
-    "ended and active": lambda: ended_and_unfinished_jobs(ADMIN, 8, 500, SINCE),
-    "own ended and active": lambda: ended_and_unfinished_jobs(USER, 8, 500, SINCE),
+    "ended and active": lambda: ended_jobs(ADMIN, 8, SINCE, unfinished=500),
+    "own ended and active": lambda: ended_jobs(USER, 8, SINCE, unfinished=500),
+    "ended and held": lambda: ended_jobs(ADMIN, 8, SINCE, groups_of=["u1", "u2"]),
     "held in a day": lambda: read_reach(SINCE, NOON),
     "on a machine": lambda: partitions_on(ADMIN, MachinePlace("v1", "ag0"), SINCE, 100),
     "own on an IPU": lambda: partitions_on(USER, MachinePlace("v1", "ag0", 3), SINCE, 100),

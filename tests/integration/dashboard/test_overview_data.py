@@ -350,15 +350,17 @@ def test_the_day_is_read_once_a_minute(admin: Client, clock: Clock) -> None:
     assert parts() == 1
 
 
+@pytest.mark.parametrize("fill", ["job", "group"])
 @pytest.mark.parametrize(
     ("who", "role"), [("admin", ""), ("user", ""), ("user", "accountant"), ("user", "admin")]
 )
 def test_the_page_asks_few_questions(
-    request: pytest.FixtureRequest, cluster: Cluster, proxy: Proxy, who: str, role: str
+    request: pytest.FixtureRequest, cluster: Cluster, proxy: Proxy, who: str, role: str, fill: str
 ) -> None:
     client: Any = request.getfixturevalue(who)
     if role:
         grant(get_user_model().objects.get(), role)
+    proxy.hold("runs", "team-a", 4, uid=cluster.add_job("runs", "team-a", **RUNNING))
     proxy.hold("waits", "team-a", 32, uid=cluster.add_job("waits", "team-a"))
     proxy.hold("waits-too", "team-a", 32, uid=cluster.add_job("waits-too", "team-a"))
     rate("cpu", "1")
@@ -366,7 +368,7 @@ def test_the_page_asks_few_questions(
     job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
     checkpoint("pods", NOON)
     with CaptureQueriesContext(connection) as asked:
-        assert client.get("/").status_code == 200
+        assert client.get(f"/?fill={fill}").status_code == 200
     assert questions(asked) <= 8
 
 

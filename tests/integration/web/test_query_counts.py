@@ -35,6 +35,9 @@ BASELINE = {
     "/jobs/?format=csv": 4,
     "/jobs/uid-team-a-job-0007/": 6,
     "/jobs/uid-team-a-job-0007/logs/": 6,
+    "/jobs/uid-team-a-job-0007/events/": 7,
+    "/jobs/uid-team-a-job-0007/yaml/": 6,
+    "/jobs/uid-team-a-job-0007/yaml/?view=diff": 6,
     "/account/tokens/": 4,  # one of them: whether the navigation has reports
     "/api/v1/jobs": 3,
     "/api/v1/subscriptions": 2,
