@@ -174,7 +174,7 @@ class Env:
         return self._read(name, ZoneInfo(default), doc, kind, parse)
 
     def cron(self, name: str, default: str, *, doc: str) -> str:
-        """When something is due: minute, hour, day of the month, month, day of the week."""
+        """Return a schedule: minute, hour, day of the month, month, day of the week."""
 
         def parse(text: str) -> str:
             fields = text.split()

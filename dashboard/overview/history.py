@@ -85,8 +85,8 @@ class Outcome:
 class RecentlyEnded:
     """The jobs that ended last, newest first, and how all ended that did since a given time.
 
-    `alive`: the newest jobs that were last seen without an end; `groups`: by UID, for which groups
-    the jobs count that were asked for.
+    `alive`: the newest jobs that were last seen without an end; `groups`: by UID, the groups for
+    which other jobs count.
     """
 
     last: Sequence[JobRecord]
