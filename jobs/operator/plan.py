@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.builders.launcher import build_launcher, overrides
 from jobs.builders.pods import BuildContext, PodPlace, build_worker
-from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
+from jobs.ipujob.conditions import JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind, is_being_deleted, metadata
 from jobs.operator import decisions, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step, StoreKey
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from jobs.operator.effectivespec import EffectiveSpec
     from jobs.operator.observed import Child, Instance, Observed
     from jobs.operator.pods import PodView
+
+_OF_EDITS = frozenset({Reason.SPEC_CHANGED.value, Reason.INVALID_SPEC.value})
 
 
 def pods_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
@@ -204,7 +206,7 @@ def _plan_decision(
     now: datetime,
 ) -> Plan:
     verdict = decisions.verdict_of(observed, instances, records)
-    verdict = verdict or _standing_verdict(observed, instances, now)
+    verdict = verdict or _with_waiting_edit(observed, _standing_verdict(observed, instances, now))
     return _written(observed, verdict, instances, records, now)
 
 
@@ -232,6 +234,16 @@ def _standing_verdict(
             return Verdict(JobState.RUNNING, reason, message)
         return plain_verdict(JobState.RUNNING, observed.key.path)
     return waiting_verdict(observed, instances, now)
+
+
+def _with_waiting_edit(observed: Observed, verdict: Verdict) -> Verdict:
+    """Return the verdict, if the job still runs with the reason of an edit that waits: a decision
+    about one instance does not look at the spec, the next pass does."""
+    known = current_condition(observed.status()) or {}
+    waits = known.get("status") == "True" and known.get("reason") in _OF_EDITS
+    if verdict.state is not JobState.RUNNING or not waits:
+        return verdict
+    return Verdict(JobState.RUNNING, str(known["reason"]), str(known.get("message") or ""))
 
 
 def _plan_bring_up(

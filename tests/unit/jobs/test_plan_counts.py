@@ -237,3 +237,17 @@ def test_a_slow_start_takes_two_writes_and_one_that_gets_stuck_tells_what_it_has
     runs = told(up(job, worker(built).running(), launcher(built).running()), first)
     assert status(plan(runs, at(28)))["iPUPartitionCreated"] is True
     assert status(plan(comes_up, at(30)))["workersStatus"] == {"active": 1}
+
+
+@pytest.mark.parametrize("reason", ["SpecChanged", "InvalidSpec"])
+def test_an_edit_that_waits_stays_the_reason_while_an_instance_ends(reason: str) -> None:
+    job = ipujob().without_launcher().instances(2)
+    entries = [{"index": n, "attempt": 0, "state": "Running"} for n in range(2)]
+    waits = Verdict(JobState.RUNNING, reason, "the image waits")
+    conditions = with_verdict([], waits, "default/sample", "2026-03-01T12:00:00Z")
+    job.with_status(launcherStatus="Running", instances=entries, conditions=conditions)
+    pods = (worker(job.build(), 0, 0).exited(), worker(job.build(), 1, 1).running())
+    parts = (partition(0), partition(1))
+    found = status(plan(observed(job.build(), *pods, partitions=parts, with_children=True), NOW))
+    assert [entry["state"] for entry in found["instances"]] == ["Completed", "Running"]
+    assert found.get("conditions", conditions) == conditions
