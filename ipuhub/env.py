@@ -40,7 +40,7 @@ class Declared:
 _T = TypeVar("_T")
 _JSON_LIST = re.compile(r"""\s*\[\s*["\]]""")  # not a group that is named [so]
 _CRON_FIELD = re.compile(r"(?:\*|(\d{1,2})-(\d{1,2}))(?:/[1-9]\d?)?|(\d{1,2})")
-_CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+_CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -182,7 +182,8 @@ class Env:
                 raise ValueError(text)
             if not all(map(_is_cron_field, fields, _CRON_BOUNDS)):
                 raise ValueError(text)
-            return " ".join(fields)
+            *others, weekdays = fields
+            return " ".join([*others, _with_sunday_first(weekdays)])
 
         return self._read(name, default, doc, "cron expression, such as 30 6 * * 1-5", parse)
 
@@ -232,6 +233,20 @@ class Env:
             except OSError as error:
                 raise SettingError(f"{name}_FILE: {error}") from None
         return self._environ.get(name)
+
+
+def _with_sunday_first(weekdays: str) -> str:
+    """Return the days of the week with 0 for Sunday where they say 7, which Celery refuses."""
+
+    def renumbered(part: str) -> str:
+        days, _, step = part.partition("/")
+        first, _, last = days.partition("-")
+        if last in {"7", "07"}:
+            within = range(int(first), 8, int(step or 1))
+            return ",".join(str(day % 7) for day in within)
+        return re.sub("^0?7", "0", part)
+
+    return ",".join(map(renumbered, weekdays.split(",")))
 
 
 def _is_cron_field(text: str, bounds: tuple[int, int]) -> bool:

@@ -161,7 +161,7 @@ REPORT_SCHEDULE = ENV.cron(
     "IPUHUB_REPORT_SCHEDULE",
     "0 0 * * *",
     doc="When beat starts the daily run of the month reports: minute, hour, day of the month, "
-    "month and day of the week in IPUHUB_REPORT_ZONE. 0 is Sunday. The dashboard shows it.",
+    "month and day of the week in IPUHUB_REPORT_ZONE. 0 or 7 is Sunday. The dashboard shows it.",
 )
 ENV.read_by("Worker")
 BEAT_SCHEDULE_PATH = ENV.text(

@@ -79,6 +79,22 @@ def test_in_every_combination_a_pod_migrates_the_database_that_others_need(
     assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in jobs} == {"pre-delete"}
 
 
+def test_only_those_who_make_or_show_reports_get_their_settings() -> None:
+    """A zone that does not exist then stops neither jobs nor admissions nor partitions."""
+    chosen = ("usage.schedule=0 6 * * 7", "usage.reportZone=Europe/Berlin")
+    readers = set()
+    for name, deployment in named(render(*EVERYTHING, *chosen), "Deployment").items():
+        given = {each["name"]: each.get("value") for each in container(deployment).get("env", ())}
+        found = {key: value for key, value in given.items() if key.startswith("IPUHUB_REPORT_")}
+        if found:
+            readers.add(name.removeprefix("gc-ipu-operator-"))
+            assert found == {
+                "IPUHUB_REPORT_SCHEDULE": "0 6 * * 7",
+                "IPUHUB_REPORT_ZONE": "Europe/Berlin",
+            }
+    assert readers == {"web", "worker", "beat"}
+
+
 def test_the_databases_authority_is_a_key_of_its_secret() -> None:
     values = (VIPU, "database.existingSecret=postgres", "database.caKey=ca.pem")
     seen = set()

@@ -74,6 +74,8 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
         ),
         ((f"{CERTIFICATE}.issuer.name=x",), "issuer needs mode certManager"),
         (("usage.schedule=midnight",), "at '/usage/schedule': 'midnight' does not match pattern"),
+        (("usage.schedule=0 24 * * *",), "'0 24 * * *' does not match pattern"),
+        (("usage.reportZone=Europe/ Berlin",), "at '/usage/reportZone': 'Europe/ Berlin'"),
         (
             ("monitoring.podMonitor.interval=often",),
             "at '/monitoring/podMonitor/interval': 'often' does not match pattern",

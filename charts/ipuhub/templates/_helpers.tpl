@@ -198,10 +198,15 @@ IPUHUB_PROXY_URL: {{ include "ipuhub.proxyUrl" . | quote }}
 IPUHUB_HEALTH_HOST: "0.0.0.0"
 IPUHUB_LOG_FORMAT: json
 USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quote }}
-{{- if include "ipuhub.hasUsage" . }}
-IPUHUB_REPORT_SCHEDULE: {{ .Values.usage.schedule | quote }}
-IPUHUB_REPORT_ZONE: {{ .Values.usage.reportZone | quote }}
-{{- end }}
+{{- end -}}
+
+{{/* JSON: settings of the month reports, for those who make and show them: a mistake stops nobody else. */}}
+{{- define "ipuhub.reports" -}}
+{{- if include "ipuhub.hasUsage" . -}}
+{{- dict "IPUHUB_REPORT_SCHEDULE" .Values.usage.schedule "IPUHUB_REPORT_ZONE" .Values.usage.reportZone | toJson -}}
+{{- else -}}
+{}
+{{- end -}}
 {{- end -}}
 
 {{/*

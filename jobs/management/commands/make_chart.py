@@ -116,6 +116,21 @@ _DEFINITIONS: Final = {
         sysctls=_list(_keys(name=_TEXT, value=_TEXT)),
     ),
 }
+# Minute, hour, day of the month, month and day of the week, with or without a leading zero.
+_CRON_NUMBERS: Final = (
+    r"[0-5]?\d",
+    r"([01]?\d|2[0-3])",
+    r"(0?[1-9]|[12]\d|3[01])",
+    r"(0?[1-9]|1[0-2])",
+    r"0?[0-7]",
+)
+
+
+def _cron_field(number: str) -> str:
+    part = rf"((\*|{number}-{number})(/[1-9]\d?)?|{number})"
+    return f"{part}(,{part})*"
+
+
 _TYPES: Final[dict[str, dict[str, Any]]] = {
     "text": _TEXT,
     "integer": {"type": "integer", "minimum": 0},
@@ -128,8 +143,10 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
         "pattern": r"^(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$",
         "minLength": 2,
     },
-    # As IPUHUB_REPORT_SCHEDULE takes it, but for the bounds of each field.
-    "cron": {"type": "string", "pattern": r"^[0-9*,/-]+( [0-9*,/-]+){4}$"},
+    # As IPUHUB_REPORT_SCHEDULE takes it.
+    "cron": {"type": "string", "pattern": f"^{' +'.join(map(_cron_field, _CRON_NUMBERS))}$"},
+    # As zones are named; which of them there are, the process says that reads it.
+    "zone": {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z][A-Za-z0-9_+-]*)*$"},
     # As IPUHUB_OIDC_SCOPES takes them.
     "scopes": {
         "type": "array",

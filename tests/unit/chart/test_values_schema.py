@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import available_timezones
 
 import pytest
 
@@ -60,6 +61,13 @@ def test_at_every_level_an_unknown_key_is_refused() -> None:
 def test_a_type_of_kubernetes_has_its_keys(name: str, kind: str) -> None:
     want = set(builtin.definitions()[kind]["properties"])
     assert set(TYPES[name]["properties"]) == want
+
+
+def test_a_time_zone_is_a_name_of_one() -> None:
+    zone = re.compile(SCHEMA["properties"]["usage"]["properties"]["reportZone"]["pattern"])
+    assert [name for name in available_timezones() if not zone.search(name)] == []
+    wrong = ["", "Europe/ Berlin", " UTC", "Europe/", "/etc/localtime", "../UTC", "+02:00"]
+    assert [name for name in wrong if zone.search(name)] == []
 
 
 # The values of PrimeHub's chart below `usage.`.

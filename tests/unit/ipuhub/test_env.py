@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from celery.schedules import crontab
@@ -11,9 +13,6 @@ from celery.schedules import crontab
 from dashboard.reference import settings_page
 from ipuhub.database import database_settings
 from ipuhub.env import Env, SettingError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_setting_that_is_not_there_has_its_default() -> None:
@@ -93,7 +92,15 @@ def test_a_number_below_its_minimum_or_no_number_is_refused(text: str) -> None:
         Env({"A": text}).number("A", 1.0, doc="x")
 
 
-@pytest.mark.parametrize("text", ["0 0 * * *", "*/5 22-2/2 1,15 * 1-5", "59  23 31 12 6"])
+CRON = ["0 0 * * *", "*/5 22-2/2 1,15 * 1-5", "59  23 31 12 6", "05 00 1-9 01-12/3 *"]
+NO_CRON = [
+    *("", "midnight", "@daily", "0 0 * *", "0 0 * * * *"),
+    *("60 0 * * *", "0 24 * * *", "0 0 0 * *", "0 0 * 13 *", "0 0 * * 8", "0 0 32 * *"),
+    *("5/2 0 * * *", "*/0 0 * * *", "1,,2 0 * * *", "-1 0 * * *", "0 0 * * MON"),
+]
+
+
+@pytest.mark.parametrize("text", CRON)
 def test_a_cron_expression_is_one_that_beat_takes(text: str) -> None:
     found = Env({"A": text}).cron("A", "0 0 * * *", doc="x")
     assert found == " ".join(text.split())
@@ -101,13 +108,34 @@ def test_a_cron_expression_is_one_that_beat_takes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("weekdays", "days"),
     [
-        *("", "midnight", "@daily", "0 0 * *", "0 0 * * * *"),
-        *("60 0 * * *", "0 24 * * *", "0 0 0 * *", "0 0 * 13 *", "0 0 * * 7"),
-        *("5/2 0 * * *", "*/0 0 * * *", "1,,2 0 * * *", "-1 0 * * *", "0 0 * * MON"),
+        ("7", {0}),
+        ("07", {0}),
+        ("5-7", {5, 6, 0}),
+        ("1-7/2", {1, 3, 5, 0}),
+        ("2-7/2", {2, 4, 6}),
+        ("0-7", {0, 1, 2, 3, 4, 5, 6}),
+        ("7-2", {0, 1, 2}),
+        ("7-7", {0}),
+        ("3,7", {3, 0}),
     ],
 )
+def test_sunday_is_the_seventh_day_too(weekdays: str, days: set[int]) -> None:
+    found = Env({"A": f"0 6 * * {weekdays}"}).cron("A", "0 0 * * *", doc="x")
+    assert crontab.from_string(found).day_of_week == days
+
+
+def test_the_chart_takes_the_same_cron_expressions() -> None:
+    chart = Path(__file__).parents[3] / "charts/ipuhub/values.schema.json"
+    usage = json.loads(chart.read_text("utf-8"))["properties"]["usage"]["properties"]
+    pattern = re.compile(usage["schedule"]["pattern"])
+    sundays = ["0 6 * * 7", "0 6 * * 5-7/2"]
+    assert [text for text in (*CRON, *sundays) if not pattern.search(text)] == []
+    assert [text for text in NO_CRON if pattern.search(text)] == []
+
+
+@pytest.mark.parametrize("text", NO_CRON)
 def test_another_text_is_no_cron_expression(text: str) -> None:
     with pytest.raises(SettingError, match="A must be cron expression, such as 30 6"):
         Env({"A": text}).cron("A", "0 0 * * *", doc="x")
