@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -12,28 +13,44 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
+from ipuhub.backoff import Backoff, jitter
 from ipuhub.concurrency import Pauses, StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from django.db.backends.utils import CursorWrapper
+
+    from ipuhub.process.health import Health
+
 _LOG = structlog.get_logger(__name__)
 _PAUSE_SECONDS: Final = 1.0
+# What cannot succeed (no right to create a table) takes its locks in each try.
+_BACKOFF: Final = Backoff(first_seconds=_PAUSE_SECONDS, max_seconds=60.0)
+_LONGEST_UNCONNECTED_SECONDS: Final = 5.0
+"""A database that starts with this process is migrated soon after."""
 _LOCK: Final = 0x1B0_0001
 """Number of the advisory lock; any other user of advisory locks takes another."""
 
 
-def migrate() -> bool:
+def migrate(pause: Callable[[float], None] = time.sleep) -> bool:
     """Apply missing migrations and return whether there were any.
 
-    Processes that start together wait for the one that migrates, and then find nothing to do.
+    Processes that start together wait for the one that migrates, and then find nothing to do. They
+    wait in pauses, which can raise, and not in PostgreSQL, where a thread cannot be stopped.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        while not _is_locked_here(cursor):
+            pause(_PAUSE_SECONDS)
         try:
             return _migrate()
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+def _is_locked_here(cursor: CursorWrapper) -> bool:
+    cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+    return bool(cursor.fetchone()[0])
 
 
 def _migrate() -> bool:
@@ -71,41 +88,71 @@ def once_it_answers(
             return
 
 
+@dataclass
+class _Progress:
+    """Why the schema is not current yet; empty: it is."""
+
+    problem: str = "being applied"
+
+
 @asynccontextmanager
-async def migrating() -> AsyncIterator[None]:
+async def migrating(health: Health) -> AsyncIterator[None]:
     """Apply missing migrations in a thread meanwhile, if the settings ask this process to.
 
     Nothing waits for them: whoever needs the tables retries until they are there, and serves its
-    pages as it does while PostgreSQL is away. The end waits for a migration that has begun.
+    pages as it does while PostgreSQL is away. Until the schema is current `health` is not ready.
+    The end waits for a migration that has begun here. An error that PostgreSQL did not raise
+    cancels the block, and is raised.
     """
-    if not settings.MIGRATE:
+    body = asyncio.current_task()
+    if not settings.MIGRATE or body is None:
         yield
         return
-    pauses = Pauses()
-    task = asyncio.create_task(asyncio.to_thread(_migrate_until_done, pauses))
+    progress, pauses = _Progress(), Pauses()
+    health.ask("migrations", lambda: progress.problem)
+    task = asyncio.create_task(asyncio.to_thread(_migrate_until_done, progress, pauses))
+    ended = cancelled = False
+
+    def end_body(done: asyncio.Task[None]) -> None:
+        nonlocal cancelled
+        if not ended and not done.cancelled() and done.exception():
+            cancelled = body.cancel()
+
+    task.add_done_callback(end_body)
     try:
         yield
     finally:
+        ended = True
         pauses.end()
         await asyncio.gather(task, return_exceptions=True)
+        if cancelled:
+            body.uncancel()
+        task.result()
 
 
-def _migrate_until_done(pause: Callable[[float], None]) -> None:
-    told = ""
+def _migrate_until_done(progress: _Progress, pause: Callable[[float], None]) -> None:
+    def wait(seconds: float) -> None:
+        progress.problem = "another process applies them"
+        pause(seconds)
+
+    told, failures = "", 0
     try:
-        while True:
+        while progress.problem:
             try:
-                if migrate():
+                if migrate(wait):
                     _LOG.info("the database is migrated")
+                progress.problem = ""
             except (DatabaseError, InterfaceError) as error:
-                problem = " ".join(str(error).split())
+                problem = " ".join(str(error).split()) or type(error).__name__
                 if problem != told:
                     _LOG.warning("the database is not migrated yet", problem=problem)
-                told = problem
+                progress.problem = told = problem
+                seconds = _BACKOFF.delay_seconds(failures, jitter())
+                if connection.connection is None:  # not connected: nothing was locked
+                    seconds = min(seconds, _LONGEST_UNCONNECTED_SECONDS)
                 connection.close()
-                pause(_PAUSE_SECONDS)
-            else:
-                return
+                failures += 1
+                pause(seconds)
     except StoppedError:
         return
     finally:

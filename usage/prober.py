@@ -294,7 +294,10 @@ async def run_prober() -> None:
             return await Prober(process.client, proxy, process.health).run()
 
         # Also while it stands by: without an API server no prober leads, and all of them are alive.
-        async with schema.migrating(), heartbeats.beating(heartbeats.PROBER, database()):
+        async with (
+            schema.migrating(process.health),
+            heartbeats.beating(heartbeats.PROBER, database()),
+        ):
             await until_stopped(keep_recording(process.leadership, record, process.health))
 
 

@@ -38,7 +38,10 @@ async def run_monitor() -> None:
         contextlib.aclosing(build_monitor(process.client)) as monitor,
     ):
         process.metrics.at_scrape(monitor.fill_metrics)
-        async with schema.migrating(), heartbeats.beating(heartbeats.MONITOR, database()):
+        async with (
+            schema.migrating(process.health),
+            heartbeats.beating(heartbeats.MONITOR, database()),
+        ):
             await until_stopped(monitor.run(process.health))
 
 

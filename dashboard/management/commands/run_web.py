@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +97,8 @@ def _prepare_or_say(host: str, port: int) -> bool:
 
     def prepare(pause: Callable[[float], None]) -> None:
         try:
-            once_it_answers(_prepare_database, settings.DATABASE_WAIT_SECONDS, pause)
+            work = partial(_prepare_database, pause)
+            once_it_answers(work, settings.DATABASE_WAIT_SECONDS, pause)
         finally:
             connection.close()  # this thread's
 
@@ -104,8 +107,8 @@ def _prepare_or_say(host: str, port: int) -> bool:
         return runtime.run(serve_until(prepare, server, host, port))
 
 
-def _prepare_database() -> None:
-    migrate()
+def _prepare_database(pause: Callable[[float], None] = time.sleep) -> None:
+    migrate(pause)
     _ensure_admin(settings.ADMIN_PASSWORD)
 
 

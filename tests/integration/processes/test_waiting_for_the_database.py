@@ -7,14 +7,20 @@ import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import psycopg
 import pytest
 import structlog.testing
 from django.db import OperationalError, ProgrammingError, connection
 
 from ipuhub import schema
+from ipuhub.backoff import Backoff
+from ipuhub.concurrency import Pauses
+from ipuhub.process.health import Health
+from ipuhub.process.runtime import until_stopped
+from ipuhub.recording.store import connection_arguments
 from ipuhub.schema import once_it_answers
 from tests.fakes.silentline import SilentLine
-from tests.fakes.waiting import wait_until
+from tests.fakes.waiting import eventually, wait_until
 from tests.integration.web.webprocess import said, started, status
 
 if TYPE_CHECKING:
@@ -70,21 +76,24 @@ async def test_prober_and_monitor_migrate_as_soon_as_it_lets_them_and_only_if_as
     ]
     done = threading.Event()
 
-    def migrate() -> bool:
+    def migrate(_pause: object) -> bool:
         if failures:
             raise failures.pop(0)
         done.set()
         return True
 
     monkeypatch.setattr(schema, "migrate", migrate)
-    monkeypatch.setattr(schema, "_PAUSE_SECONDS", 0.01)
-    async with schema.migrating():
-        pass
+    monkeypatch.setattr(schema, "_BACKOFF", Backoff(0.01, 0.01))
+    health = Health()
+    async with schema.migrating(health):
+        assert health.not_ready() == []
     assert len(failures) == 3
     settings.MIGRATE = True
     with structlog.testing.capture_logs() as lines:
-        async with schema.migrating():
+        async with schema.migrating(health):
+            assert health.not_ready()[0].startswith("migrations: ")
             await asyncio.to_thread(done.wait, 60)
+    assert health.not_ready() == []
     told = [line.get("problem", line["event"]) for line in lines]
     assert told == ["refused", "may not", "the database is migrated"]
 
@@ -94,15 +103,82 @@ async def test_one_that_waits_to_migrate_can_be_stopped(
 ) -> None:
     tried = threading.Event()
 
-    def migrate() -> bool:
+    def migrate(_pause: object) -> bool:
         tried.set()
         raise OperationalError("refused")
 
     monkeypatch.setattr(schema, "migrate", migrate)
-    monkeypatch.setattr(schema, "_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(schema, "_BACKOFF", Backoff(3600.0, 3600.0))
+    monkeypatch.setattr(schema, "_LONGEST_UNCONNECTED_SECONDS", 3600.0)
     settings.MIGRATE = True
-    async with asyncio.timeout(60), schema.migrating():
+    async with asyncio.timeout(60), schema.migrating(Health()):
         await asyncio.to_thread(tried.wait, 60)
+
+
+async def test_an_error_of_a_migration_ends_the_process_that_applies_it(
+    settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def migrate(_pause: object) -> bool:
+        raise RuntimeError("a row that no migration expects")
+
+    monkeypatch.setattr(schema, "migrate", migrate)
+    settings.MIGRATE = True
+    for wait in (until_stopped, asyncio.shield):  # one swallows the cancellation, one does not
+        async with asyncio.timeout(10) as deadline:
+            with pytest.raises(RuntimeError, match="a row that no"):
+                async with schema.migrating(Health()):
+                    await wait(asyncio.get_running_loop().create_future())
+        assert not deadline.expired(), wait
+        assert asyncio.current_task().cancelling() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_cannot_succeed_is_tried_more_and_more_rarely_and_shown(
+    settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def migrate() -> bool:
+        raise ProgrammingError("permission denied for schema public\nLINE 1: CREATE TABLE")
+
+    waits: list[float] = []
+    tried = threading.Event()
+
+    class Noted(Pauses):
+        def __call__(self, seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 9:
+                tried.set()
+                super().__call__(60.0)
+
+    monkeypatch.setattr(schema, "_migrate", migrate)
+    monkeypatch.setattr(schema, "Pauses", Noted)
+    settings.MIGRATE = True
+    health = Health()
+    with structlog.testing.capture_logs() as lines:
+        async with asyncio.timeout(60), schema.migrating(health):
+            await asyncio.to_thread(tried.wait, 50)
+            why = "permission denied for schema public LINE 1: CREATE TABLE"
+            assert health.not_ready() == [f"migrations: {why}"]
+    assert [line["problem"] for line in lines] == [why]
+    assert all(1.0 * 2**n <= seconds < 2.0 * 2**n for n, seconds in enumerate(waits[:5]))
+    assert all(30.0 <= seconds <= 60.0 for seconds in waits[5:])
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_waits_for_another_process_that_migrates_can_be_stopped(
+    settings: SettingsWrapper,
+) -> None:
+    settings.MIGRATE = True
+    health = Health()
+    known = connection_arguments(connection.settings_dict) | {"autocommit": True}
+    other = psycopg.connect(**known)
+    try:
+        other.execute("SELECT pg_advisory_lock(%s)", [schema._LOCK])
+        async with asyncio.timeout(60), schema.migrating(health):
+            await eventually(
+                lambda: health.not_ready() == ["migrations: another process applies them"]
+            )
+    finally:
+        other.close()  # else the thread of a process that cannot be stopped is waited for
 
 
 @pytest.mark.django_db(transaction=True)
