@@ -90,7 +90,7 @@ def once_it_answers(
 
 @dataclass
 class _Progress:
-    """Why the schema is not current yet; empty: it is."""
+    """The reason that the schema is not current yet; empty: it is."""
 
     problem: str = "being applied"
 

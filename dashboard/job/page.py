@@ -10,8 +10,8 @@ from django.views.decorators.http import require_safe
 
 from dashboard.actions.manifests import as_yaml
 from dashboard.job.diagnosis import diagnose, last_failure
-from dashboard.job.events import list_events, newest_within
-from dashboard.job.manifests import VIEWS, manifests_of
+from dashboard.job.events import newest_within, with_requests
+from dashboard.job.manifests import VIEWS, difference_of, manifests_of
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
 from dashboard.job.tables import job_tables, usage_table
@@ -94,7 +94,7 @@ def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
     view = read_view(request, uid)
     requests = AuditEntry.objects.filter(uid=view.job.uid).order_by("-at")[:_SHOWN_EVENTS]
-    events = list_events(view.job, view.held, requests)
+    events = with_requests(view.happened, requests)
     shown = [(event, colour_of(event.state)) for event in newest_within(events, _SHOWN_EVENTS)]
     context = {"events": shown, "hidden_events": len(events) - len(shown)}
     asked = [(event.at, event.what) for event in events if event.kind == "action"]

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.history.rows import LARGEST, cleaned
+from jobs.history.rows import LARGEST
+from jobs.history.specs import cleaned
 from jobs.ipujob.fields import whole_number
 from jobs.ipujob.names import KIND, metadata, namespace_of, parse_time, uid_of
 

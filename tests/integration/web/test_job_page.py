@@ -15,9 +15,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dashboard.job import page
+from dashboard.actions.manifests import read_manifest
+from dashboard.job import events, page, tabs
 from dashboard.job.manifests import VIEWS
 from ipuhub.models import AuditEntry
+from jobs.ipujob.conditions import JobState
+from jobs.ipujob.validation import problems
 from jobs.models import JobEvent, JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser
