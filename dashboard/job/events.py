@@ -61,6 +61,12 @@ def newest_within(events: Sequence[Event], most: int) -> list[Event]:
     return [event for event in events if event.kind != "event" or id(event) in newest][:most]
 
 
+def with_requests(events: Sequence[Event], requests: Iterable[Request]) -> list[Event]:
+    """Return events, newest first, with what people requested among them."""
+    both = sorted([*events, *map(_of_request, requests)], key=_place, reverse=True)
+    return list(_without_echoes(both))
+
+
 def _place(event: Event) -> tuple[datetime, int]:
     rank = 0 if event.kind == "job" and event.is_first else _ORDER.get(event.state, _LATE)
     return event.at.replace(microsecond=0), rank
