@@ -54,14 +54,19 @@ def _is_locked_here(cursor: CursorWrapper) -> bool:
 
 
 def _migrate() -> bool:
+    if not count_missing():
+        return False
+    call_command("migrate", interactive=False, verbosity=0)
+    return True
+
+
+def count_missing() -> int:
+    """Return how many migrations of this version are not applied."""
     # Here, because prober and monitor migrate only where no dashboard does.
     from django.db.migrations.executor import MigrationExecutor
 
     executor = MigrationExecutor(connection)
-    if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        return False
-    call_command("migrate", interactive=False, verbosity=0)
-    return True
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def once_it_answers(

@@ -55,10 +55,14 @@ _PURGE: Final = "DELETE FROM ipuhub_taskmessage WHERE queue = %s"
 
 @dataclass
 class Contact:
-    """The last contact with PostgreSQL (`problem`: why it does not answer; empty: it does)."""
+    """The last contact with PostgreSQL (`problem`: why it does not answer; empty: it does).
+
+    `missing` returns why there is more to wait for than the queue's table, or nothing.
+    """
 
     problem: str = ""
     look: Callable[[], None] = lambda: None
+    missing: Callable[[], str] = lambda: ""
 
 
 CONTACT: Final = Contact()
@@ -164,23 +168,28 @@ def _find_table() -> None:
     """Raise OperationalError without a table: in a new installation the dashboard makes it, while
     workers start."""
     try:
-        _run(_HAS_TABLE, [])
+        _run(_HAS_TABLE, [], CONTACT.missing)
     except ProgrammingError as error:
         CONTACT.problem = f"waiting for migrations: {' '.join(str(error).split())}"
         raise OperationalError(CONTACT.problem) from error
+    if CONTACT.problem:
+        raise OperationalError(CONTACT.problem)
 
 
-def _run(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+def _run(
+    statement: str, parameters: list[Any], missing: Callable[[], str] = lambda: ""
+) -> list[tuple[Any, ...]]:
     """Run a statement on this thread's connection; a broken connection is closed, for the next
     try."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(statement, parameters)
             found = cursor.fetchall() if cursor.description else []
+        problem = missing()
     except (InterfaceError, OperationalError) as error:
         CONTACT.problem = " ".join(str(error).split()) or type(error).__name__
         if not connection.in_atomic_block:
             connection.close()
         raise
-    CONTACT.problem = ""
+    CONTACT.problem = problem
     return found

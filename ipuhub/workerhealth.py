@@ -23,6 +23,7 @@ from ipuhub import taskqueue
 from ipuhub.heartbeats import BEAT, TASKS, WORKER, Heart
 from ipuhub.process.health import Health, ListenError, build_runner, listening
 from ipuhub.recording.store import connection_arguments
+from ipuhub.schema import count_missing
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -60,8 +61,26 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
     requires = frozenset({"celery.worker.components:Pool"})  # forked without our thread
 
     def start(self, _worker: Any) -> None:
-        """Begin; ends the process where the port is taken."""
+        """Begin; ends the process where the port is taken.
+
+        From now on the worker takes tasks only with the whole schema: a task that begins on half
+        of it fails, and a daily one is then not done that day.
+        """
+        taskqueue.CONTACT.missing = _Awaited().missing
         serve("worker")
+
+
+class _Awaited:
+    """The migrations that a worker waits for; once they are applied, nobody is asked again."""
+
+    def __init__(self) -> None:
+        self._is_current = False
+
+    def missing(self) -> str:
+        """Return why tasks cannot be done yet, or nothing."""
+        number = 0 if self._is_current else count_missing()
+        self._is_current = not number
+        return f"waiting for migrations: {number} to apply" if number else ""
 
 
 class HeartStep(bootsteps.StartStopStep):  # type: ignore[misc]

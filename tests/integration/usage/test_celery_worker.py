@@ -15,6 +15,7 @@ import pytest
 from celery.schedules import crontab
 from django.conf import settings as django_settings
 from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from ipuhub import taskqueue, workerhealth
@@ -156,6 +157,22 @@ def test_they_wait_for_the_migrations_of_a_new_database(command: str, tmp_path: 
         assert _page(port, "/readyz")[0] == 503
         _rename("away", "ipuhub_taskmessage")
         wait_until(lambda: _page(port, "/readyz")[0] == 200)
+
+
+def test_a_worker_waits_for_the_last_migration(tmp_path: Path):
+    applied = MigrationRecorder(connection).migration_qs
+    last = applied.filter(app="usage").order_by("-name")[0]
+    row = (last.app, last.name)
+    last.delete()
+    try:
+        with _running("worker", tmp_path) as port:
+            wait_until(lambda: "migrations: 1 to apply" in _page(port, "/readyz")[1])
+            assert _page(port, "/readyz")[0] == 503
+            MigrationRecorder(connection).record_applied(*row)
+            wait_until(lambda: _page(port, "/readyz")[0] == 200)
+    finally:
+        if not applied.filter(app=row[0], name=row[1]):
+            MigrationRecorder(connection).record_applied(*row)
 
 
 @contextmanager
