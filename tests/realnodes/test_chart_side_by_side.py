@@ -108,8 +108,8 @@ def status(cluster: RealCluster, release: Release) -> dict[str, Any]:
     return dict((found or {}).get("status") or {})
 
 
-def uid(cluster: RealCluster, release: Release) -> str:
-    return str(cluster.get("ipujob", "trial", "-n", release.team)["metadata"]["uid"])
+def uid(cluster: RealCluster, release: Release, job: str = "trial") -> str:
+    return str(cluster.get("ipujob", job, "-n", release.team)["metadata"]["uid"])
 
 
 def test_each_runs_the_jobs_of_its_namespaces_with_partitions_of_its_own(
@@ -150,8 +150,16 @@ def test_a_database_without_a_dashboard_is_migrated_and_keeps_its_data_on_its_vo
     )
     cluster.kubectl("wait", *pod, "--for=condition=Ready", "--timeout=90s")
     assert recorded("uid, created_at") == before
-    prober = ("deployment/right-ipu-operator-prober", "-n", right.helm.namespace)
-    cluster.kubectl("wait", *prober, "--for=condition=Available", "--timeout=90s")
+    # Of what is created from now on: the prober records again.
+    trial = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
+    later = trial.replace("name: trial", "name: later")
+    cluster.kubectl("apply", "-n", right.team, "-f", "-", stdin=later)
+    of_later = f"from usage_podlifetime where job_uid = '{uid(cluster, right, 'later')}'"
+    wait_until(
+        lambda: len(rows(cluster, right.name, right.helm.namespace, f"select uid {of_later}")) == 3,
+        "the pods of a job are recorded that began after the database was replaced",
+    )
+    cluster.kubectl("delete", "ipujob", "later", "-n", right.team, "--timeout=90s")
 
 
 def test_a_wrong_job_is_refused_by_the_webhooks_of_either(
