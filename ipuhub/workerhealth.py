@@ -71,7 +71,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class _Awaited:
-    """The migrations that a worker waits for; once they are applied, nobody is asked again."""
+    """The migrations that a worker waits for; once they are applied, no query follows."""
 
     def __init__(self) -> None:
         self._is_current = False
