@@ -50,6 +50,13 @@ def four(start_server: Start) -> VipuServer:
     return start_server(machines=4, admin_port=0, create_latency_seconds=0)[0]
 
 
+async def serve(start: Start, *run: Machine, lost_seconds: float) -> tuple[VipuServer, int]:
+    """Start a server of these machines' agents; return it and its port."""
+    agents = ",".join(each.address for each in run)
+    options = {"agents": agents, "admin_port": 0, "agent_lost_seconds": lost_seconds}
+    return await asyncio.to_thread(start, **options)
+
+
 class Command:
     """`vipu-admin drain agent ag0` on a thread."""
 
@@ -209,10 +216,7 @@ async def test_machines_give_up_what_is_moved_and_what_is_ended(
     start_server: Start, machines: Callable[..., list[Machine]]
 ) -> None:
     old, new = machines(2)
-    agents = f"{old.address},{new.address}"
-    server, port = await asyncio.to_thread(
-        start_server, agents=agents, admin_port=0, agent_lost_seconds=80
-    )
+    server, port = await serve(start_server, old, new, lost_seconds=80)
     async with (
         VipuClient(f"127.0.0.1:{port}", deadline_seconds=60) as vipu,
         AdminClient(f"127.0.0.1:{server.admin_port}", deadline_seconds=60) as administrator,
@@ -245,10 +249,7 @@ async def test_what_has_moved_remains_until_the_old_machine_has_freed_it(
     start_server: Start, machines: Callable[..., list[Machine]], capsys: Said
 ) -> None:
     old, new = machines(2)
-    agents = f"{old.address},{new.address}"
-    server, port = await asyncio.to_thread(
-        start_server, agents=agents, admin_port=0, agent_lost_seconds=80
-    )
+    server, port = await serve(start_server, old, new, lost_seconds=80)
     async with (
         VipuClient(f"127.0.0.1:{port}", deadline_seconds=60) as vipu,
         AgentClient(old.address, deadline_seconds=60) as agent,
@@ -277,10 +278,7 @@ async def test_nobody_waits_for_a_lost_machine_to_free_what_has_moved(
     start_server: Start, machines: Callable[..., list[Machine]]
 ) -> None:
     old, new = machines(2)
-    agents = f"{old.address},{new.address}"
-    server, port = await asyncio.to_thread(
-        start_server, agents=agents, admin_port=0, agent_lost_seconds=3
-    )
+    server, port = await serve(start_server, old, new, lost_seconds=3)
     async with VipuClient(f"127.0.0.1:{port}", deadline_seconds=60) as vipu:
         await vipu.create_partition(CreateRequest("moves", 2, relocatable=True))
         await eventually(lambda: is_active(vipu, "moves"))

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 HTMX = {"HX-Request": "true"}
 
 
-@pytest.fixture
-def staff(admin: User) -> Client:
-    return browser(admin)
-
-
 def body(answer: HttpResponse) -> str:
     return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 

@@ -47,11 +47,6 @@ def _seconds(job: JobRecord) -> int | None:
     return int((ended - started).total_seconds()) if ended and started else None
 
 
-@pytest.fixture
-def staff(admin: User) -> Client:
-    return browser(admin)
-
-
 @pytest.fixture(scope="module")
 def _history(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Jobs of which many share each value; 60 have not ended, 12 of the others were deleted.

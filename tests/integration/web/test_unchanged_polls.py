@@ -32,11 +32,6 @@ _OF_SIGN_IN = 2  # the session and its user
 
 
 @pytest.fixture
-def staff(admin: User) -> Client:
-    return browser(admin)
-
-
-@pytest.fixture
 def recorder() -> Iterator[psycopg.Connection[Any]]:
     """Another process with its own connection."""
     arguments = connection_arguments(connection.settings_dict)
