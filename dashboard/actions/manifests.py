@@ -102,6 +102,7 @@ _Dumper.add_representer(str, _as_block)
 
 
 def as_yaml(value: object) -> str:
-    """Return YAML as people write it, with the keys in their order."""
-    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=100, sort_keys=False)
+    """Return YAML as people write it, with sorted keys as kubectl prints them: PostgreSQL keeps no
+    order of the keys of a manifest, and two manifests are compared line by line."""
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=100, sort_keys=True)
     return text

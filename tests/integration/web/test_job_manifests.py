@@ -63,7 +63,8 @@ def test_only_the_tab_of_manifests_reads_them_and_events_are_listed_once(
 
 
 def test_the_yaml_is_shown_as_applied_as_it_runs_and_as_the_difference(staff: Client) -> None:
-    given = {"kind": "IPUJob", "metadata": {"name": "train"}, "spec": {"jobInstances": 2}}
+    given: dict[str, Any] = {"kind": "IPUJob", "apiVersion": "graphcore.ai/v1alpha1"}
+    given |= {"metadata": {"name": "train"}, "spec": {"jobInstances": 2}}
     job = jobhistory.job(
         applied=given,
         applied_by="kubectl apply",
@@ -74,7 +75,11 @@ def test_the_yaml_is_shown_as_applied_as_it_runs_and_as_the_difference(staff: Cl
     page = f"/jobs/{job.uid}/yaml/"
     texts = {view: staff.get(f"{page}?view={view}").content.decode() for view in VIEWS}
     assert "As kubectl apply left it." in texts["applied"]
-    assert yaml.safe_load(staff.get(f"{page}?format=yaml").content) == given
+    manifest = staff.get(f"{page}?format=yaml").content
+    assert yaml.safe_load(manifest) == given
+    assert [line for line in manifest.decode().splitlines() if line[0] != " "] == [
+        *("apiVersion: graphcore.ai/v1alpha1", "kind: IPUJob", "metadata:", "spec:")
+    ]
     running = yaml.safe_load(staff.get(f"{page}?view=running&format=yaml").content)
     assert running["spec"] == job.running
     for line in ('"removed">-jobInstances: 2', '"added">+jobInstances: 1'):
