@@ -18,6 +18,7 @@ from devcluster.demo.cluster import write_account_kubeconfig
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
+from ipuhub.kube.resources import EVENTS
 from ipuhub.kube.token import TokenSource
 from ipuhub.partition import TrackerPlace
 from ipuhub.process.health import Health
@@ -130,7 +131,9 @@ async def site(
     own_connections: None,
 ) -> AsyncIterator[Site]:
     await install_crd(lab.client)
-    await remove_jobs(lab.client)  # a real server has those of other tests
+    # A real server has what other tests left.
+    await remove_jobs(lab.client)
+    await remove_events(lab.client)
     yield Site(lab, tmp_path)
     await remove_jobs(lab.client)
 
@@ -144,3 +147,10 @@ async def remove_jobs(client: KubeClient) -> None:
             await client.patch(IPUJOBS, name, {"metadata": {"finalizers": None}}, namespace)
     while (await client.list(IPUJOBS)).items:
         await asyncio.sleep(0.02)
+
+
+async def remove_events(client: KubeClient) -> None:
+    """Delete the Events of all namespaces."""
+    for event in (await client.list(EVENTS)).items:
+        with contextlib.suppress(NotFound):
+            await client.delete(EVENTS, event["metadata"]["name"], event["metadata"]["namespace"])
