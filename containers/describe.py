@@ -1,4 +1,4 @@
-"""Writes what an image has beside its archive: SBOMs in two formats, and the licences.
+"""Writes the files beside an image's archive: SBOMs in two formats, and the licences.
 
 `describe.py FOLDER NAME...`, after containers/build. The same image gets the same files: what the
 scanner makes up anew each time (serial numbers, times) is taken from the image's digest.

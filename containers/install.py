@@ -1,7 +1,7 @@
-"""Installs the product from wheels into a folder of its own, the same bit for bit each time.
+"""Installs the product from wheels into its own folder, bit for bit the same each time.
 
-Runs in the first stage of the Containerfile: `install.py CONTEXT FOLDER`. It needs Python and
-nothing else, no shell either.
+Runs in the first stage of the Containerfile: `install.py CONTEXT FOLDER`. It needs only Python, not
+even a shell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts the pages into the wheel: `templates/` of the checkout is `ipuhub/templates` there."""
+"""Adds the pages to the wheel: `templates/` of the checkout becomes `ipuhub/templates`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""glue: what the API offers: its index at /api/v1/, and its reference as a page at /api/.
+"""glue: the index of the API at /api/v1/, and its reference page at /api/.
 
-Both are made from the URL table and the OpenAPI document, so that they name what there is.
+Both are built from the URL table and the OpenAPI document, so they cannot name missing endpoints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""glue: asks Kubernetes whose a token is, and in which namespaces a user may list IPUJobs.
+"""glue: asks Kubernetes who a token belongs to, and in which namespaces a user may list IPUJobs.
 
-Answers are remembered for a bounded time. At most a few reviews wait for Kubernetes at once: while
-it is silent each of them holds a thread of the web server.
+Answers are cached for a bounded time. At most a few reviews wait for Kubernetes at once, because
+each of them holds a thread of the web server while Kubernetes does not answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: which component of the product is down, by what each says of itself."""
+"""domain: which component of the product is down, judged by the state that each reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the fleet map out of what cluster and V-IPU Proxy say now: its page, and its API."""
+"""glue: the fleet map, its page and its API, from live data of the cluster and the V-IPU Proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: which sizes fit, where or when, and how far free IPUs are apart; of the map's reading."""
+"""domain: from the fleet map: which sizes fit, where and when, and how fragmented free IPUs are."""
 
 from __future__ import annotations
 

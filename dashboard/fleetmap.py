@@ -1,4 +1,4 @@
-"""domain: the fleet map: each IPU as a square, by whom it is held, for one reader of the page.
+"""domain: the fleet map: each IPU as a square with its holder, for one reader of the page.
 
 Names of jobs that the reader may not see are left out; their IPUs show as held by others.
 """

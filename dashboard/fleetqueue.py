@@ -1,4 +1,5 @@
-"""domain: who waits for IPUs, in the order of service, and for what, for one reader of the page."""
+"""domain: the jobs that wait for IPUs, in order of service, with the reason, for one reader of the
+page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the table twin of the fleet map: each IPU a row, on pages of one IPU-Link domain's size."""
+"""glue: the fleet map as a table: a row for each IPU, a page for each IPU-Link domain."""
 
 from __future__ import annotations
 

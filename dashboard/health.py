@@ -1,5 +1,5 @@
-"""glue: the components of the product, each by its own sign of life: for System, header and API,
-and as the worker knows them."""
+"""glue: the health of each component, from its own heartbeat: for System, the header and the API
+and for the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the page of help: the words that pages use, and where the reference of the API is."""
+"""glue: the help page: the glossary, and links to the API reference."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""glue: what the cluster and the V-IPU Proxy say now; the last good answer while either is
-unavailable.
+"""glue: live data of the cluster and the V-IPU Proxy, or the last good answer during an outage.
 
 Builds the web process's readers from settings, once.
 """

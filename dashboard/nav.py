@@ -1,4 +1,4 @@
-"""glue: the main navigation and the tabs of its sections; active by the URL's name."""
+"""glue: the main navigation and the tabs of its sections; the URL name selects the active entry."""
 
 from __future__ import annotations
 

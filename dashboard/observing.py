@@ -1,8 +1,8 @@
-"""glue: what the web process sees of components without a database connection: Leases in the
-cluster, the V-IPU Proxy with all that it reaches, and the webhooks' port.
+"""glue: health checks of components by the web process, without a database connection: Leases in
+the cluster, the V-IPU Proxy with everything that it reaches, and the webhooks' port.
 
-It has the rights to do so for its pages anyway. What it sees it records as heartbeats, so that the
-worker, which reaches none of these, knows of them, too.
+The web process has these rights for its pages anyway. It records the results as heartbeats for the
+worker, which can reach none of these components.
 """
 
 from __future__ import annotations

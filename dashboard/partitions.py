@@ -1,10 +1,8 @@
-"""glue: partitions in the API of usage: what each held in a range, and how much of it idle.
+"""glue: partitions in the usage API: IPU-hours of each in a range, and how much of it idle. Also
+the list of partitions, page and API, with cost and a note about purged partitions.
 
-A composition root: joins partitions and the pods that ran on them.
-
-The list of partitions, page and API: what they cost, and that older partitions were purged.
-
-A composition root: joins partitions, the rates of usage, and its retention, which deletes them.
+A composition root: joins partitions, the pods that ran on them, the rates of usage and its
+retention.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: reference pages, generated from the tables that the code itself reads."""
+"""domain: reference pages, generated from the tables that the code itself uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""glue: the system page: which component is down, how far recording and sums are; for admins."""
+"""glue: the system page for administrators: components that are down, progress of recording and
+sums."""
 
 from __future__ import annotations
 

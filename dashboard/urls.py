@@ -1,4 +1,4 @@
-"""glue: the pages, and the addresses that Prometheus reads; `ipuhub/urls.py` includes them."""
+"""glue: URLs of the pages and of metrics; included by `ipuhub/urls.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the pages of users with roles and tokens, and of changed roles, for administrators."""
+"""glue: pages for administrators: users with their roles and tokens, and changes of roles."""
 
 from __future__ import annotations
 

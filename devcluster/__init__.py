@@ -1,1 +1,1 @@
-"""io: the embedded Kubernetes API and its stand-in kubelet, an instrument for demo and tests."""
+"""io: the embedded Kubernetes API and its stand-in kubelet, for the demo and the tests."""

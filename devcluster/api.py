@@ -1,4 +1,4 @@
-"""io: routes an authenticated request to its handler and turns refusals into Status answers."""
+"""io: routes an authenticated request to its handler and turns errors into Status responses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""io: what the handlers of the embedded API work with.
+"""io: the context of the handlers of the embedded API.
 
-A module of its own: the routes know the handlers, and neither these nor their helpers the routes.
+A separate module, because the routes import the handlers, and neither handlers nor their helpers
+may import the routes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """io: the cluster's own controllers and their loop: namespaces, garbage, CRDs, claims, events.
 
-What every namespace holds from its first moment, and its end: contents, then itself.
+Also the default objects of a namespace, and its deletion: first the contents, then the namespace.
 """
 
 from __future__ import annotations

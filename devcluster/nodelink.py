@@ -1,7 +1,7 @@
-"""io: the API server's way to the nodes that run processes: exec, attach and logs on them.
+"""io: connects the API server to nodes that run processes: exec, attach and logs.
 
-A node says in its status where it answers, and in an annotation by which certificate to know it;
-who may write nodes is believed, as on any cluster. Only loopback addresses are called.
+A node publishes its address in its status and its certificate in an annotation. As on any cluster,
+every client that may write nodes is trusted. Only loopback addresses are called.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""domain: what a request path of the Kubernetes API asks for.
+"""domain: parses request paths of the Kubernetes API into group, version, namespace, resource, name
+and subresource.
 
-Who makes a request.
+Also the user of a request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: reads requests of the API: bodies, options, selectors, what form of answer is wanted."""
+"""io: parses requests of the API: bodies, options, selectors, and the requested response format."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""domain: what a simulated container writes: told by its pod and its run, never stored.
+"""domain: the log of a simulated container, generated from its pod and run, never stored.
 
-The API server answers `kubectl logs` from it, and a stand-in node copies its end into the status
-of a container that failed, as a kubelet does (FallbackToLogsOnError).
+The API server answers `kubectl logs` from it, and a stand-in node copies its end into the status of
+a failed container, as a kubelet does (FallbackToLogsOnError).
 
 The annotation `sim/log` is the whole log of a pod's first container, `sim/log.<name>` that of the
-container of that name; `sim/log-lines` (a number) adds so many lines at the beginning.
+named container; `sim/log-lines` (a number) adds that many lines at the beginning.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""domain: the API's refusals, in the words of a Kubernetes API server.
+"""domain: the API's error responses, in the words of a Kubernetes API server.
 
-Faults of one field, in the words and with the cause types of an API server.
+Also errors about one field, with an API server's messages and cause types.
 """
 
 from __future__ import annotations

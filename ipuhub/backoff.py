@@ -1,4 +1,4 @@
-"""io: exponential backoff with jitter, as pure functions.
+"""io: exponential backoff with jitter.
 
 The random numbers come from the system, not from Python's global generator: Hypothesis seeds that
 generator, and jitter drawn on another thread made its strategies look unrepeatable.

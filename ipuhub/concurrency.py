@@ -1,4 +1,4 @@
-"""domain: pieces of asyncio and threads: wait at most so long, end tasks, lock by key."""
+"""domain: helpers for asyncio and threads: timeouts, cancelling tasks, locks by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: a partition of a job as V-IPU Proxy and operator exchange it, and its JSON."""
+"""domain: a partition of a job as exchanged between V-IPU Proxy and operator, and its JSON."""
 
 from __future__ import annotations
 

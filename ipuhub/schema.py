@@ -1,4 +1,4 @@
-"""glue: the database's schema, which each process brings to its own version, one at a time."""
+"""glue: brings the database's schema to this version; one process at a time migrates."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""glue: the settings of processes that need no database: they load no apps, models or web parts.
+"""glue: Django settings of processes without a database: no apps, models or web parts.
 
-This saves two thirds of their start-up and proves that they work without PostgreSQL.
+This saves two thirds of their start-up time and proves that they work without PostgreSQL.
 """
 
 from __future__ import annotations

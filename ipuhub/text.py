@@ -1,17 +1,14 @@
-"""domain: times as kubectl shows them (`5m10s`, `3d4h`, `2y`) and as the pages do (`5 min 10 s`).
+"""domain: text for people and for CSV.
 
-Shares and instants to come, as the pages show them.
+Times as kubectl shows them (`5m10s`, `3d4h`, `2y`) and as the pages do (`5 min 10 s`). Shares and
+future instants as the pages show them. Valid keys of Kubernetes labels. Whether the creator of an
+IPUJob is verified, or only claimed by the author of the object.
 
-CSV whose texts a spreadsheet shows as they are, in Python and as SQL.
-
-A text cell gets one leading apostrophe where a spreadsheet or pandas would take it for something
-else: a formula (`=1+1`), a number (`00123`, `1e5`), a date or time (`10-1`, `dec-2026`, `5 pm`), a
-truth value or a missing value (`true`, `NA`). So does a cell that begins with an apostrophe: taking
-one apostrophe away gives back what went in. `Figure` marks text that is to be read as a number.
-
-What Kubernetes takes for the key of a label.
-
-Whether who made an IPUJob is known, or only claimed by whoever wrote the object.
+CSV text that a spreadsheet shows unchanged, in Python and as SQL: a text cell gets one leading
+apostrophe where a spreadsheet or pandas would interpret it: a formula (`=1+1`), a number (`00123`,
+`1e5`), a date or time (`10-1`, `dec-2026`, `5 pm`), a truth value or a missing value (`true`,
+`NA`). So does a cell that begins with an apostrophe: removing one apostrophe restores the original.
+`Figure` marks text that is a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""domain: the clock, and instants as the Kubernetes API writes them (RFC 3339).
+"""domain: the clock, and instants in the format of the Kubernetes API (RFC 3339).
 
-All instants are aware and in UTC. What decides takes the time as an argument; what starts a process
-hands `utc_now` down, in whose place a test puts a clock of its own.
+All instants are aware and in UTC. Code that decides takes the time as an argument. Code that starts
+a process passes `utc_now`, which a test replaces with its own clock.
 
 `jobs.ipujob.names` reads and writes the times of IPUJobs, where an invalid time counts as none;
 `ipuhub.partition` those of partitions, which have milliseconds and must be valid.

@@ -1,5 +1,5 @@
-"""io: how usage is read: on one snapshot of the rows, within a limit of time, from the totals that
-stand, at the prices of the rates and those of closed months."""
+"""io: reads usage: from one database snapshot, within a time limit, using valid totals, with
+current rates and the prices of closed months."""
 
 from __future__ import annotations
 

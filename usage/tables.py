@@ -1,7 +1,5 @@
-"""glue: the columns of the lists of pods, faults and gaps.
-
-The filters of pods, faults and gaps, for page, files and API.
-"""
+"""glue: the columns of the lists of pods, faults and gaps, and their filters, for page, files and
+API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the Celery tasks of usage; what became of them stands in ReportRun, not in a result."""
+"""glue: the Celery tasks of usage. Their outcome is stored in ReportRun, not in a Celery result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: URLs of the pages of usage; included at the root, because they begin with /usage/ and
+"""glue: URLs of the usage pages; included at the root, because they begin with /usage/ and
 /report/."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Actions on jobs: what users may do, as whom, and what is recorded of it."""
+"""Actions on jobs: the changes that users may make, their rights, and the audit."""

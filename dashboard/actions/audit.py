@@ -1,4 +1,4 @@
-"""glue: carries a change out and records it: before it is sent, and when it was answered."""
+"""glue: records a change before it is sent, sends it, and records the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""glue: the audit: who changed which job, as whom, and what the API server answered.
+"""glue: the audit log: who changed which job, as which Kubernetes user, and the API server's
+answer.
 
 Users see the entries of their namespaces; administrators see all.
 """

@@ -1,7 +1,7 @@
-"""domain: what users can do to an IPUJob, as writes that Kubernetes takes and as kubectl lines.
+"""domain: the changes that users can make to an IPUJob, as API requests and as kubectl commands.
 
-An action is offered by the job's recorded state. Whether it is allowed, the API server decides, by
-its RBAC and by the admission webhooks.
+The recorded state of a job decides which actions are offered. The API server decides whether they
+are allowed, by RBAC and the admission webhooks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: manifests of jobs: read as people write them, in YAML or JSON, and written for them."""
+"""io: parses manifests of jobs that users write in YAML or JSON, and writes manifests as YAML."""
 
 from __future__ import annotations
 

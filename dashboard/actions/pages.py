@@ -1,4 +1,4 @@
-"""glue: the pages that change jobs: each shows what happens first, and does it when confirmed.
+"""glue: the pages that change jobs: each shows the effect first and applies it once confirmed.
 
 The first page asks the API server with a dry run, as the user, so that it shows what RBAC and the
 admission webhooks say before anything happens.

@@ -1,4 +1,4 @@
-"""domain: the one card of a job that waits, failed, restarts or is idle: what, why, what to do."""
+"""domain: the card of a job that waits, failed, restarts or is idle: state, reason and remedy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""domain: the events of a job's life in one order: its states, attempts, partitions and pods, and
-what Kubernetes says of them."""
+"""domain: one chronological list of a job's events: states, attempts, partitions, pods and
+Kubernetes Events."""
 
 from __future__ import annotations
 

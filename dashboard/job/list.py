@@ -1,8 +1,8 @@
-"""glue: the list of jobs with their cost, and what its filters suggest. A composition root: joins
-jobs and the rates of usage.
+"""glue: the list of jobs with their cost, and suggestions for its filters. A composition root:
+joins jobs and the rates of usage.
 
-Cost is shown for jobs of namespaces whose rates the user may see, and computed for the rows of a
-page, or of a part of a file, at once.
+Cost is shown for jobs of namespaces whose rates the user may see. It is computed once for all rows
+of a page, or of a chunk of a file.
 """
 
 from __future__ import annotations

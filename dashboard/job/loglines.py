@@ -1,7 +1,7 @@
-"""domain: lines of a log: read in bounded pieces, made safe to show, searched, followed.
+"""domain: lines of a log: read in bounded pieces, escaped, searched and followed.
 
-A log is a stranger's bytes: no escape sequence, control character or direction override leaves
-this module as it is.
+The content of a log is untrusted: escape sequences, control characters and direction overrides are
+escaped before a line leaves this module.
 """
 
 from __future__ import annotations

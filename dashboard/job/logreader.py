@@ -1,6 +1,7 @@
-"""io: reads logs of a job's pods from the cluster, in bounded time and size, or says why not.
+"""io: reads logs of a job's pods from the cluster, bounded in time and size, or returns why it
+cannot.
 
-A read holds a thread of the web process: at most half of them read at the same time.
+A read holds a thread of the web process, so at most half of the threads read at the same time.
 """
 
 from __future__ import annotations

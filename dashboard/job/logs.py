@@ -1,6 +1,6 @@
-"""glue: the logs of a job's pods on its page: chosen, searched, followed, downloaded.
+"""glue: the logs of a job's pods on its page: selected, searched, followed, downloaded.
 
-What is left of a pod that is gone: the last lines that the operator kept of a failed container.
+For a deleted pod only the last lines remain that the operator stored for a failed container.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: logs of a job's pods in the API, as text and as JSON lines; streamed, of any length."""
+"""glue: logs of a job's pods in the API, as text and JSON lines, streamed without a size limit."""
 
 from __future__ import annotations
 

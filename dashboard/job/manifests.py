@@ -1,4 +1,4 @@
-"""glue: a job as it was applied and as it runs, for its YAML tab."""
+"""glue: the applied and the effective manifest of a job, for its YAML tab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: the small map of a job that waits: the IPU-Link domain in which its block is."""
+"""domain: the small map of a waiting job: the IPU-Link domain in which its block is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the pages of one job, which stay after the job was deleted, and say so."""
+"""glue: the pages of one job. They remain after the job is deleted, with a note."""
 
 from __future__ import annotations
 

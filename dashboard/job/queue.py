@@ -1,7 +1,7 @@
-"""io: where a job stands that waits for IPUs, as of now. A composition root: joins the apps.
+"""io: the current queue position of a job that waits for IPUs. A composition root: joins the apps.
 
-Its message says only what is stable. What changes with every other job is computed when it is
-read: the place in the order from the recorded jobs, what is free from the V-IPU Proxy.
+The job's message contains only what is stable. Values that depend on other jobs are computed on
+each read: the position from the recorded jobs, the free IPUs from the V-IPU Proxy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: what the parts of a job's page need of a job, its attempts, pods and partitions."""
+"""domain: the attributes of a job, its attempts, pods and partitions that the job's page uses."""
 
 from __future__ import annotations
 

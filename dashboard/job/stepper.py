@@ -1,4 +1,4 @@
-"""domain: how far a job has come: submitted, partition, pods, running, ended, drawn to scale."""
+"""domain: the progress of a job: submitted, partition, pods, running, ended, drawn to scale."""
 
 from __future__ import annotations
 

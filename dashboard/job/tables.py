@@ -1,4 +1,4 @@
-"""glue: the tables of a job's pages, declared once for the page and their CSV and JSON twins."""
+"""glue: the tables of a job's pages, declared once for the page and its CSV and JSON exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: what the pages of one job have in common: its head, its tabs, how a tab is answered.
+"""glue: the common parts of a job's pages: head, tabs, and the response of a tab.
 
 A tab is a view that reads with `read_view` and answers with `answer_tab`::
 

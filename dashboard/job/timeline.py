@@ -1,9 +1,7 @@
-"""domain: what is drawn of a job's life: rows of bars over one axis of time.
+"""domain: the timeline of a job: rows of bars for its partitions and pods over one time axis.
 
-Positions are percentages with two decimals, so that the drawing fits any width without being
-scaled: its text stays as large on a phone as on a desk.
-
-The stretches of a job's partitions and pods, for its timeline.
+Positions are percentages with two decimals, so the drawing fits any width without being scaled, and
+its text keeps its size on a phone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""io: what the pods and partitions of a job held so far. A composition root: joins the apps.
+"""io: usage of a job's pods and partitions so far. A composition root: joins the apps.
 
-Pods count only in the job's own namespace: elsewhere a label with its UID is a stranger's claim.
+Only pods in the job's own namespace count: in another namespace anybody can label a pod with the
+job's UID.
 """
 
 from __future__ import annotations

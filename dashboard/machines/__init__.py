@@ -1,1 +1,1 @@
-"""One IPU-Machine, or one IPU of it: its page, and its place in the API."""
+"""One IPU-Machine or one of its IPUs: pages and API."""

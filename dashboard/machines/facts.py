@@ -1,4 +1,4 @@
-"""domain: one IPU-Machine with its IPUs, out of the reading that the fleet map shows.
+"""domain: one IPU-Machine with its IPUs, from the data of the fleet map.
 
 Names of jobs that the reader may not see are left out, as on the map.
 """

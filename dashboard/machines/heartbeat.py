@@ -1,6 +1,7 @@
-"""io: the last heartbeat of an IPU-Machine's agent, asked of its V-IPU controller for one page.
+"""io: the last heartbeat of an IPU-Machine's agent, requested from its V-IPU controller for one
+page.
 
-It is not part of the reading that all pages share: it changes with each heartbeat.
+It is not part of the data that all pages share, because it changes with each heartbeat.
 """
 
 from __future__ import annotations

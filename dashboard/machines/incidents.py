@@ -1,7 +1,8 @@
-"""glue: cordons of IPU-Machines and faults of their IPUs over time, from looks at the fleet.
+"""glue: cordons of IPU-Machines and faults of their IPUs over time, from checks of the fleet every
+30 s.
 
-A look is made every 30 s, so a shorter incident can be missing. That an agent does not answer is
-an outage of a component (`dashboard.notify.outages`).
+An incident shorter than that can be missing. An agent that does not answer is an outage of a
+component (`dashboard.notify.outages`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: the page of an IPU-Machine, and that of one of its IPUs: now, and its last day."""
+"""glue: the pages of an IPU-Machine and of an IPU: current state and the last day."""
 
 from __future__ import annotations
 

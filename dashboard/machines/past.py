@@ -1,4 +1,4 @@
-"""io: the last day of an IPU-Machine: partitions that stood on it, outages, cordons and faults.
+"""io: the last day of an IPU-Machine: its partitions, outages, cordons and faults.
 
 A composition root: joins partitions and what the dashboard observes.
 """

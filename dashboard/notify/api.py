@@ -1,4 +1,4 @@
-"""glue: what was sent to whom, in the API: the caller's own, and all for administrators."""
+"""glue: notifications in the API: the caller's own, and all for administrators."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """glue: the events that users can subscribe to, and the facts behind them, from PostgreSQL.
 
-Each fact has a key. A fact that is found again is not queued again, so that rounds may overlap and
-several workers may look at once.
+Each fact has a key and is queued only once, so rounds may overlap and several workers may look at
+the same time.
 """
 
 from __future__ import annotations

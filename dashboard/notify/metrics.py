@@ -1,6 +1,7 @@
-"""glue: counts of what became of notifications, on the dashboard's /metrics.
+"""glue: counts of notifications by outcome, on the dashboard's /metrics.
 
-Workers count in PostgreSQL: they serve no metrics themselves, and a count outlives its worker.
+Workers count in PostgreSQL, because they serve no metrics themselves and a count must outlive its
+worker.
 """
 
 from __future__ import annotations

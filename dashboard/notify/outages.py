@@ -1,9 +1,9 @@
-"""glue: outages of components, from looks at them every 30 s.
+"""glue: outages of components, from checks every 30 s.
 
-A component that is down in each look for PATIENCE has an outage that subscribers learn of. A
-shorter outage is forgotten, so that a component that comes and goes sends no message each time.
-Members of a component, such as the V-IPU agents of one controller, have an outage each. Those that
-begin within PATIENCE are one episode: a machine room without power is one message.
+A component that is down in every check for PATIENCE has an outage, and subscribers are notified.
+Shorter outages are dropped, so a flapping component does not send a message each time. Members of a
+component, such as the V-IPU agents of one controller, each have their own outage. Outages that
+begin within PATIENCE of each other are one episode: a machine room without power is one message.
 """
 
 from __future__ import annotations

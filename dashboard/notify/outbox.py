@@ -1,9 +1,8 @@
-"""glue: sends queued notifications, each by one worker at a time, until they arrive or are given
-up.
+"""glue: sends queued notifications until they arrive or are given up, each by one worker at a time.
 
-A worker claims a row before it sends, and the claim sets when the row is due again: whatever a row
-does to its worker, the others are sent. If the worker dies, the claim runs out and another worker
-sends the row again: a receiver tells repetitions by the id.
+A worker claims a row before it sends, and the claim sets when the row is due again, so a row that
+crashes its worker does not block the others. If the worker dies, the claim expires and another
+worker sends the row again. Receivers recognize repetitions by the id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: the page on which users subscribe, test, pause and see what was sent."""
+"""glue: the page of notifications: subscribe, test, pause, and list what was sent."""
 
 from __future__ import annotations
 

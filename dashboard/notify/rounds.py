@@ -1,8 +1,8 @@
-"""glue: the rounds of the web process: it notes its heartbeat, observes components and queues what
-subscribers are told.
+"""glue: the rounds of the web process: records its heartbeat, observes components, queues
+notifications.
 
-It alone can ask Kubernetes what a user may see. The worker sends; while no worker does, because it
-is down, makes a long report, or usage is off, the web process sends, too.
+Only the web process can ask Kubernetes what a user may see. The worker sends. While no worker sends
+(it is down, makes a long report, or usage is off), the web process sends, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: the caller's subscriptions in the API, by the rules of the page."""
+"""glue: the caller's subscriptions in the API, with the rules of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: subscriptions: what may be asked for, and their changes; for the page and the API."""
+"""glue: subscriptions: the valid choices, and changes; for the page and the API."""
 
 from __future__ import annotations
 

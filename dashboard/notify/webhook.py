@@ -1,7 +1,7 @@
-"""io: sends a signed webhook to an address that users may reach, and to no other.
+"""io: sends a signed webhook, only to addresses that users may reach.
 
-The address is resolved once and the connection goes to what was checked, so that a name that
-resolves differently a moment later leads nowhere else. Redirects are not followed.
+The address is resolved once, and the connection uses the address that was checked, so a name that
+later resolves differently has no effect. Redirects are not followed.
 """
 
 from __future__ import annotations

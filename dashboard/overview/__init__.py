@@ -1,1 +1,1 @@
-"""The overview: the present read live, the past from Postgres."""
+"""The overview: the present from live data, the past from PostgreSQL."""

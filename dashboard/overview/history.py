@@ -1,4 +1,4 @@
-"""io: what the overview reads of history: ended jobs, how fresh the records are, faults."""
+"""io: the history that the overview shows: ended jobs, age of the records, faults."""
 
 from __future__ import annotations
 

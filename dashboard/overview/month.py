@@ -1,7 +1,7 @@
 """io: cost and IPU-hours of this month so far, day by day, and of last month up to the same time.
 
-Added up at most every 30 s for each group of readers: the sum grows with every second, and neither
-the database nor the pages' ETags shall follow each tick.
+Computed at most every 30 s for each group of readers: the sum grows every second, and recomputing
+it each time would load the database and change the pages' ETags.
 """
 
 from __future__ import annotations

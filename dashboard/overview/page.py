@@ -1,4 +1,4 @@
-"""glue: the page of the overview: figures, fleet, queue and the last 24 hours, of one reading."""
+"""glue: the overview page: figures, fleet, queue and the last 24 hours, from one snapshot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""domain: the jobs of the overview: how many run and wait, and the lines of those that ended last.
+"""domain: the jobs of the overview: counts of running and waiting jobs, and the jobs that ended
+last.
 
-Out of live manifests, or out of what is remembered while the cluster is away.
+From live manifests, or from cached manifests while the cluster is unavailable.
 """
 
 from __future__ import annotations

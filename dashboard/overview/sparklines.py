@@ -1,6 +1,6 @@
 """domain: small charts of a day or a month under the figures of the overview.
 
-Drawn on the server as SVG: they need no script, and their `label` says what they show in words.
+The server draws them as SVG without a script; `label` describes the content in words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""io: IPUs held, IPUs in use and jobs waiting in the last 24 hours, by namespace, group
-and step.
+"""io: IPUs held, IPUs in use and jobs waiting in the last 24 hours, by namespace, group and step.
 
-They end with the last whole step of ten minutes, and are read at most once a minute: each open page
-asks every three seconds.
+The data ends with the last complete step of ten minutes and is read at most once a minute, because
+each open page polls every three seconds.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The queue: its page, and how long jobs run that are like those in it."""
+"""The queue page, and typical run times of jobs like those in the queue."""

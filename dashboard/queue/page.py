@@ -1,4 +1,4 @@
-"""glue: the page of the queue: all who wait, in the order of service, and what would fit."""
+"""glue: the queue page: all waiting jobs in order of service, and the sizes that fit."""
 
 from __future__ import annotations
 

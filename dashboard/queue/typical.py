@@ -1,4 +1,4 @@
-"""io: how long jobs of the size of those that wait ran, for lines that have nothing better.
+"""io: run times of past jobs of the same size, for waiting jobs without a better estimate.
 
 Read at most once a minute for each job and group of readers: the median of many runs hardly moves.
 """

@@ -1,4 +1,4 @@
-"""glue: the squares of the fleet map, drawn in one go: a template takes 0.1 ms for each of them."""
+"""glue: renders the squares of the fleet map in one call: a template takes 0.1 ms for each."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""io: writes the sample history into Postgres, by the recorders that write the real history.
+"""io: writes the sample history into PostgreSQL with the recorders of the real history.
 
-Every object goes through a recorder's `read` and `write`, as if a watch had shown it. The rows
-carry the cluster identity `sample-history`: nothing else reads or ends them, and `clear` removes
-them. The same history written again changes nothing.
+Every object goes through a recorder's `read` and `write`, as if a watch had delivered it. The rows
+have the cluster identity `sample-history`: nothing else reads or ends them, and `clear` removes
+them. Writing the same history again changes nothing.
 
-The Kubernetes objects and the partition that a past job or pod was, as last seen.
+Also builds the last seen Kubernetes object and partition of each past job or pod.
 """
 
 from __future__ import annotations

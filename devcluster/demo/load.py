@@ -1,4 +1,4 @@
-"""io: `manage.py run_demo_load`: keeps a cluster busy with sample jobs until it is stopped."""
+"""io: `manage.py run_demo_load`: submits sample jobs to a cluster until it is stopped."""
 
 from __future__ import annotations
 

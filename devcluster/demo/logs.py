@@ -1,4 +1,4 @@
-"""io: the logs of the demo's processes: a file each; the terminal gets problems alone."""
+"""io: the logs of the demo's processes: one file each; the terminal shows only problems."""
 
 from __future__ import annotations
 

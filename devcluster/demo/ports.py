@@ -1,4 +1,4 @@
-"""io: the demo's ports: the wanted port, or the next free port."""
+"""io: the demo's ports: the preferred port, or the next free port."""
 
 from __future__ import annotations
 

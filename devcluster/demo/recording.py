@@ -1,4 +1,4 @@
-"""glue: the sample history of the demo, as the prober's recorders write it, and its prices."""
+"""glue: the sample history of the demo, written by the prober's recorders, and its prices."""
 
 from __future__ import annotations
 

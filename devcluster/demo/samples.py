@@ -1,8 +1,7 @@
-"""domain: the teams and jobs that the demo's load and its sample history are made of.
+"""domain: teams and jobs of the demo's load and its sample history.
 
-What happened in the sample history: jobs that waited for IPUs and ran, and other pods.
-
-The same seed and the same months give the same history, by UID too.
+Also the events of the sample history: jobs that waited for IPUs and ran, and other pods. The same
+seed and the same months give the same history, including UIDs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: the demo's V-IPU in the secure mode: certificates, the proxy's user, files for `vipu`."""
+"""io: the demo's V-IPU in secure mode: certificates, the proxy's user, files for `vipu`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: how the demo's IPU-Machines are divided among V-IPU controllers, and their ports.
+"""domain: the division of the demo's IPU-Machines among V-IPU controllers, and their ports.
 
 A small demo has one controller and one cluster. A fleet has a controller for two racks; each rack
 is a cluster of one IPU-Link domain, with an allocation of its own.

@@ -1,4 +1,4 @@
-"""io: the demo's admission webhooks: their certificate, and what makes the API server ask them."""
+"""io: the demo's admission webhooks: their certificate and configuration."""
 
 from __future__ import annotations
 

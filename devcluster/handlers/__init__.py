@@ -1,1 +1,1 @@
-"""What each request of the Kubernetes API does."""
+"""The request handlers of the Kubernetes API."""

@@ -1,4 +1,4 @@
-"""io: discovery, OpenAPI and version, from the kinds that are served."""
+"""io: discovery, OpenAPI and version, generated from the served kinds."""
 
 from __future__ import annotations
 

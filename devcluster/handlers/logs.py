@@ -1,5 +1,4 @@
-"""io: the log of a container: of a simulated container from its pod, of a process from the pod's
-node."""
+"""io: container logs: of a simulated container from its pod, of a process from the pod's node."""
 
 from __future__ import annotations
 

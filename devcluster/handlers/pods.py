@@ -1,4 +1,4 @@
-"""io: what pods have below them: binding, and exec and attach by WebSocket, which the pod's node
+"""io: subresources of pods: binding, and exec and attach by WebSocket, which the pod's node
 answers. Logs: `logs.py`."""
 
 from __future__ import annotations

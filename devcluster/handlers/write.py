@@ -1,7 +1,4 @@
-"""io: create, replace, patch and delete, as requests.
-
-The scale subresource of custom resources.
-"""
+"""io: create, replace, patch and delete requests, and the scale subresource of custom resources."""
 
 from __future__ import annotations
 

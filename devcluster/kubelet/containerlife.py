@@ -1,4 +1,4 @@
-"""domain: how one container of a pod goes on: pull, start, readiness, end, restart."""
+"""domain: the life cycle of a container: pull, start, readiness, end, restart."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""domain: the status of one container and its changes.
-
-What follows for a pod from its containers: phase and conditions.
-"""
+"""domain: the status of a container and its changes, and the phase and conditions of a pod from the
+statuses of its containers."""
 
 from __future__ import annotations
 

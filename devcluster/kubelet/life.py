@@ -1,4 +1,4 @@
-"""domain: one pod on its node: what is known, the situation it is in, and what comes of it."""
+"""domain: one pod on its node: known facts, the current situation and its consequence."""
 
 from __future__ import annotations
 

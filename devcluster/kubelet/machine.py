@@ -1,8 +1,8 @@
-"""domain: the life of a pod on a stand-in node, one visible change at a time.
+"""domain: the life cycle of a pod on a stand-in node, one visible change at a time.
 
 Pending -> ContainerCreating -> init containers one by one -> Running -> Succeeded or Failed.
-Everything follows from the pod, the status last written and the time, so that a node process
-that was killed goes on from what the API shows.
+Everything is derived from the pod, the last written status and the time, so a restarted node
+process continues from the state in the API.
 """
 
 from __future__ import annotations

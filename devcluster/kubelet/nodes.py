@@ -1,4 +1,4 @@
-"""domain: a stand-in node's own objects: Node, status and lease."""
+"""domain: the API objects of a stand-in node: Node, status and lease."""
 
 from __future__ import annotations
 

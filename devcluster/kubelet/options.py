@@ -1,6 +1,6 @@
-"""domain: how many stand-in nodes there are, what they offer, and how long pods take on them.
+"""domain: options of the stand-in nodes: number, capacity, and durations of pod phases.
 
-Instants as the Kubernetes API writes them.
+Also instants in the format of the Kubernetes API.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""io: binds pods to nodes, in the place of kube-scheduler.
+"""io: binds pods to nodes, in place of kube-scheduler.
 
-A number of workers on one key queue, with retries.
+Several workers take keys from one queue, with retries.
 """
 
 from __future__ import annotations

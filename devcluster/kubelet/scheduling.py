@@ -1,8 +1,6 @@
-"""domain: which node a pod goes to, or why to none, in kube-scheduler's words.
+"""domain: selects a node for a pod, or explains in kube-scheduler's words why none fits.
 
-Which nodes a pod's selector, required affinity and tolerations allow.
-
-What pods ask of a node, and what is left on each node.
+Checks selector, required affinity and tolerations of the pod, and the free resources of each node.
 """
 
 from __future__ import annotations

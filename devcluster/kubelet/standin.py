@@ -1,6 +1,6 @@
-"""io: stand-in nodes and, where the cluster has none, scheduler and controllers, as one task.
+"""io: stand-in nodes and, if the cluster has none, scheduler and controllers, as one task.
 
-Process mode put together: the endpoint, and the runtime behind it.
+Also assembles process mode: the endpoint, and the runtime behind it.
 """
 
 from __future__ import annotations

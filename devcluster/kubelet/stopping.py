@@ -1,4 +1,4 @@
-"""domain: how a pod ends from outside: its deletion, or its activeDeadlineSeconds."""
+"""domain: termination of a pod by deletion or by its activeDeadlineSeconds."""
 
 from __future__ import annotations
 

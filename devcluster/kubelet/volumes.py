@@ -1,8 +1,7 @@
-"""io: how the demo binds volume claims: to a volume that is there, else to a new volume.
+"""io: binds volume claims, in place of the volume controllers: to an existing volume, else to a new
+one.
 
-Storage classes are a wish only: a demo has no storage that differs.
-
-Binds volume claims, in the place of the volume controllers.
+Storage classes are ignored, because the demo has only one kind of storage.
 """
 
 from __future__ import annotations

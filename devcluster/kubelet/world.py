@@ -1,6 +1,6 @@
-"""io: what all parts of the stand-in nodes share: client, clock and copies of the objects.
+"""io: shared parts of the stand-in nodes: client, clock and cached objects.
 
-Takes a pod's object away.
+Also deletes the object of a pod.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What `kubectl get` prints."""
+"""The tables that `kubectl get` prints."""

@@ -1,4 +1,4 @@
-"""domain: what `kubectl get pods` shows of a pod."""
+"""domain: the cells of a pod in `kubectl get pods`."""
 
 from __future__ import annotations
 

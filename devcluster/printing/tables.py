@@ -1,4 +1,4 @@
-"""domain: objects as the `Table` that kubectl asks for."""
+"""domain: objects as `Table`, the format that kubectl requests."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""io: the nodes' own endpoint: exec, attach and logs, for the API server alone.
+"""io: the nodes' endpoint for the API server: exec, attach and logs.
 
-It listens on loopback with TLS and lets in only clients whose certificate the cluster's CA gave to
-the API server for that purpose.
+It listens on loopback with TLS and accepts only clients with the certificate that the cluster's CA
+issued to the API server for this purpose.
 
-A process at a WebSocket: the channels of `kubectl exec` and `attach` (v5.channel.k8s.io).
+Also connects a process to a WebSocket: the channels of `kubectl exec` and `attach`
+(v5.channel.k8s.io).
 """
 
 from __future__ import annotations

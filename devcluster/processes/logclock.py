@@ -1,6 +1,6 @@
-"""io: what is asked of a log, and when each line of a process's log was written.
+"""io: log options of a request, and the time of each line of a process's log.
 
-Beside the log of a run lies a file with the place and time of each piece of output.
+A file beside the log of a run stores the offset and time of each piece of output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""io: the folders of a pod on this machine: its volumes, and the texts of what it refers to.
+"""io: the folders of a pod on this machine: its volumes, and the contents of referenced ConfigMaps
+and Secrets.
 
-The environment of a container: variables, references, expansion.
+Also the environment of a container: variables, references, expansion.
 """
 
 from __future__ import annotations

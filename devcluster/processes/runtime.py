@@ -1,4 +1,4 @@
-"""io: process mode: containers are processes on this machine, and what became of them."""
+"""io: process mode: runs containers as processes on this machine and records their results."""
 
 from __future__ import annotations
 

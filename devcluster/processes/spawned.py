@@ -1,11 +1,11 @@
 """io: one running local process with its streams: pipes, or a terminal.
 
-The command lines that run a container's command: with mounts and a host name, or bare.
+Also the command lines that run a container's command: with mounts and a host name, or without.
 
-There is no image and no chroot: the command sees this machine's files. Where user namespaces are
-allowed its volumes lie at their mount paths all the same, in a mount namespace of its own; a
-folder that this machine lacks is laid over its nearest existing parent, whose other entries stay
-reachable as links. Elsewhere the volumes lie below $IPUHUB_POD_ROOT.
+There is no image and no chroot: the command sees this machine's files. If user namespaces are
+allowed, its volumes are at their mount paths, in a separate mount namespace; a missing folder is
+laid over its nearest existing parent, whose other entries stay reachable as links. Otherwise the
+volumes are in $IPUHUB_POD_ROOT.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The shapes of what is stored, and the documents that publish them."""
+"""Schemas of the stored objects, and the documents that publish them."""

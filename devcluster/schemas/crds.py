@@ -1,4 +1,4 @@
-"""domain: CustomResourceDefinitions: how they are accepted and served."""
+"""domain: CustomResourceDefinitions: how they are validated and served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: OpenAPI documents: what `kubectl apply` and `kubectl explain` look up.
+"""domain: OpenAPI documents that `kubectl apply` and `kubectl explain` look up.
 
 `kubectl apply` looks for the `fieldValidation` parameter on the PATCH operation of a kind (found:
 the server validates fields). `kubectl explain` looks for the GET operation of a resource's path and

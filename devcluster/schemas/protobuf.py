@@ -1,4 +1,4 @@
-"""domain: the protobuf bodies that kubectl's own commands send, decoded by a table of fields.
+"""domain: decodes protobuf bodies of kubectl's own commands with a table of fields.
 
 `kubectl create token`, `auth can-i`, `create configmap` and their like write protobuf whatever the
 server offers. `protobuf_messages.json` lists the messages they need, each field as

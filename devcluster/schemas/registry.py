@@ -1,4 +1,4 @@
-"""io: which resources the cluster serves now: the built-in kinds and those of stored CRDs."""
+"""io: the currently served resources: built-in kinds and kinds of stored CRDs."""
 
 from __future__ import annotations
 

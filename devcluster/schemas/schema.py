@@ -1,7 +1,7 @@
-"""domain: structural schemas: pruning, defaulting and the door to validation.
+"""domain: structural schemas: pruning, defaulting and the entry point of validation.
 
-A schema is an `openAPIV3Schema`; built-in kinds use the same machinery with `$ref` into a table of
-definitions, `x-quantity` for quantities and `x-omit-empty` for what is dropped when empty.
+A schema is an `openAPIV3Schema`. Built-in kinds use the same code with `$ref` into a table of
+definitions, `x-quantity` for quantities and `x-omit-empty` for fields that are dropped when empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""domain: values held against a schema, with the API server's sentences.
+"""domain: validates values against a schema, with the API server's messages.
 
-It knows the rules that our CRD and the built-in kinds use: types, required fields, enumerations,
-smallest and largest numbers, times, base64, quantities.
+It implements the rules that our CRD and the built-in kinds use: types, required fields,
+enumerations, minimum and maximum, times, base64, quantities.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who asks, and what he may do."""
+"""Authentication and authorization of requests."""

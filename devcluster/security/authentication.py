@@ -1,4 +1,4 @@
-"""io: who is it: client certificates and service-account tokens (issue, judge)."""
+"""io: authenticates requests: client certificates and service-account tokens."""
 
 from __future__ import annotations
 

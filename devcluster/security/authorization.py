@@ -1,6 +1,6 @@
-"""io: whether a request may be made at all, by the stored RBAC objects.
+"""io: authorizes requests by the stored RBAC objects.
 
-The Impersonate-* headers: a user acts as another user, where RBAC allows it.
+Also the Impersonate-* headers: a user acts as another user if RBAC allows it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """domain: role-based access control, evaluated over the stored RBAC objects.
 
-Objects are decoded manifests. Nothing here knows where they are kept.
+Objects are decoded manifests; this module does not read the store.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Objects from a request's body to the store."""
+"""The path of an object from a request's body to the store."""

@@ -1,6 +1,6 @@
-"""domain: defaults and rules of the built-in kinds, applied before an object is stored.
+"""domain: defaults and validation of the built-in kinds, applied before an object is stored.
 
-What the API server refuses in kinds that it only stores: data keys, rules, leases.
+Also the checks of kinds that the API server only stores: data keys, rules, leases.
 """
 
 from __future__ import annotations

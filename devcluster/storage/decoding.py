@@ -1,4 +1,4 @@
-"""domain: a client's body held against its kind's schema: types, unknown fields, nulls."""
+"""domain: checks a request's body against the schema of its kind: types, unknown fields, nulls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: the fields of an object as server-side apply sees them: paths, and merging by them.
+"""domain: the fields of an object as server-side apply defines them: paths, and merging by paths.
 
 A path is the elements of `fieldsV1` one below the other: `f:name` of a field, `k:{...}` of a list
 item by its keys, `v:...` of a member of a set. Atomic lists and maps are one field.

@@ -1,6 +1,6 @@
-"""domain: what the API server does to the metadata of every object: names, UIDs, finalizers.
+"""domain: the API server's changes to the metadata of every object: names, UIDs, finalizers.
 
-What a DELETE request does to an object: grace, finalizers, propagation.
+Also the effect of a DELETE request: grace period, finalizers, propagation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """io: create, update and delete: every write of the cluster, by a client or by its controllers.
 
-All methods are synchronous: between reading and writing an object nothing else runs, which is
-what makes preconditions and patches atomic.
+All methods are synchronous: nothing else runs between reading and writing an object, so
+preconditions and patches are atomic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: what the API server fills into a Pod, and what it refuses."""
+"""domain: defaults and validation of Pods."""
 
 from __future__ import annotations
 

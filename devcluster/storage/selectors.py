@@ -1,4 +1,4 @@
-"""domain: label and field selectors as an API server reads them, refusals included."""
+"""domain: label and field selectors as an API server parses them, including its errors."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""io: the objects: in memory, written through to one SQLite file, with a bounded watch history.
+"""io: the object store: in memory, written through to one SQLite file, with a bounded watch
+history.
 
-A write is in the file before it is in memory and before anybody hears of it, so that whatever was
-acknowledged survives the death of the process. There is one counter, the revision, for all
-objects; each write takes the next number and it never goes back, also not over a restart. The
-history of changes is in the file, too: a watch from before a restart goes on.
+A write is committed to the file before it is visible in memory or to watches, so every acknowledged
+write survives a crash. One counter, the revision, numbers all writes of all objects; it never
+decreases, not even across a restart. The file also contains the history of changes, so a watch from
+before a restart can resume.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """io: the SQLite file of the embedded API: the objects, and the changes that watches resume from.
 
-A change is kept as what was there before it; what came of it is before the next change of the same
-object, or the object itself. So a write costs its object twice, once in each table.
+A change stores the previous version of its object. The next change of the same object, or the
+object itself, has the new version. So each write stores its object twice, once in each table.
 """
 
 from __future__ import annotations

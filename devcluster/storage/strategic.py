@@ -1,4 +1,4 @@
-"""domain: strategic merge patch, with its directives but `$setElementOrder`: new items go last.
+"""domain: strategic merge patch with its directives except `$setElementOrder`: new items go last.
 
 Which lists merge, and by which key, is data: a mapping from the dotted path of a list in its kind
 (`spec.template.spec.containers`) to the merge key, empty for lists of texts that merge as sets.

@@ -1,4 +1,4 @@
-"""io: watches: the changes of one resource, filtered, as a stream of events with bookmarks."""
+"""io: watches: the filtered changes of one resource as a stream of events with bookmarks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The admission webhooks that the API server asks."""
+"""Calls of admission webhooks by the API server."""

@@ -1,7 +1,8 @@
-"""io: admission of clients' writes: webhooks and grants, between the handlers and the store.
+"""io: admission of clients' writes: webhooks and RBAC escalation checks, between handlers and
+store.
 
-A webhook is asked without holding anything. When the object changed meanwhile the whole write
-starts again from what is there now, as on a real server.
+No lock is held while a webhook is called. If the object changes meanwhile, the whole write starts
+again from the new version, as on a real server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """domain: the matchConditions of webhooks: CEL expressions that a request must meet.
 
-A condition is compiled twice: with the fields of `request` declared, which refuses a misspelled
-one as a real server does, and without, because absent fields are absent when it is evaluated.
+A condition is compiled twice: with the fields of `request` declared, to reject misspelled fields as
+a real server does, and without, because absent fields are absent at evaluation.
 """
 
 from __future__ import annotations

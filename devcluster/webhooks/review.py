@@ -1,6 +1,6 @@
-"""domain: AdmissionReviews: what a webhook is asked and what its answer means.
+"""domain: AdmissionReviews: the request to a webhook and the meaning of its response.
 
-Which admission webhooks a request concerns: rules, scope and selectors.
+Also which admission webhooks match a request: rules, scope and selectors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""io: asks the stored webhooks about a request: the mutating webhooks in turn, the others at once.
+"""io: calls the stored webhooks for a request: mutating webhooks in turn, the others concurrently.
 
-While a webhook is being asked other requests go on; whoever calls must look again at what is
-stored before writing.
+Other requests are served while a webhook is called, so callers must read the stored object again
+before they write.
 
-Calls webhooks over TLS, by their URL.
+Webhooks are called over TLS, by their URL.
 """
 
 from __future__ import annotations

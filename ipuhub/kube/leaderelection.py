@@ -1,9 +1,9 @@
 """io: leader election by a Lease: one of several replicas works, the others wait (KEP-589).
 
-A replica times what it sees of another by its own clock, from the moment it saw the Lease change:
-clocks of two machines are never compared. A leader that cannot renew stops before another begins. A
-standby checks the Lease when it changes, when it expires, and every few seconds anyway. News of a
-changed Lease is a reason to check, never a reason to act.
+A replica measures time since it saw the Lease change with its own clock; clocks of two machines are
+never compared. A leader that cannot renew stops before another begins. A standby checks the Lease
+when it changes, when it expires, and every few seconds. A notification of a changed Lease triggers
+a check, never an action.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""io: lets requests that nobody waits for go after the others.
+"""io: delays low-priority requests until there is no burst of other requests.
 
-In a burst of work the API server is what everybody waits for. What is less urgent waits for a lull,
-or for its time, whichever comes first.
+During a burst everything waits for the API server. A low-priority request waits for a lull or for
+its timeout, whichever comes first.
 """
 
 from __future__ import annotations

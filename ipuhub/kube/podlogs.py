@@ -1,7 +1,7 @@
-"""io: the log of a container of one pod, known by its UID: another pod's log is never read.
+"""io: the log of a container of one pod, identified by UID: another pod's log is never read.
 
-A name can belong to another pod by now. The log is opened first and the pod's UID read then: a pod
-that was known before and is still there is the pod whose log was opened.
+The name can meanwhile belong to another pod. So the log is opened first and the pod's UID read
+afterwards: if the UID is still the expected UID, the open log is that pod's.
 """
 
 from __future__ import annotations

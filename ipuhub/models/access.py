@@ -1,4 +1,4 @@
-"""glue: who may do what: roles, tokens, sign-ins, and identities at a provider."""
+"""glue: roles, API tokens, sign-in attempts, and identities at an OIDC provider."""
 
 from __future__ import annotations
 

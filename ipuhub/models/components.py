@@ -1,4 +1,4 @@
-"""glue: queued tasks, signs of life, outages of components, and incidents of IPU-Machines."""
+"""glue: queued tasks, heartbeats, outages of components, and incidents of IPU-Machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: writes of the API with an Idempotency-Key, and how far each of them got."""
+"""glue: API writes with an Idempotency-Key, and the progress of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: subscriptions, and the notifications that they lead to."""
+"""glue: subscriptions, and the notifications that they cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: how far watches have been recorded, what they missed, and the index of long lifetimes."""
+"""glue: progress of watches, their gaps, and the index of long lifetimes."""
 
 from __future__ import annotations
 

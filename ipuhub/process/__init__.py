@@ -1,1 +1,1 @@
-"""What every process of IPUHub has in common."""
+"""The common parts of every IPUHub process."""

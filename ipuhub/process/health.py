@@ -1,7 +1,7 @@
-"""io: `/healthz` (is it alive) and `/readyz` (can it work) of a process, and how it serves HTTP.
+"""io: `/healthz` (liveness) and `/readyz` (readiness) of a process, and its HTTP server.
 
-Anybody who can connect can send half a request, many times. So a head and a body each have a
-deadline, and all large bodies share a limit: neither connections nor memory pile up.
+Anybody who can connect can send incomplete requests, many times. So heads and bodies each have a
+deadline, and all large bodies share a memory limit.
 """
 
 from __future__ import annotations

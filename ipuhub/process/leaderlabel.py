@@ -1,10 +1,11 @@
-"""io: the label of this pod by which a Service finds the process that leads.
+"""io: the pod label by which a Service selects the leader.
 
 With several replicas each is ready, and the Service selects the pod with the label. It is written
 through the subresource `status` of the pod: the right to that cannot change what a pod runs.
 
-A leader whose node dies keeps its label, and its endpoint until Kubernetes calls the node NotReady:
-for half a minute the Service would send every other request there. Its successor takes the label.
+If the node of a leader dies, the pod keeps its label, and its endpoint until Kubernetes marks the
+node NotReady: for half a minute the Service would send every other request there. So the new leader
+removes the label from the old leader's pod.
 """
 
 from __future__ import annotations

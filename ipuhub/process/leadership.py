@@ -1,4 +1,4 @@
-"""io: whether a process works: as the leader of several replicas, or alone."""
+"""io: whether a process may work: as the leader of several replicas, or alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """io: Prometheus metrics, declared where they are counted, and the page that shows them.
 
-No label value can break the page or fill memory, whoever chose it.
+Label values are escaped and limited, so untrusted values can neither break the page nor fill the
+memory.
 """
 
 from __future__ import annotations

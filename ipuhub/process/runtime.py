@@ -1,4 +1,5 @@
-"""io: the event loop of processes that serve thousands of requests: uvloop, rare collections.
+"""io: the event loop of processes that serve thousands of requests: uvloop, rare garbage
+collection.
 
 Also how the C library returns memory in a process that runs for days.
 """

@@ -1,9 +1,9 @@
-"""io: the time that belongs to a watch's position: never later than it is known to be complete.
+"""io: the time of a watch position, never later than the time up to which the watch is complete.
 
-What is read from a watch can be old: it waited in the server's history while nobody watched, or in
-buffers while the reader was busy. So the time of reading says nothing. The server's answer does: at
-the time of a request it is at some version, and a watch that has reached that version has seen
-everything that happened before the request.
+An event can be old when it is read: it waited in the server's history during an outage, or in
+buffers while the reader was busy. So the time of reading is no evidence. The server's response is:
+at the time of a request the server is at some version, and a watch that has reached that version
+has delivered everything that happened before the request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """io: turns lines of a watch and pages of a list into batches, decoded into a recorder's own type.
 
-No object, however odd, stops it.
+Invalid objects become faults and never stop the recording.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""glue: `{{ instant|age:now }}`, `{{ instant|soon:now }}`, `{{ seconds|duration }}`."""
+"""glue: filters for times: `{{ instant|age:now }}`, `{{ instant|soon:now }}`, `{{ seconds|duration
+}}`."""
 
 from __future__ import annotations
 

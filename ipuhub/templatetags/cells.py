@@ -1,4 +1,5 @@
-"""glue: the rows of a list, drawn in one go: a template takes ten times as long for each cell."""
+"""glue: renders the rows of a list in one call, because a template takes ten times as long for each
+cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: settings of who sees what: by roles or by Kubernetes; tokens of ServiceAccounts."""
+"""glue: settings of access: roles or Kubernetes RBAC, and tokens of ServiceAccounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: settings of actions on jobs: whether there are any, and who a user is in Kubernetes."""
+"""glue: settings of actions on jobs: whether they are enabled, and the Kubernetes user."""
 
 from __future__ import annotations
 

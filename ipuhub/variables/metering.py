@@ -1,4 +1,4 @@
-"""glue: settings of prober, monitor, reports and worker, and PrimeHub Usage's as their defaults."""
+"""glue: settings of prober, monitor, reports and worker, with PrimeHub Usage's as defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""glue: users whom Kubernetes knows and IPUHub has no row of, and who decides about them.
+"""glue: users that exist only in Kubernetes, without a database row, and the authority that knows
+them.
 
 `settings.CLUSTER_AUTHORITY` names the authority, which has the connection to the cluster.
 """

@@ -1,5 +1,5 @@
-"""glue: what every request passes through, in the order of MIDDLEWARE in the settings, and the
-probes `/healthz` and `/readyz`, which are answered before most of it.
+"""glue: the middleware of every request, in the order of MIDDLEWARE in the settings, and the probes
+`/healthz` and `/readyz`, which are answered before most of it.
 
 Download slots limit how many files the web process streams at the same time. A streamed response
 occupies a thread, CPU time and often a database connection while it is generated; the server

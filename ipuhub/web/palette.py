@@ -1,7 +1,7 @@
 """domain: the colours of names, the same on maps and in charts.
 
-A paint is a class of ipuhub.css with patterns of templates/fleet/_decals.html over it: people who
-do not tell two colours apart, and paper without any, have the patterns.
+A paint is a class of ipuhub.css with patterns of templates/fleet/_decals.html over it. The patterns
+serve readers who cannot distinguish two colours, and prints in black and white.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""glue: polls of pages that show rows alone, answered while no row anywhere has changed.
+"""glue: answers polls of pages that show only database rows without a query while no row has
+changed.
 
-A snapshot of PostgreSQL names the transactions whose rows a statement sees. As long as it stays the
-same, every SELECT returns the same rows, so a fragment keeps its ETag without being read again.
+A snapshot of PostgreSQL names the transactions whose rows a statement sees. While the snapshot
+stays the same, every SELECT returns the same rows, so a fragment keeps its ETag without being read
+again.
 """
 
 from __future__ import annotations

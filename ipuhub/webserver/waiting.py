@@ -1,7 +1,7 @@
-"""io: answers that something is awaited, while a thread does the work until it succeeds.
+"""io: answers requests with 503 and a reason while a thread retries the start-up until it succeeds.
 
-A process that does not listen yet tells nobody what it waits for: the kubelet reports "connection
-refused", and pages hang.
+A process that does not listen yet cannot say what it waits for: the kubelet reports "connection
+refused", and browsers hang.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""domain: the launcher pod, and what exists for it alone: the ConfigMap that tells Open MPI how to
-reach the workers, an account and its Role. Also which fields of the pod template no pod gets."""
+"""domain: the launcher pod and its own objects: the ConfigMap with which Open MPI reaches the
+workers, the account and its Role. Also the fields of the pod template that no pod gets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""domain: the pods of a job: what all builders need to know, what its pods have in common, and the
-worker pods."""
+"""domain: the worker pods, the common parts of all pods of a job, and the input of all builders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""io: keeps the Kubernetes Events of jobs and their pods, which the cluster forgets after an hour.
+"""io: records the Kubernetes Events of jobs and their pods, which the cluster deletes after an
+hour.
 
-It needs no checkpoint: after a start it reads what the cluster still has, and the same Event again
-changes nothing. Without the right to read Events jobs are recorded as before, only without these.
+No checkpoint is needed: after a start it lists the Events that the cluster still has, and a
+repeated Event changes nothing. Without the right to read Events, only jobs are recorded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: the statements that keep Kubernetes Events of recorded jobs."""
+"""io: the SQL statements that store Kubernetes Events of recorded jobs."""
 
 from __future__ import annotations
 

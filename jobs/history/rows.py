@@ -1,6 +1,6 @@
 """domain: the row of an IPUJob: the facts of one manifest, its attempts and transitions.
 
-Nothing here raises: a job with an invalid spec has a page too, which shows why it waits.
+Nothing here raises: a job with an invalid spec also has a page, which shows why it waits.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""domain: what was applied of a job, and how much of its written spec is in effect.
+"""domain: the applied manifest of a job, and how much of its written spec is in effect.
 
-`kubectl apply` leaves what it applied in an annotation, server-side apply the names of the fields
-that each manager applied. Of a job made in another way only its spec is known. An edit of what pods
-are made of waits until the next attempt, an invalid edit until it is corrected: the operator says
-so in the condition of the job.
+`kubectl apply` stores the applied manifest in an annotation; server-side apply stores the names of
+the fields that each manager applied. Of other jobs only the spec is known. An edit of the pods
+waits until the next attempt, an invalid edit until it is corrected; the operator reports both in a
+condition of the job.
 """
 
 from __future__ import annotations

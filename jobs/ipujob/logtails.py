@@ -1,6 +1,6 @@
 """domain: the last lines of a log, safe to store in a job's status and to show.
 
-Programs write colours, progress bars and bytes that are no text; a status has room for little.
+Programs write colours, progress bars and bytes that are not text, and a status has little room.
 """
 
 from __future__ import annotations

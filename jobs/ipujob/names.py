@@ -1,6 +1,6 @@
 """domain: names, labels, annotation keys and API paths of everything that belongs to an IPUJob.
 
-Also what every manifest (a plain dictionary) says of itself: its metadata and times.
+Also reads the metadata and times of a manifest (a plain dictionary).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: the one table of what the Pod Security Standards restrict in an IPUJob.
+"""domain: the one table of the fields that the Pod Security Standards restrict in an IPUJob.
 
 Also what a job can reach in its namespace: accounts, priorities, Secrets. Each `Control` names the
 fields that it checks and the values that it allows. An unset field is `None`. Checks fail closed: a

@@ -1,6 +1,6 @@
 """io: the reconcile loop: take a key, observe, plan, execute, forget or retry.
 
-Also the steps that no pass waits for.
+Also steps that run in the background without delaying a pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""domain: the spec that is in effect now: what is running can delay an edit.
+"""domain: the spec that is currently in effect: running pods can delay an edit.
 
-Webhooks refuse edits of what the pods of a running job were made from, but while they are down an
-edit gets through. Running pods keep what they were made from until the next attempt, which a
-restart or a resume begins. So each pod carries a fingerprint of it.
+Webhooks refuse edits of the pods of a running job, but while they are down such an edit gets
+through. Running pods keep the spec that they were created from until the next attempt, after a
+restart or a resume. So each pod carries a fingerprint of its spec.
 """
 
 from __future__ import annotations

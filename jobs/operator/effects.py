@@ -1,7 +1,7 @@
 """io: the writers through which a plan takes effect.
 
-The next plan must see our own writes. A plan from a cache that lacks the last write would repeat
-it, or undo it. Also the pods that the API server is asked about before a job gets IPUs.
+The next plan must see our own writes: a plan from a cache without the last write would repeat or
+undo it. Also the dry runs of a job's pods before it gets IPUs.
 """
 
 from __future__ import annotations

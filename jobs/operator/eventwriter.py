@@ -1,4 +1,4 @@
-"""io: writes Events in the background, after the passes that are under way."""
+"""io: writes Events in the background, with lower priority than the passes in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: what a failed action means for a job, as a reason and a message in its status."""
+"""io: the reason and message that a failed action adds to a job's status."""
 
 from __future__ import annotations
 

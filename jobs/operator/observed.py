@@ -1,5 +1,5 @@
-"""domain: the input of a plan: one job, its children, partitions and instances, and how an attempt
-of an instance ended."""
+"""domain: the input of a plan: one job, its children, partitions and instances, and the result of
+an attempt."""
 
 from __future__ import annotations
 

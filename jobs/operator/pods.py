@@ -1,6 +1,7 @@
-"""domain: what the operator reads in a pod: phase, what it waits for, how its containers ended.
+"""domain: facts that the operator reads from a pod: phase, waiting reason, and how its containers
+ended.
 
-Endings are messages that a person can act on.
+End reasons are messages that a user can act on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""domain: what a job has beside its pods: when to request its partitions and when to release them,
-which of its objects are missing, and which were changed.
+"""domain: provisioning of a job besides its pods: when to request and release its partitions, and
+which of its objects are missing or were changed.
 
-Also the trial pods by which a job is checked before it gets IPUs."""
+Also the dry-run pods that are checked before a job gets IPUs.
+"""
 
 from __future__ import annotations
 

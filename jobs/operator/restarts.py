@@ -1,6 +1,4 @@
-"""domain: the restart policy: whether another attempt follows an instance's end, and after what
-pause.
-"""
+"""domain: the restart policy: whether an ended instance gets another attempt, and the delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: the status of an IPUJob, and which changes are worth a write."""
+"""domain: the status of an IPUJob, and which changes of it are written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""io: which status fields the API server keeps, learned from the installed CRD and from its
-answers."""
+"""io: the status fields that the API server keeps, learned from the installed CRD and from its
+responses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """domain: tears down a job that is gone, being deleted, finished or suspended.
 
-Also what happens to the pods of a finished job, and when a finished job is deleted.
+Also the clean-up of a finished job's pods, and the deletion of finished jobs (TTL).
 """
 
 from __future__ import annotations

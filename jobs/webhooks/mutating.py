@@ -1,4 +1,4 @@
-"""domain: changes and warnings of the mutating webhook; applied twice they change nothing more."""
+"""domain: changes and warnings of the mutating webhook. Applying it twice has no further effect."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""domain: what the validating webhook refuses: invalid IPUJobs, and forbidden edits of a running
-job."""
+"""domain: the rejections of the validating webhook: invalid IPUJobs, and forbidden edits of a
+running job."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""io: records on which IPU-Machines each partition stands, as the proxy's `/v1/fleet` says it.
+"""io: records the IPU-Machines of each partition, from the proxy's `/v1/fleet`.
 
-The tracker does not say it, and once a partition is gone nobody does.
+The tracker does not contain them, and after a partition is removed no service knows them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: the routes of the V-IPU Proxy, and who may use which, by the API server's access reviews."""
+"""io: the routes of the V-IPU Proxy, and their authorization by the API server's access reviews."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """domain: the numbers of `/stats` and `/query`, in the exact form of the original proxy.
 
-Also what both say to those who ask for details, of which the original knows nothing, and
-`/v1/controllers`, for the dashboard and for curl. Details name V-IPU controllers and nobody's jobs
-or partitions: everybody may read them.
+Also the additional fields of both for clients that request details, and `/v1/controllers`, for the
+dashboard and for curl. Details name V-IPU controllers but no jobs or partitions, because everybody
+may read them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """domain: a circuit breaker as a state machine: when to call a service that may not answer.
 
-Closed: every call goes through. After `CircuitOptions.failures` calls in a row without an answer it
-opens: no call is sent for a pause. Then it is half-open: one call tries. An answer closes it,
-silence opens it for a longer pause.
+Closed: every call is sent. After `CircuitOptions.failures` consecutive calls without an answer it
+opens: no call is sent for a pause. Then it is half-open: one call is tried. An answer closes it; a
+timeout opens it for a longer pause.
 
-A service that answers questions may still leave orders unanswered, and may do so with some orders
-only. So each kind of order has a circuit of its own beside the circuit of all calls (`Circuits`),
-and answers to questions say nothing about it.
+A service that answers reads may still not answer writes, or only some kinds of writes. So each kind
+of write has its own circuit beside the circuit of all calls (`Circuits`), and answers to reads do
+not affect it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""glue: where the list of V-IPU controllers is read: a setting, a file, or the ConfigMap that the
-file is mounted from."""
+"""glue: the sources of the list of V-IPU controllers: a setting, a file, or the ConfigMap of that
+file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""domain: the V-IPU controllers, the partitions that they list, and which controller gets the
-next partition."""
+"""domain: the V-IPU controllers, their partitions, and the choice of a controller for the next
+partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: the current V-IPU controllers: which are configured, which answer, what they hold."""
+"""io: the current V-IPU controllers: configuration, availability, and partitions."""
 
 from __future__ import annotations
 

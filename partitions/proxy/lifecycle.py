@@ -1,9 +1,9 @@
-"""domain: the phases of a partition, and which phase may follow which.
+"""domain: the phases of a partition and the allowed transitions.
 
-reserving -> creating -> active -> releasing -> released. A new attempt goes back to reserving,
-where an existing partition is reset. A new attempt or a release leaves error; so does a partition
-that works again by itself, or since a person has reset it. Also the id of a new
-partition, chosen once when it is reserved.
+reserving -> creating -> active -> releasing -> released. A new attempt returns to reserving, where
+an existing partition is reset. A partition leaves the phase error by a new attempt, by a release,
+when it recovers, or after a person has reset it. Also the id of a new partition, chosen once when
+it is reserved.
 """
 
 from __future__ import annotations

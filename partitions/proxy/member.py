@@ -1,4 +1,4 @@
-"""io: one V-IPU controller of the fleet: its connection, its last answers, what it refused."""
+"""io: one V-IPU controller of the fleet: its connection, its last answers, its last errors."""
 
 from __future__ import annotations
 

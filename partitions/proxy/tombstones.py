@@ -1,13 +1,15 @@
-"""domain: the entries of released partitions, how long they stay, and what may come after them.
+"""domain: the entries of released partitions: how long they stay, and late partitions under their
+ids.
 
-V-IPU may make a partition after its job has given it up: the answer was lost, or the request was
-accepted and the partition is listed only later. Then the tombstone has it removed. V-IPU stores no
-owner, and a person or another cluster may use the same id, so a tombstone claims a partition only
+V-IPU may create a partition after its job has given it up: the answer was lost, or the request was
+accepted and the partition is listed only later. Then the tombstone causes its removal. V-IPU stores
+no owner, and a person or another cluster may use the same id, so a tombstone claims a partition
+only
 
-- while nobody has seen the one that was asked for: one that came and went leaves its id to others,
-- if all that V-IPU tells of it is as it was asked for, and
-- until its controller has answered for a while without it. A silent controller proves nothing: it
-  may have made the partition before it fell silent.
+- if the requested partition has not been seen yet: once it was seen and removed, the id is free,
+- if all properties that V-IPU lists match the request, and
+- until its controller has answered for a while without it. A controller that does not answer proves
+  nothing: it may have created the partition before it stopped answering.
 """
 
 from __future__ import annotations

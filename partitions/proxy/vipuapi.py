@@ -1,4 +1,4 @@
-"""io: what the proxy asks of a V-IPU controller: only while it leads, with its changes counted."""
+"""io: the proxy's calls to a V-IPU controller: only while it leads, with its changes counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: the files by which the proxy shows each V-IPU controller who it is, from one folder.
+"""io: the files with which the proxy authenticates to each V-IPU controller, in one folder.
 
 A subfolder is for the controller of its name, `default` for all others. It has the files of a
 Kubernetes TLS Secret, and `user-id` and `access-key` for controllers with users. `pod.crt` and

@@ -1,7 +1,7 @@
-"""io: certificates of V-IPU's secure mode: a CA of its own, and one certificate for each role.
+"""io: certificates of V-IPU's secure mode: a private CA, and one certificate for each role.
 
-A certificate names its role as its organization, as Kubernetes names groups: so any CA can issue
-them. Each role has a folder with the names of a Kubernetes TLS Secret.
+The organization of a certificate is its role, as Kubernetes does for groups, so any CA can issue
+them. Each role has a folder with the file names of a Kubernetes TLS Secret.
 """
 
 from __future__ import annotations

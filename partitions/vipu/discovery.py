@@ -1,7 +1,7 @@
-"""io: how agents are found: each announces itself by multicast, and vipu-server listens.
+"""io: discovery of agents: each announces itself by multicast, and vipu-server listens.
 
-An announcement is only a hint: nobody becomes part of a fleet by it. An administrator creates the
-agent, and the connection to it is checked as any other.
+An announcement is only a hint and adds no agent to a fleet. An administrator creates the agent, and
+the connection to it is verified like any other.
 """
 
 from __future__ import annotations

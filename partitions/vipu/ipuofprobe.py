@@ -1,4 +1,4 @@
-"""io: whether the IPUoF ports of a partition that was just set up answer, in bounded time."""
+"""io: checks within a time limit whether the IPUoF ports of a newly created partition answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: an event loop on a thread of its own, for the calls of other threads."""
+"""io: an event loop in its own thread, for calls from other threads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""domain: guesses the place of IPUs whose controller does not report it, from its partitions.
+"""domain: estimates the location of IPUs whose controller does not report it, from its partitions.
 
-The published attributes of an IPU describe its board, not its cluster, allocation or place. The
+The published attributes of an IPU describe its board, not its cluster, allocation or location. The
 partitions that a controller lists report these for the IPUs that they hold. Of all other IPUs only
-the number is known: they get their most probable place, and the controller decides.
+the number is known: they get their most probable location, and the controller decides.
 """
 
 from __future__ import annotations

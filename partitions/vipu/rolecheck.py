@@ -1,7 +1,7 @@
-"""io: gRPC servers of the secure mode answer only certificates of some roles.
+"""io: certificate roles on gRPC servers of the secure mode.
 
 The check wraps every method of every service of a port, so none can be forgotten. The health
-service is the exception: a probe needs a certificate of the CA and no role.
+service is exempt: a probe needs a certificate of the CA but no role.
 """
 
 from __future__ import annotations

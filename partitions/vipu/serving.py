@@ -1,4 +1,4 @@
-"""io: what all V-IPU servers share: options, the port, TLS, and the standard gRPC services."""
+"""io: common parts of all V-IPU servers: options, the port, TLS, and the standard gRPC services."""
 
 from __future__ import annotations
 

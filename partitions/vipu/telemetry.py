@@ -1,6 +1,6 @@
 """domain: the last heartbeat of an IPU-Machine's agent, as attributes of its IPUs and back.
 
-A V-IPU controller says it of the machines that a question names only: it changes with each
+A V-IPU controller reports it only for the machines that a request names: it changes with each
 heartbeat, and the attributes of a whole fleet are read again whenever they change.
 """
 

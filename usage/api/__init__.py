@@ -1,1 +1,1 @@
-"""The part of /api/v1/ that belongs to usage."""
+"""The usage part of /api/v1/."""

@@ -1,4 +1,4 @@
-"""glue: the addresses below /api/v1/ that belong to usage."""
+"""glue: the usage URLs in /api/v1/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: the monitor's queries, which pods to ask the API server about, and what the answers mean.
+"""io: the monitor's queries: which pods to check, and the effect of the API server's answers.
 
 The queries block: use one thread at a time.
 """

@@ -1,1 +1,1 @@
-"""How long rows are kept, and what pages say about purged rows."""
+"""Retention of rows, and notes about purged rows on pages."""

@@ -1,4 +1,4 @@
-"""glue: which time was purged: its reports are refused, and pages say so."""
+"""glue: the purged time ranges: their reports are refused, and pages say so."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""glue: a month as reports and pages have it: its bounds, until when its record is complete, and
-how final its figures are.
+"""glue: a calendar month of reports and pages: its bounds, until when its record is complete, and
+whether its figures are final.
 
-Closed months never change, in whatever zone they were closed. A month next to a closed month begins
-where that month ended, or ends where it begins, so each second is billed in exactly one month, even
-after the report zone changed.
+Closed months never change, whatever time zone they were closed in. A month next to a closed month
+begins where that month ended, or ends where it begins, so each second is billed in exactly one
+month, even after the report time zone changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: parses which time is meant: instants, days of a zone, windows such as lastmonth."""
+"""glue: parses time ranges: instants, days of a time zone, windows such as lastmonth."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, S310, T201
-"""What `helm test` runs: PROXY_URL [NAMESPACE]. Ends with 1 and a sentence if a check fails."""
+"""The checks of `helm test`: PROXY_URL [NAMESPACE]. Exits with 1 and a message if a check fails."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""glue: `manage.py grant_namespace`: give a user a role in a namespace."""
+"""glue: `manage.py grant_namespace`: gives a user a role in a namespace."""
 
 from __future__ import annotations
 

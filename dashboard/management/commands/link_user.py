@@ -1,4 +1,4 @@
-"""glue: `manage.py link_user`, which lets a local user sign in at the OIDC provider."""
+"""glue: `manage.py link_user`: lets a local user sign in at the OIDC provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py make_api_token`: a key to the API for a tool."""
+"""glue: `manage.py make_api_token`: creates an API token for a program."""
 
 from __future__ import annotations
 

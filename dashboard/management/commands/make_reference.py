@@ -1,4 +1,5 @@
-"""glue: `manage.py make_reference`: the pages below docs/reference, and the dark style sheet."""
+"""glue: `manage.py make_reference`: generates the pages in docs/reference, and the dark style
+sheet."""
 
 from __future__ import annotations
 

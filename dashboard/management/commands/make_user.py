@@ -1,4 +1,4 @@
-"""glue: `manage.py make_user`: an account for a person who signs in."""
+"""glue: `manage.py make_user`: creates an account for a person who signs in."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""glue: `manage.py run_web`, the dashboard.
+"""glue: `manage.py run_web`: runs the dashboard.
 
-Brings the database to the schema of this version before it serves.
+Migrates the database to the schema of this version before it serves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: `manage.py demo`, the whole product on this machine."""
+"""glue: `manage.py demo`: the whole product on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py make_builtin_schemas`, the field table of the embedded API's built-in kinds."""
+"""glue: `manage.py make_builtin_schemas`: the field table of the embedded API's built-in kinds."""
 
 from __future__ import annotations
 

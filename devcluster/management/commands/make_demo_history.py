@@ -1,4 +1,4 @@
-"""glue: `manage.py make_demo_history`, two months of sample history in the demo's database."""
+"""glue: `manage.py make_demo_history`: two months of sample history in the demo's database."""
 
 from __future__ import annotations
 

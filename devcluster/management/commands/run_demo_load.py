@@ -1,4 +1,4 @@
-"""glue: `manage.py run_demo_load`, a stream of sample jobs."""
+"""glue: `manage.py run_demo_load`: a stream of sample jobs."""
 
 from __future__ import annotations
 

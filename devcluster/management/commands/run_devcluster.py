@@ -1,4 +1,4 @@
-"""glue: `manage.py run_devcluster`, the embedded Kubernetes API for the demo and the tests."""
+"""glue: `manage.py run_devcluster`: the embedded Kubernetes API for the demo and the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py run_kubelet`, the stand-in nodes of the demo and the tests."""
+"""glue: `manage.py run_kubelet`: the stand-in nodes of the demo and the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""glue: `manage.py hide_ipus`: removes from nodes what `IPUHUB_IPU_VISIBILITY` added.
+"""glue: `manage.py hide_ipus`: removes from nodes the resources and labels of
+`IPUHUB_IPU_VISIBILITY`.
 
 Run it before an uninstall, or after you turned the setting off: the proxy then no longer has the
 right to do it.

@@ -1,1 +1,1 @@
-"""io: the nodes of the cluster: which IPUs they show, and which suit a job's pod."""
+"""io: the nodes of the cluster: their advertised IPUs, and their suitability for a job's pod."""

@@ -1,4 +1,5 @@
-"""io: the extender pages of kube-scheduler: where a job's pod can run, and where best.
+"""io: the extender endpoints of kube-scheduler: which nodes can run a job's pod, and which are
+best.
 
 Answered from the proxy's memory: neither the API server nor V-IPU is called.
 """

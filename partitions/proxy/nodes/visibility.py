@@ -1,7 +1,7 @@
-"""domain: which nodes show how many IPUs, for `kubectl describe node` and sums over nodes.
+"""domain: the IPUs that nodes advertise, for `kubectl describe node` and sums over nodes.
 
 Every node with a controller's label gets labels with the IPUs that it reaches. Only one node of
-each controller has them as capacity, so that a sum over nodes counts each IPU once and
+each controller advertises them as capacity, so that a sum over nodes counts each IPU once and
 kube-scheduler does not admit them several times.
 """
 

@@ -1,4 +1,4 @@
-"""io: looks whether a partition that its controller has accepted is usable."""
+"""io: checks whether a partition that its controller accepted is usable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: has a reserved partition created by its controller, or reset if it is there already."""
+"""io: creates a reserved partition on its controller, or resets it if it already exists."""
 
 from __future__ import annotations
 

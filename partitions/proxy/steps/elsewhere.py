@@ -1,4 +1,4 @@
-"""io: gives a reservation another id, or another controller."""
+"""io: moves a reservation to another id or another controller."""
 
 from __future__ import annotations
 

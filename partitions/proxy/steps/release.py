@@ -1,4 +1,4 @@
-"""io: removes a partition, unless its id has become somebody else's."""
+"""io: removes a partition, unless its id now belongs to somebody else."""
 
 from __future__ import annotations
 

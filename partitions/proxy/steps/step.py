@@ -1,4 +1,4 @@
-"""io: what every step of a partition has: its entry, its controller, and the ways to record it."""
+"""io: common parts of every step of a partition: its entry, its controller, state changes."""
 
 from __future__ import annotations
 

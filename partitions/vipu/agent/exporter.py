@@ -1,4 +1,4 @@
-"""io: a machine's metrics for Prometheus: what is exported, and the page."""
+"""io: a machine's metrics for Prometheus, and their page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""glue: `vipu-agent fault` and `vipu-agent repair`: faults on command of a simulated machine."""
+"""glue: `vipu-agent fault` and `vipu-agent repair`: inject and repair faults of a simulated
+machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: what an agent knows and does: its IPU-Machine, as the Machine protocol."""
+"""domain: the state and operations of an agent: its IPU-Machine, as the Machine protocol."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """glue: the vipu-agent command: options, signals, exit codes.
 
-`vipu-agent` serves the agent API and the metrics of one IPU-Machine, or of several simulated ones.
-`vipu-agent fault` and `vipu-agent repair` let a simulated machine fail on command.
+`vipu-agent` serves the agent API and the metrics of one IPU-Machine, or of several simulated
+machines. `vipu-agent fault` and `vipu-agent repair` inject and repair faults of a simulated
+machine.
 """
 
 from __future__ import annotations

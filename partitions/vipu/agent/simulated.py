@@ -1,7 +1,7 @@
-"""domain: a simulated IPU-M2000: sensors that follow its use, latencies, faults on command.
+"""domain: a simulated IPU-M2000: sensors that depend on load, latencies, injected faults.
 
-Nothing runs in the background: what the machine shows follows from its seed, from what it was
-asked, and from the time of the question.
+Nothing runs in the background: the values are a function of the seed, the operations so far and the
+time of the request.
 """
 
 from __future__ import annotations

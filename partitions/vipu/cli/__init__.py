@@ -1,1 +1,2 @@
-"""The commands `vipu` of users, as the original's, over the user API of any V-IPU controller."""
+"""The user commands `vipu`, compatible with the original's, over the user API of any V-IPU
+controller."""

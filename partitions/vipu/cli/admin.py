@@ -1,4 +1,4 @@
-"""glue: `vipu-admin`: machines, cordons and everybody's partitions of a V-IPU controller."""
+"""glue: `vipu-admin`: machines, cordons and all partitions of a V-IPU controller."""
 
 from __future__ import annotations
 

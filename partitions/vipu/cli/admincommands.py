@@ -1,4 +1,4 @@
-"""io: what `vipu-admin` asks of a controller, and the tables of its answers."""
+"""io: the commands of `vipu-admin` and the tables of their answers."""
 
 from __future__ import annotations
 

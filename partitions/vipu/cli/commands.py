@@ -1,4 +1,4 @@
-"""io: what each command of `vipu` asks of the controller, and how its answer reads."""
+"""io: the commands of `vipu` and their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: `vipu-admin drain agent`: empty a machine, and show how far that is."""
+"""io: `vipu-admin drain agent`: drains a machine and shows the progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: what `vipu-admin` asks about agents to come and go, clusters and allocations."""
+"""io: `vipu-admin` commands that create and remove agents, clusters and allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: answers as the original's tables, and as JSON and YAML for programs."""
+"""domain: output as the original's tables, and as JSON and YAML for programs."""
 
 from __future__ import annotations
 

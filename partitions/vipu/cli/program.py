@@ -1,4 +1,4 @@
-"""glue: what the V-IPU commands share: options, exit codes, how an answer is shown.
+"""glue: common parts of the V-IPU commands: options, exit codes, output.
 
 Exit codes: 0 done; 1 the controller refused, or a test of machines failed; 2 wrong options or
 settings; 3 no answer; 130 interrupted.

@@ -1,7 +1,7 @@
-"""io: where the V-IPU controller is: options, environment, files in the original's form.
+"""io: the address of the V-IPU controller: options, environment, files in the original's format.
 
-An option wins over the environment, that over the file of `--config`, that over ~/.vipu.hcl, and
-that over /etc/vipu/vipu-cli.hcl. Each value is looked for by itself.
+Precedence: options, environment, the file of `--config`, ~/.vipu.hcl, /etc/vipu/vipu-cli.hcl. Each
+value is looked up separately.
 """
 
 from __future__ import annotations

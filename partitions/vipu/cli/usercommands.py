@@ -1,4 +1,4 @@
-"""io: what `vipu-admin` asks about users, and the file with a user's key."""
+"""io: `vipu-admin` commands about users, and the file with a user's key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: the partitions that exist on the simulated controller; a change counts once it is stored."""
+"""io: the partitions of the simulated controller; a change takes effect once it is stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""io: tests of machines as long-running operations: one at a time, on several machines at once.
+"""io: machine tests as long-running operations: one operation at a time, on several machines at
+once.
 
-Steps run on the agents; without agents the controller tests the machines that it simulates. The
-IPUs of a machine are tested one after the other, so an agent that hangs delays only its own
-results. What a partition uses is not disturbed: such a step is skipped.
+Steps run on the agents; without agents the controller tests its simulated machines. The IPUs of a
+machine are tested one after the other, so an agent that hangs delays only its own results. IPUs
+that a partition uses are skipped.
 """
 
 from __future__ import annotations

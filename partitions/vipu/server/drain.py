@@ -1,7 +1,8 @@
-"""domain: a machine is emptied: a cordon, and partitions that move, are ended, or are waited for.
+"""domain: drains a machine: a cordon, and partitions that are moved, ended, or waited for.
 
-No drain is stored. A call does what can be done at once and says what remains; asked again, it goes
-on. So a controller that restarts, and a client that is interrupted, leave a cordon and no more.
+No drain is stored. A call does what is possible immediately and returns what remains; a repeated
+call continues. So after a restart of the controller or an interrupted client only the cordon
+remains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: what has happened on a controller, in its log and for administrators who ask."""
+"""io: the events of a controller, in its log and for administrators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""domain: clusters and allocations of a controller: which agents form them, and how they change.
+"""domain: clusters and allocations of a controller: their agents, and how they change.
 
-An agent is in at most one cluster, and in at most one allocation of it. Nothing here moves a
-machine that holds a partition: a cluster takes agents that are in none, and goes only once it has
-no allocations.
+An agent is in at most one cluster, and in at most one allocation of it. No operation moves a
+machine with a partition: a cluster accepts only agents without a cluster, and can be removed only
+once it has no allocations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: what a state file says, as the state of a fleet."""
+"""io: loads the state of a fleet from a state file."""
 
 from __future__ import annotations
 

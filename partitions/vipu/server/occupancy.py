@@ -1,6 +1,7 @@
-"""domain: who holds each IPU of a fleet, and which blocks are free.
+"""domain: the holder of each IPU of a fleet, and the free blocks.
 
-`free_blocks` says the same of a whole fleet; here a change costs the work of one IPU-Link domain.
+`free_blocks` computes the same for a whole fleet; here the cost of a change is that of one IPU-Link
+domain.
 """
 
 from __future__ import annotations

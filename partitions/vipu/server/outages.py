@@ -1,7 +1,8 @@
-"""domain: cordons of machines, faults of IPUs, lost agents, and what becomes of partitions there.
+"""domain: cordons of machines, faults of IPUs, lost agents, and their effect on partitions.
 
-A cordon keeps new partitions away and leaves those that are there. A fault of an IPU, or the loss
-of its agent, also puts its partitions in ERROR, or moves those that may move to free IPUs.
+A cordon keeps new partitions away and does not affect existing partitions. A fault of an IPU, or
+the loss of its agent, also sets its partitions to ERROR, or moves partitions that may move to free
+IPUs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""domain: what vipu-server stores about a partition, and its state at any time.
+"""domain: the stored record of a partition, and its state at any time.
 
-No timer drives a partition: an operation ends at a stored instant. So a controller that was killed
-and restarted reports the same state as a controller that kept running.
+No timer drives a partition: an operation ends at a stored instant. So a controller reports the same
+state after a kill and restart as without.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: which partitions may be requested, and the defaults of a request."""
+"""domain: the valid partition requests, and their defaults."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""io: the state of a controller and its file: a change counts once it is stored.
+"""io: the state of a controller and its file: a change takes effect once it is stored.
 
-Changes that come while the file is being written share the next write: a sync of the disk takes as
-long for one change as for many.
+Changes that arrive while the file is being written share the next write: a sync of the disk takes
+as long for one change as for many.
 """
 
 from __future__ import annotations

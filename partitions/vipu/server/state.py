@@ -1,4 +1,4 @@
-"""domain: all that a controller knows of its fleet at one moment, and a change of it."""
+"""domain: the state of a controller's fleet at one moment, and a change of it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""io: the file in which vipu-server stores its partitions and what is said of its machines.
+"""io: the file in which vipu-server stores its partitions and the changes to its machines.
 
-A line a write: the changes that were made together, with a checksum. The line is on disk before any
-answer is sent, so a controller that is killed at any instruction finds all that it has answered. A
-line that was being written then is the last line and incomplete: nobody was told of its changes,
-and it is dropped. Anything else that cannot be read stops the start and is never overwritten: it
-may be the only record of who holds which IPUs. When the file has grown to a multiple of what is in
-force, it is written anew, synced and renamed into place.
+Each line is one write: changes made together, with a checksum. The line is on disk before any
+response is sent, so after a kill at any instruction the file has every acknowledged change. A write
+that was interrupted leaves an incomplete last line: its changes were not acknowledged, and it is
+dropped. Any other unreadable line stops the start and is never overwritten, because the file may be
+the only record of who holds which IPUs. When the file has grown to a multiple of its live content,
+it is rewritten, synced and renamed into place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: what vipu-server stores about a user."""
+"""domain: the stored record of a user."""
 
 from __future__ import annotations
 

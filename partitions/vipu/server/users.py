@@ -1,7 +1,7 @@
 """domain: users of a controller, their access keys, and what each caller may see.
 
-A key is 32 random bytes. Nobody guesses a key, so a plain SHA-256 protects it as well as a slow
-hash of a password would, and a check costs microseconds at each call.
+A key is 32 random bytes and cannot be guessed, so a plain SHA-256 protects it as well as a slow
+password hash would, and each check costs only microseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""domain: the machines behind agents: their place in the fleet, and what each must be doing.
+"""domain: the machines behind agents: their place in the fleet, and their desired configuration.
 
-The stored partitions say what a machine has to be configured for. Whatever it says of itself is
-compared with that, so that a restart of either side needs no memory of what was sent.
+The stored partitions define what a machine has to be configured for. The state that it reports is
+compared with that, so after a restart of either side no record of sent commands is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""io: one agent of vipu-server: its heartbeats, and what its machine has to be configured for.
+"""io: one agent of vipu-server: its heartbeats, and the desired configuration of its machine.
 
-Nothing is remembered across a restart: each answer of an agent is compared with the partitions
-that are stored, and what differs is mended.
+Nothing is remembered across a restart: each answer of an agent is compared with the stored
+partitions, and differences are corrected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: all agents of vipu-server, followed on a thread with an event loop of its own."""
+"""io: the connections to all agents of vipu-server, on a thread with its own event loop."""
 
 from __future__ import annotations
 

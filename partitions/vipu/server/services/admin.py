@@ -1,4 +1,4 @@
-"""io: the V-IPU admin API over gRPC: the whole fleet, cordons, everybody's partitions, events."""
+"""io: the V-IPU admin API over gRPC: the whole fleet, cordons, all partitions, events."""
 
 # gRPC calls the methods by the names of the interface.
 # ruff: noqa: N802

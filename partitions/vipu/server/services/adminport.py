@@ -1,4 +1,5 @@
-"""io: the port of the admin API, apart from that of users: it belongs into a network of its own."""
+"""io: the port of the admin API, separate from the users' port so that it can be in another
+network."""
 
 from __future__ import annotations
 
