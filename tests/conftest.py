@@ -1,6 +1,6 @@
-"""What every suite shares: the database server, and the rule that CI skips nothing.
+"""Fixtures of all suites: the database server, and the rule that CI skips nothing.
 
-The switch to a real API server, and the mark of the tests that take it.
+Also the switch to a real API server, and the mark of the tests that use it.
 """
 
 from __future__ import annotations

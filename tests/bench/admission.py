@@ -1,4 +1,4 @@
-"""The admission webhooks of a round: their process, and what makes the API server ask it."""
+"""The admission webhooks of a round: their process, and their registration at the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an edit of the list of V-IPU controllers takes until the proxy works by it."""
+"""Delay from an edit of the list of V-IPU controllers until the proxy uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the demo takes to start, and what memory it needs."""
+"""Start-up time and memory of the demo."""
 
 from __future__ import annotations
 

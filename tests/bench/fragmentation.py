@@ -1,4 +1,4 @@
-"""How many requests find no block although enough IPUs are free: best fit beside first fit."""
+"""Requests that find no block although enough IPUs are free: best fit compared with first fit."""
 
 from __future__ import annotations
 

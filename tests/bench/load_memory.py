@@ -1,4 +1,4 @@
-"""What the memory of each process of the demo does under `make demo-load`."""
+"""Memory of each process of the demo during `make demo-load`."""
 
 from __future__ import annotations
 

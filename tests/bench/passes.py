@@ -1,4 +1,4 @@
-"""What a pass costs: plan() in the steady state and when it builds everything."""
+"""Cost of a pass: plan() in the steady state and when it builds everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/stats` and `/query` cost the proxy: its CPU for an answer, and how long readers wait."""
+"""Cost of `/stats` and `/query`: the proxy's CPU for each answer, and latency for readers."""
 
 from __future__ import annotations
 

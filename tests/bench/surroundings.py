@@ -1,4 +1,4 @@
-"""What a run of the operator needs around it: a cluster, V-IPU, proxy, namespaces."""
+"""The environment of an operator run: a cluster, V-IPU, proxy, namespaces."""
 
 from __future__ import annotations
 

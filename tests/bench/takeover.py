@@ -1,4 +1,4 @@
-"""How long nobody works after a leader was killed or stopped, with the default 15/10/2 s."""
+"""Time without a leader after a kill or a stop, with the default lease times of 15/10/2 s."""
 
 from __future__ import annotations
 

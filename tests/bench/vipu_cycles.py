@@ -1,4 +1,4 @@
-"""What a partition's life costs vipu-server: create, ACTIVE, remove, by clients that never rest."""
+"""Cost of a partition's life cycle in vipu-server: create, ACTIVE, remove, under constant load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast `run_webhooks` answers over TLS, and what memory it takes."""
+"""Latency of `run_webhooks` over TLS, and its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proxy says of a fleet, and the map that is drawn of it."""
+"""The proxy's `/v1/fleet` answers, and the map drawn from them."""
 
 from __future__ import annotations
 

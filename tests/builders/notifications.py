@@ -1,4 +1,4 @@
-"""Subscriptions, facts to be told, and a round of the task that tells them."""
+"""Subscriptions, facts to notify about, and a round of the task that sends them."""
 
 from __future__ import annotations
 

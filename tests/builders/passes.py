@@ -1,4 +1,4 @@
-"""Jobs whose passes tests look at."""
+"""Jobs for tests of passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of plans build and read."""
+"""Builders and readers for tests of plans."""
 
 from __future__ import annotations
 

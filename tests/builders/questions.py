@@ -1,4 +1,4 @@
-"""What PostgreSQL is asked for a page."""
+"""The queries that PostgreSQL receives for a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a life's writes and events a fault comes to: in the long form each of them."""
+"""The writes and events of a life at which faults are injected: in the long form, all of them."""
 
 from __future__ import annotations
 

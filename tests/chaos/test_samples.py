@@ -1,4 +1,4 @@
-"""What the quick form leaves out is of a kind that it strikes elsewhere, and no life goes free."""
+"""The short form omits only kinds of faults that it injects elsewhere, and covers every life."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who may connect to whom, by the rules that Kubernetes documents for NetworkPolicies.
+"""The connections that the chart's NetworkPolicies allow, by the documented rules of Kubernetes.
 
-A pod that a policy selects in a direction is closed in that direction but for the policies' rules;
-a connection needs the source's consent and the destination's. Forms that the chart does not use
-are refused, so that nothing is judged wrong in silence.
+A pod that a policy selects in a direction is closed in that direction except for the policies'
+rules. A connection needs to be allowed at its source and at its destination. Forms that the chart
+does not use are rejected, so that none is evaluated wrongly without notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who makes the webhooks' certificate, by the chart's values. Needs helm, no cluster."""
+"""The source of the webhooks' certificate for each chart value. Needs helm, no cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart renders for a trial, run on the embedded API: each container's own command.
+"""The chart's trial installation on the embedded API, with each container's own command.
 
 Needs helm, root and PostgreSQL's programs, no cluster and no images: see localpods.py.
 """

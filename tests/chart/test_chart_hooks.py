@@ -1,4 +1,4 @@
-"""What Helm runs for the chart, and what every container asks for. Needs helm, no cluster."""
+"""The chart's Helm hooks, and the resource requests of every container. Needs helm, no cluster."""
 
 from __future__ import annotations
 

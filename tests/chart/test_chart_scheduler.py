@@ -1,4 +1,4 @@
-"""What the chart renders for a scheduler that asks the proxy, and for IPUs on nodes. Needs helm."""
+"""The chart with a scheduler that calls the proxy, and with IPUs on nodes. Needs helm."""
 
 from __future__ import annotations
 

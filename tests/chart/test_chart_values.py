@@ -1,4 +1,4 @@
-"""What the chart renders for which values, and what it refuses in words. Needs helm, no cluster."""
+"""Rendered output for chart values, and messages for rejected values. Needs helm, no cluster."""
 
 from __future__ import annotations
 

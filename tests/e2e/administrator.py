@@ -1,4 +1,4 @@
-"""What an administrator of the demo does in a terminal, and reads in a browser or by the API."""
+"""Tasks of an administrator of the demo in a terminal, a browser and the API."""
 
 from __future__ import annotations
 

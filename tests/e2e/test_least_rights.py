@@ -1,4 +1,4 @@
-"""The demo's processes with their own accounts: what these may not do is refused by the API."""
+"""The demo's processes under their own accounts: the API refuses requests beyond their rights."""
 
 from __future__ import annotations
 

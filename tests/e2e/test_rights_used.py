@@ -1,4 +1,4 @@
-"""What each process is granted is what it uses: a right more or less fails here.
+"""Each process uses exactly its granted rights: a missing or superfluous right fails here.
 
 V-IPU is secure, so that the pods of jobs have keys, which the operator stores.
 

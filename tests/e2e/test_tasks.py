@@ -1,4 +1,4 @@
-"""What an admin and an accountant ask, answered in a browser; the clicks are counted."""
+"""Tasks of an admin and an accountant in a browser, with the number of clicks."""
 
 from __future__ import annotations
 

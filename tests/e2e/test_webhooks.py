@@ -1,4 +1,4 @@
-"""What the admission webhooks say to a person with kubectl, and how edited jobs behave."""
+"""Messages of the admission webhooks to a kubectl user, and the behaviour of edited jobs."""
 
 from __future__ import annotations
 

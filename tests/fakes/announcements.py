@@ -1,4 +1,4 @@
-"""What a status announces of the next attempt, held against what the operator then does."""
+"""The announcements of the next attempt in a status, compared with the operator's actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What metrics say: each is there once in a process, and other tests count in it, too."""
+"""Values of metrics, which exist once per process, so other tests count in them, too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Which of the product's files a piece of work enters, and how often it goes from file to file.
+"""The files of the product that a function enters, and the number of moves between files.
 
-Whoever reads along has to open these files. `pytest tests -k files_entered -s` prints them.
+A person who follows the code has to open these files. `pytest tests -k files_entered -s` prints
+them.
 """
 
 from __future__ import annotations

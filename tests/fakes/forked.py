@@ -1,7 +1,7 @@
-"""Python processes that begin with our libraries imported: a fork of a server that has them.
+"""Python processes forked from a server that has already imported our libraries.
 
-A process of its own imports for a second before it does anything; a fork does so at once. What
-reads settings is not imported beforehand: the fork has its own environment.
+A new process imports for a second before it starts; a fork starts immediately. Modules that read
+settings are not imported beforehand, because the fork has its own environment.
 """
 
 from __future__ import annotations

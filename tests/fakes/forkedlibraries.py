@@ -1,4 +1,4 @@
-"""What a forked process (tests/fakes/forked.py) has imported: nothing that reads a setting."""
+"""The imports of a forked process (tests/fakes/forked.py): nothing that reads a setting."""
 
 from __future__ import annotations
 

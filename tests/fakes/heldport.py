@@ -1,4 +1,4 @@
-"""A port of loopback for a server that is away now and then."""
+"""A reserved loopback port for a server that is sometimes down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold in every world at any time, whatever goes wrong."""
+"""Invariants that must hold in every world at any time, whatever goes wrong."""
 
 from __future__ import annotations
 

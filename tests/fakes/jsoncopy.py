@@ -1,4 +1,4 @@
-"""Copies what an API server would send: JSON, so through its text."""
+"""Copies of objects as an API server would send them: through JSON text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that want a Lease, and clients that reach the API server badly."""
+"""Replicas that compete for a Lease, and clients with a bad connection to the API server."""
 
 from __future__ import annotations
 

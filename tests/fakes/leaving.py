@@ -1,4 +1,4 @@
-"""A client that goes away before it has said everything."""
+"""A client that disconnects before its request is complete."""
 
 from __future__ import annotations
 

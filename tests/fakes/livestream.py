@@ -1,4 +1,4 @@
-"""Pods that live and go in real time, and whether what was recorded of them is true."""
+"""Pods that start and end in real time, and a check of their recorded lifetimes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which form the tests take: `make test-long` tries whole products, `make test` covers them.
+"""The short and long form of the tests: `make test-long` runs full products, `make test` samples.
 
-A table that many tests run through (pages by looks by callers, each write of each life) costs the
-product of its sides. The short form tries each value of each side, and each pair of values that
-has ever mattered, and says so in a test; which values meet is fixed, not drawn.
+A table of many dimensions (pages by themes by callers, each write of each life) costs the product
+of its sides. The short form tries each value of each side, and each pair of values that has ever
+mattered, and says so in a test. The combinations are fixed, not random.
 """
 
 from __future__ import annotations

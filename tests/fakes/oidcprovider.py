@@ -1,4 +1,4 @@
-"""An OpenID Connect provider on a real socket, with real keys, which can be told to misbehave.
+"""An OpenID Connect provider on a real socket, with real keys, which can be made to misbehave.
 
 It follows OpenID Connect Core (authorization code, PKCE S256, client_secret_basic), Discovery,
 RP-Initiated Logout and Back-Channel Logout as far as one client needs; it holds no certificate of

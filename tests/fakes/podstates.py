@@ -1,4 +1,4 @@
-"""What a kubelet writes of a pod, and reads in it, as far as the in-memory kubelet goes."""
+"""The pod statuses that the in-memory kubelet writes, and the pod fields that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which PostgreSQL the tests and benches start: IPUHUB_TEST_POSTGRES names a folder of binaries."""
+"""The PostgreSQL of tests and benches: IPUHUB_TEST_POSTGRES names a folder of binaries."""
 
 from __future__ import annotations
 

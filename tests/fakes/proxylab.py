@@ -1,4 +1,4 @@
-"""What a whole proxy runs against: a real API server and a vipu-server that can be stopped."""
+"""The environment of a whole proxy: a real API server, and a vipu-server that can be stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fake API server refuses to the operator while it is told to, in a real server's words."""
+"""Errors that a fake API server returns to the operator on request, in a real server's words."""
 
 from __future__ import annotations
 

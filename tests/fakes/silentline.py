@@ -1,4 +1,4 @@
-"""A line to a server that can fall silent or refuse, while all its sockets stay as they are."""
+"""A connection to a server that can go silent or refuse, while all its sockets stay open."""
 
 from __future__ import annotations
 

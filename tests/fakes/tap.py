@@ -1,4 +1,4 @@
-"""A watch of an operator on a server: what it passes on, how late, and what it loses."""
+"""An operator's watch on a server, with delays and losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting in tests for what other tasks, threads and processes do: the only place with a limit.
+"""Waits in tests for other tasks, threads and processes: the only place with a timeout.
 
 The limit is no rule of the product: it is long enough for a slow machine under load.
 """

@@ -1,4 +1,4 @@
-"""What lies between one operator and the world: its death, lost answers, refusals, other turns."""
+"""The link between one operator and the world: crashes, lost answers, errors, interleavings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release named as in Graphcore's pages, and what a cluster says of it."""
+"""A release named as in Graphcore's pages, and its state in a cluster."""
 
 from __future__ import annotations
 

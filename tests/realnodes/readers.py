@@ -1,4 +1,4 @@
-"""Somebody who asks a Service again and again, over a new connection each time."""
+"""A client that calls a Service repeatedly, over a new connection each time."""
 
 from __future__ import annotations
 

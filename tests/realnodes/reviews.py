@@ -1,4 +1,4 @@
-"""Reviews of IPUJobs without end, so that a review without an answer is noticed."""
+"""A continuous stream of reviews of IPUJobs, to notice an unanswered review."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What only the chart grants is what its processes use on real nodes: a right more fails here.
+"""On real nodes the chart's processes use all rights that only the chart grants: a superfluous
+right fails here.
 
-The rights that the demo grants as well are judged by e2e/test_rights_used; test_chart_values says
-that they are the same. A right less is a denial.
+e2e/test_rights_used checks the rights that the demo grants as well; test_chart_values checks that
+they are the same. A missing right is a denial.
 
-Judged by the API server's audit log of all that ran before, so this runs last. IPUHUB_TEST_AUDIT
+The check reads the API server's audit log of all previous tests, so it runs last. IPUHUB_TEST_AUDIT
 names the log; `audit-policy.yaml` is the policy that it needs.
 """
 

@@ -1,4 +1,5 @@
-"""What goes on while no webhook answers, by the match conditions that the API server evaluates."""
+"""Operations that still work while no webhook answers, by match conditions that the API server
+evaluates."""
 
 from __future__ import annotations
 

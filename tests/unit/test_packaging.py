@@ -1,4 +1,4 @@
-"""What a wheel of the product has, and what it asks for."""
+"""Content and dependencies of the product's wheel."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Our table of the Pod Security Standards and the PodSecurity admission of a real server say the
-same of each pod, by each version. The embedded server enforces no standard: it takes them all."""
+"""Our table of the Pod Security Standards agrees with the PodSecurity admission of a real server
+about each pod and version. The embedded server enforces no standard and accepts all pods."""
 
 from __future__ import annotations
 

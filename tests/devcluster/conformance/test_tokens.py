@@ -1,4 +1,4 @@
-"""Tokens of accounts: what they say, how long they hold, whom a review believes."""
+"""Tokens of accounts: claims, lifetime, and TokenReviews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission webhooks: which of them a request concerns, and in which order."""
+"""Admission webhooks: the matching webhooks of a request, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission webhooks: who is called, with what, and what the answer does."""
+"""Admission webhooks: calls, requests and the effect of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: a webhook of the suite's own: TLS on loopback, answers as each test tells it."""
+"""io: the suite's own webhook: TLS on loopback, with responses that each test sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is it, and what may he: certificates, tokens, reviews, impersonation."""
+"""Authentication and authorization: certificates, tokens, reviews, impersonation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Clients that go away in the middle of an answer, or send half a request: routine, and nothing to
-be told as a failure."""
+"""Clients that disconnect in the middle of a response, or send half a request, are not reported as
+errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a long-lived embedded API lets go: old Events, and the decoded form of old versions."""
+"""Memory that a long-running embedded API frees: old Events, and decoded old versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends, it is told what is wrong: no body makes the server fail (500)."""
+"""Invalid request bodies get an error message and never make the server fail (500)."""
 
 from __future__ import annotations
 

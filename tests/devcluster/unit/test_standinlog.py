@@ -1,4 +1,4 @@
-"""What a simulated container writes."""
+"""The logs of simulated containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history that outlives one request, and everybody who may call the web process."""
+"""A history shared by all requests, and clients of every role."""
 
 from __future__ import annotations
 

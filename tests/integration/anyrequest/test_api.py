@@ -1,4 +1,4 @@
-"""Whatever is asked of the API, the answer is as the OpenAPI has it, or a refusal in words."""
+"""Any request to the API gets a response as in the OpenAPI document, or an error message."""
 
 from __future__ import annotations
 

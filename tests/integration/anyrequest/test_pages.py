@@ -1,4 +1,4 @@
-"""Whatever is asked of a page of usage, the answer is a page or a refusal in words."""
+"""Any request to a usage page gets a page or an error message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies, methods and queries of no use: a refusal in words, whatever they are made of."""
+"""Invalid bodies, methods and queries get an error message, whatever they contain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whatever is sent to an address of usage that writes: done, or refused in words and nothing done.
+"""Any request to a writing usage endpoint is carried out, or rejected with a message and no effect.
 
-The right names with values of every kind, names that nobody knows, JSON that is no object, bytes
-that are no JSON.
+Tries the right names with values of every kind, unknown names, JSON that is not an object, and
+bytes that are not JSON.
 """
 
 from __future__ import annotations

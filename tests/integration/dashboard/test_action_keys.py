@@ -1,4 +1,4 @@
-"""Actions with an Idempotency-Key: what frees the key, and what keeps it."""
+"""Actions with an Idempotency-Key: when the key is released, and when it is kept."""
 
 from __future__ import annotations
 

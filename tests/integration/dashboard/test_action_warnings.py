@@ -1,4 +1,4 @@
-"""What admission webhooks warn of is shown before and after a change, on pages and in the API."""
+"""Warnings of admission webhooks are shown before and after a change, on pages and in the API."""
 
 from __future__ import annotations
 

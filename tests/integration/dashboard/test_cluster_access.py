@@ -1,4 +1,4 @@
-"""What Kubernetes says of users and ServiceAccounts decides what they see: on a real API server."""
+"""Access of users and ServiceAccounts by Kubernetes RBAC, on a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outages of components: who hears that a component is down, and that it is up again."""
+"""Outages of components: notifications when a component goes down and when it recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet map in a browser: by keyboard, and what changed while somebody looks."""
+"""The fleet map in a browser: keyboard use, and changes while the page is open."""
 
 from __future__ import annotations
 

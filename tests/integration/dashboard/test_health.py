@@ -1,4 +1,4 @@
-"""The components on System, in the header and in the API, with what really is down."""
+"""The components on System, in the header and in the API, during real outages."""
 
 from __future__ import annotations
 

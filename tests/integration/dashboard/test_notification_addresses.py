@@ -1,4 +1,4 @@
-"""Where a webhook may go: to addresses outside, whatever their names lead to."""
+"""Allowed addresses of webhooks: only external ones, whatever their names resolve to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications: who is told of what, from PostgreSQL to a receiver on a socket."""
+"""Notifications: the recipients of each event, from PostgreSQL to a receiver on a socket."""
 
 from __future__ import annotations
 

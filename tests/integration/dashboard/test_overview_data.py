@@ -1,4 +1,4 @@
-"""The overview: the present live, the past from Postgres, and while the cluster is away."""
+"""The overview: live data, history from PostgreSQL, and outages of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many partitions of a size fit now, asked by form and by API."""
+"""The number of partitions of a size that fit now, by form and by API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page with live figures says of when they are, also while nothing is wrong."""
+"""Every page with live figures shows their age, also without an outage."""
 
 from __future__ import annotations
 

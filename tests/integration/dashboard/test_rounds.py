@@ -1,4 +1,4 @@
-"""Rounds of the web process: what it observes of real processes, what it queues, what it sends."""
+"""Rounds of the web process: observed components, queued and sent notifications."""
 
 from __future__ import annotations
 

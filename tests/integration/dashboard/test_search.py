@@ -1,4 +1,4 @@
-"""Search: what matches and may be seen, and nothing else."""
+"""Search: returns all matches that the user may see, and nothing else."""
 
 from __future__ import annotations
 

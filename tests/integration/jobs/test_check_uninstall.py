@@ -1,4 +1,4 @@
-"""Whether the operator may go: `check_uninstall`, as the Helm chart's hook runs it."""
+"""`check_uninstall`, the uninstall check of the operator, as the Helm chart's hook runs it."""
 
 from __future__ import annotations
 

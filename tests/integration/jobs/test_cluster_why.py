@@ -1,4 +1,4 @@
-"""Why a job failed or waits, and what an edit past the webhooks does, on a cluster with nodes."""
+"""Reasons of failed and waiting jobs, and edits past the webhooks, on a cluster with nodes."""
 
 from __future__ import annotations
 

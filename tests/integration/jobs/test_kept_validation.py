@@ -1,4 +1,4 @@
-"""What was said of a spec is said again until something that it depends on changes."""
+"""A cached validation result of a spec is reused until something that it depends on changes."""
 
 from __future__ import annotations
 

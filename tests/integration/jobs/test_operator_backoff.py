@@ -1,4 +1,4 @@
-"""How long a job rests after failures whose cause somebody else has ended."""
+"""The backoff of a job after failures whose cause another component has removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole passes over an in-memory world: how many writes, in which order, told how often."""
+"""Whole passes over an in-memory world: number and order of writes, and repeated Events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no pod waits for: the launcher's access; and passes that wait for V-IPU."""
+"""Steps that no pod waits for, such as the launcher's access; and passes that wait for V-IPU."""
 
 from __future__ import annotations
 

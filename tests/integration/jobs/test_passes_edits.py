@@ -1,4 +1,4 @@
-"""Edits that webhooks would refuse: what runs keeps what it has, and the job says so."""
+"""Edits that webhooks would refuse: running pods keep their spec, and the job reports it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What an operator plans from a copy that is late is not carried out: UID, attempt and version of
-what it saw go with each write."""
+"""Plans of an operator with a stale copy are not executed: each write carries the UID, attempt and
+version that it was based on."""
 
 from __future__ import annotations
 

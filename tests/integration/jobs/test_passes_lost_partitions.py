@@ -1,4 +1,4 @@
-"""Partitions that are gone, and those that a controller does not remove, as the job tells them."""
+"""Lost partitions, and partitions that a controller does not remove, in the job's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole passes: jobs that wait for IPUs or for the proxy, and what is known of partitions."""
+"""Whole passes: jobs that wait for IPUs or for the proxy, and cached facts of partitions."""
 
 from __future__ import annotations
 

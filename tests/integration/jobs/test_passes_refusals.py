@@ -1,4 +1,4 @@
-"""Whole passes: what is refused, taken away or in the way."""
+"""Whole passes: rejected, removed and conflicting objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that the API server is asked about before a job takes IPUs."""
+"""Dry runs of pods before a job takes IPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody changes in a job's objects is put back, and costs nothing while nobody does."""
+"""Changes to a job's objects are reverted, and without changes the check costs no calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole passes: when a job is looked at again, and by which event."""
+"""Whole passes: the time and cause of a job's next pass."""
 
 from __future__ import annotations
 

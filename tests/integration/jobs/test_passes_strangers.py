@@ -1,4 +1,4 @@
-"""Whole passes: pods that say they are a job's and are not."""
+"""Whole passes: pods that pose as pods of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py run_operator`: what keeps it from starting, and how it is wired."""
+"""`manage.py run_operator`: errors that prevent its start, and its wiring."""
 
 from __future__ import annotations
 

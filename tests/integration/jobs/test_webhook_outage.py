@@ -1,4 +1,4 @@
-"""Webhooks away: the job's condition says it to its user, a metric to those on call."""
+"""Outages of webhooks: a condition of the job informs users, a metric informs administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job costs the API server: the operator's writes, counted on a running cluster."""
+"""The operator's API writes for a job, counted on a running cluster."""
 
 from __future__ import annotations
 

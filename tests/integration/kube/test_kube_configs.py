@@ -1,4 +1,4 @@
-"""Which kubeconfig counts and what it says, as they are found in the wild."""
+"""The choice and content of kubeconfigs, as found in practice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials that are refused, that expire or that an exec plug-in gives."""
+"""Credentials that are rejected, expire, or come from an exec plug-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a server does between its changes, the cache ends at the truth by lawful steps."""
+"""The cache converges to the server's state by valid steps, whatever the server does."""
 
 from __future__ import annotations
 

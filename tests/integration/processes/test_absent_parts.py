@@ -1,6 +1,6 @@
-"""What a process needs is absent at the start, or goes in the middle: it waits, says so, goes on.
+"""A dependency is unavailable at the start or later: the process waits, reports it and continues.
 
-Real processes, without a supervisor that would start them again.
+Real processes, without a supervisor that would restart them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What our HTTP servers do with clients that say only the half of it."""
+"""Incomplete requests to our HTTP servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check_tracker`: what tracker and controllers disagree about, and what a person has done."""
+"""`check_tracker`: differences between tracker and controllers, and manual changes."""
 
 from __future__ import annotations
 

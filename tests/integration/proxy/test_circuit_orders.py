@@ -1,5 +1,4 @@
-"""A V-IPU controller that answers questions and leaves orders unanswered, beside a working
-controller."""
+"""A V-IPU controller that answers reads and no writes, beside a working controller."""
 
 from __future__ import annotations
 

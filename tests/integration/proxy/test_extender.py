@@ -1,4 +1,4 @@
-"""What kube-scheduler hears from the proxy, over sockets."""
+"""The proxy's answers to kube-scheduler, over sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of files to open to follow a question to the proxy."""
+"""The number of files to open to follow a request to the proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import_tracker`: what Graphcore's operator made becomes ours; what is unclear stays as it is."""
+"""`import_tracker`: adopts partitions of Graphcore's operator and leaves unclear ones unchanged."""
 
 from __future__ import annotations
 

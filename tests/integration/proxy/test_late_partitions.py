@@ -1,4 +1,4 @@
-"""A controller lists a partition after its job has given it up: it goes, a stranger's stays."""
+"""A partition that appears after its job gave it up is removed; a stranger's partition stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow controllers, absences and many calls at once: who waits for whom, and what wins."""
+"""Slow controllers, outages and concurrent calls: which calls wait, and which of them wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What partitions cost the API server and the controllers: few patches, few questions."""
+"""Calls per partition to the API server and the controllers: few patches, few requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may not lead any more changes nothing on V-IPU or in the tracker, whatever it was at."""
+"""A proxy that is no longer the leader changes nothing on V-IPU or in the tracker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cordoned machines and broken IPUs behind the proxy: what is counted, what a job gets instead."""
+"""Cordoned machines and broken IPUs behind the proxy: counts, and jobs' new partitions."""
 
 from __future__ import annotations
 

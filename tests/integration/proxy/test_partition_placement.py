@@ -1,4 +1,4 @@
-"""Which controller a partition goes to, and what a job without room is told."""
+"""The choice of a controller for a partition, and the message to a job without room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reserve, create, activate, reset, release: what the tracker and V-IPU hold afterwards."""
+"""Reserve, create, activate, reset, release: the resulting state of tracker and V-IPU."""
 
 from __future__ import annotations
 

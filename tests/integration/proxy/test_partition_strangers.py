@@ -1,4 +1,4 @@
-"""A partition that came to our id while ours was not there is neither reset nor removed."""
+"""A foreign partition that took our id while ours was missing is neither reset nor removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweep: what it marks, finishes, buries, and what it never touches."""
+"""The sweep: partitions that it marks, finishes, removes, and those that it never touches."""
 
 from __future__ import annotations
 

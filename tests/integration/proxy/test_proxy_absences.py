@@ -1,4 +1,4 @@
-"""The whole proxy while V-IPU or the API server is away, and when they come back."""
+"""The whole proxy during and after outages of V-IPU or the API server."""
 
 from __future__ import annotations
 

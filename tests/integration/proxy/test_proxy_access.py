@@ -1,4 +1,4 @@
-"""Who may read and change what over HTTP."""
+"""Authorization of reads and changes over HTTP."""
 
 from __future__ import annotations
 

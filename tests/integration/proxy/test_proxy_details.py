@@ -1,4 +1,4 @@
-"""The keys of /stats and /query beyond the original's, for those who ask."""
+"""The additional keys of /stats and /query for clients that request details."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two proxies: one holds partitions, the other answers for itself only, until it takes over."""
+"""Two proxies: the leader holds partitions, the other serves only its health until takeover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/fleet: each IPU, who holds it, and who waits for which block, all from one reading."""
+"""/v1/fleet: each IPU, its holder, and the queue for each block, from one snapshot."""
 
 from __future__ import annotations
 

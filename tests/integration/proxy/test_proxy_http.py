@@ -1,4 +1,4 @@
-"""/v1 as the operator uses it, and what any page answers when something is wrong."""
+"""/v1 as the operator uses it, and error responses of every endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proxy's /metrics says of partitions, controllers and the tracker's writer."""
+"""The proxy's /metrics about partitions, controllers and the tracker's writer."""
 
 from __future__ import annotations
 

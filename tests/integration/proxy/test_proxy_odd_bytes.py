@@ -1,4 +1,4 @@
-"""Bytes that are hardly HTTP, over real sockets: a refusal in words, and never a traceback."""
+"""Bytes that are not valid HTTP, over real sockets: an error message, and never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each setting of the proxy reaches the option that it is about."""
+"""Each setting of the proxy sets its option."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""SIGTERM while a call to V-IPU is under way: it is waited for and written down, and nothing new
-is begun. The call is held open inside a vipu-server that otherwise is as always."""
+"""SIGTERM during a call to V-IPU: the proxy waits for the call, records the result and begins
+nothing new. The call is held open inside an otherwise normal vipu-server."""
 
 from __future__ import annotations
 

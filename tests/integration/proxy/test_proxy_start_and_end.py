@@ -1,4 +1,4 @@
-"""How the proxy's process starts, refuses to start and ends."""
+"""Start, refused start and shutdown of the proxy's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tombstones: what comes after its release is removed, and when a tombstone goes."""
+"""Tombstones: late partitions are removed, and tombstones expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs and partitions agreed to show to other apps: views, whose columns cannot go unseen."""
+"""The views that jobs and partitions publish to other apps: a changed column fails here."""
 
 from __future__ import annotations
 

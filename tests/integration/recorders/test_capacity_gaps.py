@@ -1,4 +1,4 @@
-"""When controllers were asked is remembered, and a long silence becomes a gap."""
+"""The times of polls of controllers are recorded, and a long silence becomes a gap."""
 
 from __future__ import annotations
 

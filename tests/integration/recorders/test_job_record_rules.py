@@ -1,4 +1,4 @@
-"""Which word on a job counts in Postgres, and that no job's rows are touched by another's."""
+"""The authoritative version of a job in PostgreSQL, and isolation between rows of jobs."""
 
 from __future__ import annotations
 

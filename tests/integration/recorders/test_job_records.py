@@ -1,4 +1,4 @@
-"""What stays of jobs in Postgres, whatever comes twice, late or never."""
+"""Records of jobs in PostgreSQL when changes arrive twice, late or never."""
 
 from __future__ import annotations
 

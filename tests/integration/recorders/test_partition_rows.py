@@ -1,4 +1,4 @@
-"""What is written of holdings, whatever comes late, twice or from a list of earlier."""
+"""Rows of partition lifetimes when changes arrive late, twice or from an old list."""
 
 from __future__ import annotations
 

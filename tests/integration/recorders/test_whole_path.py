@@ -1,4 +1,5 @@
-"""A job from apply to its end with the real operator, proxy and V-IPU: what Postgres then knows."""
+"""The records in PostgreSQL of a job with the real operator, proxy and V-IPU, from apply to its
+end."""
 
 from __future__ import annotations
 

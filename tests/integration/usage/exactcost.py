@@ -1,4 +1,4 @@
-"""What lifetimes cost, in fractions and day by day: what any SQL is compared with."""
+"""The cost of lifetimes in fractions, day by day: the reference for all SQL."""
 
 from __future__ import annotations
 

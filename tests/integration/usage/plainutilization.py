@@ -1,6 +1,6 @@
-"""What became of IPUs, instant by instant from the raw rows: what any sum is compared with.
+"""Utilization of IPUs, instant by instant from the raw rows: the reference for all sums.
 
-It shares nothing with the product but the names of the sums.
+It shares only the names of the sums with the product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of IPUs, from recorded rows: exact, adding up, and equal to a plain loop."""
+"""Utilization of IPUs from recorded rows: exact, complete, and equal to a plain loop."""
 
 from __future__ import annotations
 

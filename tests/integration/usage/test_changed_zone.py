@@ -1,4 +1,4 @@
-"""After a change of the report zone each second is in one month still, and it is said where."""
+"""After a change of the report time zone each second is still in exactly one month."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report was made with stays with it, whatever the settings and the rates say later."""
+"""A report keeps the settings and rates that it was made with, whatever they are later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said before a month is closed, who closed it, and what is older than rates."""
+"""Checks before a month is closed, the user who closed it, and reports older than the rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a rate before it holds: that it counts twice, or what it would have made."""
+"""Messages about a rate before it is saved: overlaps, and the cost of last month."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sums there are and what they say is read of one moment, whoever writes in between."""
+"""Sums and their validity are read from one snapshot, whatever is written meanwhile."""
 
 from __future__ import annotations
 

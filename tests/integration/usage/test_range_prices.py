@@ -1,4 +1,4 @@
-"""A range costs what the closed months in it were closed with, and the rest what rates say now."""
+"""A range uses the prices of its closed months, and the current rates for all other time."""
 
 from __future__ import annotations
 

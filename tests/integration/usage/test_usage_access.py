@@ -1,4 +1,4 @@
-"""Who may call PrimeHub's addresses, and who sees faults."""
+"""Access to PrimeHub's URLs, and to faults."""
 
 from __future__ import annotations
 

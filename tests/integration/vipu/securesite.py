@@ -1,4 +1,4 @@
-"""What tests of the secure mode share: certificates, and clients that show one of them."""
+"""Certificates for tests of the secure mode, and clients that present them."""
 
 from __future__ import annotations
 

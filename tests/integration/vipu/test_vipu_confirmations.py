@@ -1,4 +1,4 @@
-"""What a controller over agents takes as confirmed, and which changes its agents hear of."""
+"""Confirmations that a controller over agents accepts, and changes that its agents receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vipu-admin drain agent`: what moves, what is waited for, what is ended."""
+"""`vipu-admin drain agent`: partitions that are moved, waited for, or ended."""
 
 from __future__ import annotations
 

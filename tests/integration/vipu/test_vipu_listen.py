@@ -1,4 +1,4 @@
-"""Where vipu-server listens, and what it says when it cannot."""
+"""The listen address of vipu-server, and its error messages."""
 
 from __future__ import annotations
 

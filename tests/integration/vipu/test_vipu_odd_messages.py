@@ -1,4 +1,4 @@
-"""Whatever a V-IPU client sends: a status with a sentence, and a controller that goes on."""
+"""Any message of a V-IPU client gets a status with a message, and the controller keeps running."""
 
 from __future__ import annotations
 

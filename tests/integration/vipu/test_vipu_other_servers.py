@@ -1,4 +1,4 @@
-"""Our commands with controllers that know less than ours, or more."""
+"""Our commands with older and newer controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every call says of a field that it cannot take: the field's name, and what to do."""
+"""Every call names the invalid field and the remedy."""
 
 from __future__ import annotations
 

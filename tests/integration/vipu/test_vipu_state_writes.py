@@ -1,4 +1,4 @@
-"""vipu-server dies in the middle of any write of its state: it finds what was before, or after."""
+"""vipu-server dies in the middle of any write of its state: it finds the old state or the new."""
 
 from __future__ import annotations
 

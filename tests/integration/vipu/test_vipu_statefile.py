@@ -1,4 +1,4 @@
-"""The state file: what was answered survives; what cannot be understood is left alone."""
+"""The state file: acknowledged changes survive; an unreadable file is not changed."""
 
 from __future__ import annotations
 

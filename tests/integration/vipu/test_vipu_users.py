@@ -1,4 +1,4 @@
-"""Who may call what in the secure mode: every method of every service, for every kind of caller."""
+"""Access control of the secure mode: every method of every service, for every kind of caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a page may look, and in which looks axe judges it."""
+"""Themes and widths of a page, and those that axe checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sees what: each rule with a user who may beside a stranger who may not."""
+"""Access rules: for each, a user with access and a stranger without."""
 
 from __future__ import annotations
 

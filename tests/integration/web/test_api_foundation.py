@@ -1,4 +1,4 @@
-"""What every endpoint shares: problems, paging, filters, the OpenAPI document."""
+"""Common behaviour of all endpoints: problems, paging, filters, the OpenAPI document."""
 
 from __future__ import annotations
 

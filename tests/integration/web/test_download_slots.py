@@ -1,4 +1,4 @@
-"""Downloads have a bound: who comes beyond it is told when to come again, and nobody waits."""
+"""The limit on concurrent downloads: a client beyond it gets Retry-After, and no request blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Postgres finds the rows of the list: by an index, never by reading the history."""
+"""PostgreSQL finds the rows of the list by an index, never by scanning the history."""
 
 from __future__ import annotations
 

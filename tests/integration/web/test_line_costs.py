@@ -1,4 +1,4 @@
-"""What single pods and partitions cost, and a job: on their pages, in files and in the API."""
+"""The cost of single pods, partitions and jobs: on their pages, in files and in the API."""
 
 from __future__ import annotations
 

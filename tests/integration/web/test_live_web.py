@@ -1,4 +1,4 @@
-"""`run_web` as it runs: who it takes a caller for, and that no slow reader keeps a download."""
+"""`run_web` as deployed: the identity of callers, and downloads that no slow reader blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live part changes in place: what somebody opened, chose, focused or scrolled stays."""
+"""Live fragments are updated in place: open details, choices, focus and scrolling stay."""
 
 from __future__ import annotations
 

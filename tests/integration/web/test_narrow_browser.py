@@ -1,4 +1,4 @@
-"""Where there is little room: on a phone and a tablet, on paper, in a desk's header."""
+"""Layout with little room: on a phone and a tablet, on paper, in the header of a desktop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of no use to anybody: refused in words, and never a fault of ours."""
+"""Invalid requests get an error message and never cause a server error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's pages over HTTP, with a real database and nobody else at home."""
+"""The dashboard's pages over HTTP, with a real database and no other services."""
 
 from __future__ import annotations
 

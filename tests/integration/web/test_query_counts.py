@@ -1,4 +1,4 @@
-"""How many queries a page costs, whatever it shows: a loop over rows would be seen here."""
+"""The number of queries of each page is constant: a query per row fails here."""
 
 from __future__ import annotations
 

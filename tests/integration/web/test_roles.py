@@ -1,5 +1,5 @@
-"""Roles per namespace: granted and revoked by page, command and group, recorded, and what each
-shows of usage and its cost."""
+"""Roles per namespace: granted and revoked by page, command and group, recorded, and the usage and
+cost that each shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords are not tried without end, and trying them leaves threads to everybody else."""
+"""Attempts to sign in are limited, and leave threads to other requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that stops answering, its connections open: nobody waits for it for ever."""
+"""A PostgreSQL that stops answering with open connections: no request waits without end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An open page while PostgreSQL or the dashboard is away: what it shows stays, and it says why."""
+"""An open page during an outage of PostgreSQL or the dashboard keeps its content and says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every address of the URL table, called by everybody: who gets in, and what a stranger reads."""
+"""Every URL of the URL table, called by every kind of user: status and visible content."""
 
 from __future__ import annotations
 

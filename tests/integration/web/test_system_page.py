@@ -1,4 +1,4 @@
-"""The system page: what it shows of watches, monitor and faults, and to whom."""
+"""The system page: watches, monitor and faults, and its access rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What usage cost, on its page and in its API: with what prices, and for whom."""
+"""The cost of usage on its page and in its API: its prices and its readers."""
 
 from __future__ import annotations
 

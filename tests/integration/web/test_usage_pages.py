@@ -1,4 +1,4 @@
-"""The usage page: right figures, its twins, who sees what, and odd names and questions."""
+"""The usage page: figures, exports, access, odd names and invalid queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""USAGE_ENABLED: with it off there is no usage, and all else is as it was."""
+"""USAGE_ENABLED: off removes usage and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Navigation and tabs: what somebody may not open is not offered."""
+"""Navigation and tabs: entries without access are not shown."""
 
 from __future__ import annotations
 

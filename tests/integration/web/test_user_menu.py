@@ -1,4 +1,4 @@
-"""The menu at the user's name: what is in it for whom, with and without JavaScript, by keyboard."""
+"""The user menu: entries by role, with and without JavaScript, by keyboard."""
 
 from __future__ import annotations
 

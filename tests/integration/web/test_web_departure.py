@@ -1,4 +1,4 @@
-"""A dashboard that is told to end: no request that still reaches it is refused."""
+"""A dashboard that shuts down still answers requests that reach it."""
 
 from __future__ import annotations
 

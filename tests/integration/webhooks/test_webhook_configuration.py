@@ -1,4 +1,4 @@
-"""`manage.py make_webhook_configuration`: what it prints, `kubectl apply` takes."""
+"""`manage.py make_webhook_configuration`: `kubectl apply` accepts its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica of the webhooks that is told to end: nobody who still asks it is refused."""
+"""A webhook replica that shuts down still answers reviews that reach it."""
 
 from __future__ import annotations
 

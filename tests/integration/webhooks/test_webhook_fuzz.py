@@ -1,5 +1,5 @@
-"""Any AdmissionReview gets a well-formed answer that was meant: over 10,000 of them, with integers
-of thousands of digits, lone surrogates and nesting as deep as a reader of JSON goes."""
+"""Any AdmissionReview gets a well-formed, deliberate response: over 10,000 of them, with integers
+of thousands of digits, lone surrogates and the deepest nesting that a JSON parser accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the webhooks' /metrics says, and who may read it without an API server."""
+"""The webhooks' /metrics, and its access rules without an API server."""
 
 from __future__ import annotations
 

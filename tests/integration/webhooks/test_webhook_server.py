@@ -1,4 +1,4 @@
-"""The webhooks over real TLS: certificates that change, numbers and bugs that are no 5xx."""
+"""The webhooks over real TLS: renewed certificates; odd numbers and bugs that cause no 5xx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/realnodes reads from the API server's audit log: rights used, and requests denied."""
+"""Rights used and requests denied, as tests/realnodes reads them from the audit log."""
 
 from __future__ import annotations
 

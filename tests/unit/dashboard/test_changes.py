@@ -1,4 +1,4 @@
-"""Which actions a job's state offers, and the writes they are."""
+"""The actions that a job's state offers, and their API writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which component is named when something is down: the culprit, and nobody else."""
+"""The component named during an outage: only the cause, not its dependents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sizes fit, where or when, and how far free IPUs are apart."""
+"""The sizes that fit, where and when, and the fragmentation of free IPUs."""
 
 from __future__ import annotations
 

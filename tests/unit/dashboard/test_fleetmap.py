@@ -1,4 +1,4 @@
-"""The fleet map, out of what the proxy says, for readers with and without rights."""
+"""The fleet map from the proxy's data, for readers with and without rights."""
 
 from __future__ import annotations
 

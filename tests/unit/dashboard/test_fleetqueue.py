@@ -1,4 +1,4 @@
-"""The queue of the fleet's page: who waits for what, and until when."""
+"""The queue on the fleet page: jobs, reasons, and estimated ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a job says: the way it came, the one card, and its story."""
+"""The job page: progress, the card, and the events."""
 
 from __future__ import annotations
 

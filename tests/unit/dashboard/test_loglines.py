@@ -1,4 +1,4 @@
-"""Lines of a log: pieces of any size make the same lines, and no byte of theirs does anything."""
+"""Lines of a log: independent of the size of pieces, with every control byte escaped."""
 
 from __future__ import annotations
 

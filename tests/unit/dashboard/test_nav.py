@@ -1,4 +1,4 @@
-"""The navigation of a page: what a user may open is asked once, and of a fragment not at all."""
+"""Navigation: rights are checked once for a page and never for a fragment."""
 
 from __future__ import annotations
 

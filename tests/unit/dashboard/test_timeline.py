@@ -1,4 +1,4 @@
-"""How lifetimes become bars."""
+"""Bars of lifetimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of access that cannot be meant stop the process in words."""
+"""Contradictory access settings stop the process with a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of actions that would let somebody act as a component stop the process in words."""
+"""Action settings that would let a user act as a component stop the process with a message."""
 
 from __future__ import annotations
 

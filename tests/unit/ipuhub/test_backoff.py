@@ -1,4 +1,4 @@
-"""Waiting times grow, stay in bounds and are spread."""
+"""Delays grow, stay in bounds and are spread."""
 
 from __future__ import annotations
 

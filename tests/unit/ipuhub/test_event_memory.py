@@ -1,4 +1,4 @@
-"""What the recorder of Events remembers, however long it runs."""
+"""The memory of the recorder of Events stays bounded, however long it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is large and freed goes back to the system, also after larger blocks were freed."""
+"""Large freed memory returns to the system, also after larger blocks were freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When credentials are read again."""
+"""The times at which credentials are read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is less urgent waits for a lull, or for its time."""
+"""Low-priority requests wait for a lull or for their timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a position is dated: by its reading only where nothing older can be under way."""
+"""The times of watch positions: a reading sets one only if no older event can be in transit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a recording that need no server: where to go on, what waits, what is a fault."""
+"""The parts of a recording without a server: resume position, buffer, faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was applied of a job, out of what its manifest says."""
+"""The applied spec of a job, read from its manifest."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""All that the operator creates for a job: its manifests as a whole, whose they are and what
-they are called, and what the launcher may do."""
+"""All objects that the operator creates for a job: complete manifests, owners and names, and the
+rights of the launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker pods, and what all pods of a job have in common."""
+"""Worker pods, and the common parts of all pods of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the pods of a job on a secure V-IPU get the key to their partition, and others get none."""
+"""On a secure V-IPU, a job's pods get the key to their partition, and other pods get none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By what a job is brought up and judged whose spec was changed under what runs."""
+"""The spec in effect for a job that was edited while its pods run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an API server's refusal means for a job."""
+"""The effect of an API server's errors on a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of an IPUJob, from manifests as the API server shows them."""
+"""Rows of IPUJobs, from manifests of the API server."""
 
 from __future__ import annotations
 

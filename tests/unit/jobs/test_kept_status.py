@@ -1,4 +1,4 @@
-"""What becomes of a status under a CRD that knows only the published fields."""
+"""The status under a CRD with only the published fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator knows of all partitions, from lists, answers and silence."""
+"""The operator's cache of partitions, from lists, answers and timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a launcher's command may start."""
+"""The conditions for a launcher's command to start."""
 
 from __future__ import annotations
 

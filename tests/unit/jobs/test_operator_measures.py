@@ -1,4 +1,4 @@
-"""What the operator counts: restarts by cause, first starts, actions by name."""
+"""The operator's counters: restarts by cause, first starts, actions by name."""
 
 from __future__ import annotations
 

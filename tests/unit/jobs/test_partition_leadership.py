@@ -1,4 +1,4 @@
-"""An operator that may not lead any more asks nothing of the V-IPU Proxy."""
+"""An operator that is no longer the leader sends nothing to the V-IPU Proxy."""
 
 from __future__ import annotations
 

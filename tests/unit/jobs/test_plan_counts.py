@@ -1,4 +1,4 @@
-"""What the status counts, and what of it changes when."""
+"""The counts in the status, and when they change."""
 
 from __future__ import annotations
 

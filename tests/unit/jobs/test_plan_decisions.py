@@ -1,4 +1,4 @@
-"""What a pass decides of several instances, and with which evidence and words."""
+"""Decisions of a pass about several instances, with evidence and messages."""
 
 from __future__ import annotations
 

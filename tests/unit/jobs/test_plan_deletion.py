@@ -1,4 +1,4 @@
-"""What the deletion of a job still has to do, and what it says while it waits."""
+"""The remaining steps of a job's deletion, and its messages while it waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job ends, what is lost on the way, and what an unchanged world needs."""
+"""The end of a job, losses before it, and the actions for an unchanged world."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What an operator must not do whose copy of the job, or of its pods, is late: what belongs to an
-attempt that it does not know of is left to who knows of it, and an absence is asked about."""
+"""An operator with a stale copy of a job or its pods leaves objects of unknown attempts alone, and
+verifies that an object is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an attempt that ended is followed by another, and how."""
+"""The conditions for another attempt, and its steps."""
 
 from __future__ import annotations
 

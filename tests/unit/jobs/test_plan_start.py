@@ -1,4 +1,4 @@
-"""How a job comes up: finalizer, partition, children, workers, launcher, and why it waits."""
+"""The start of a job: finalizer, partition, children, workers, launcher, and wait reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invalid specs, and what status and Events say."""
+"""Invalid specs, statuses and Events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod on a lost node, which does not end: what waits for it says so, and nothing is taken."""
+"""A pod on a lost node does not end: the job reports it, and its IPUs stay held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job goes down: pods, partition, finalizer, in this order."""
+"""The teardown of a job: pods, partition, finalizer, in this order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time alone does to a job: deadline, time to live, the end of a session."""
+"""Effects of time on a job: deadline, time to live, the end of a session."""
 
 from __future__ import annotations
 

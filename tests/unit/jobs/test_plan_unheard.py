@@ -1,4 +1,4 @@
-"""A node that stops reporting under a job's pods is told at once, and when it is back."""
+"""A node that stops reporting: the job says so immediately, and again on its return."""
 
 from __future__ import annotations
 

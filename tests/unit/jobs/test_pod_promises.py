@@ -1,5 +1,5 @@
-"""What design and documentation promise of every pod: what is kept, and what is said where the
-operator does something else than the template."""
+"""Documented guarantees about every pod, and messages where the operator deviates from the
+template."""
 
 from __future__ import annotations
 

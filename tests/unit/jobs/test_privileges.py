@@ -1,4 +1,4 @@
-"""The operator keeps the rule about privileges also where no webhook was asked."""
+"""The operator enforces the rule about privileges also if no webhook was called."""
 
 from __future__ import annotations
 

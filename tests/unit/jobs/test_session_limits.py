@@ -1,4 +1,4 @@
-"""How long interactive jobs may last: the administrator's default and maximum."""
+"""The duration of interactive jobs: the administrator's default and maximum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator keeps of what it watches is all that it reads."""
+"""The operator's trimmed objects keep every field that it reads."""
 
 from __future__ import annotations
 

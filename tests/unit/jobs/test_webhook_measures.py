@@ -1,4 +1,4 @@
-"""What the webhooks count: nobody who posts reviews can fill or break the page."""
+"""The webhooks' counters: posted reviews can neither fill nor break the page."""
 
 from __future__ import annotations
 

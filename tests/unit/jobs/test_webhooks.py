@@ -1,4 +1,4 @@
-"""What the admission webhooks change, refuse and warn of."""
+"""Changes, rejections and warnings of the admission webhooks."""
 
 from __future__ import annotations
 

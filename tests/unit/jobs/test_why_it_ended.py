@@ -1,4 +1,4 @@
-"""Why a job failed: container, exit code, signal, memory, deadlines, and its last lines of log."""
+"""Reasons of failed jobs: container, exit code, signal, memory, deadlines, last log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the monitor waits between its rounds."""
+"""The pauses of the monitor between its rounds."""
 
 from __future__ import annotations
 

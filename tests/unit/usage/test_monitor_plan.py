@@ -1,4 +1,4 @@
-"""When the monitor leaves an end to the prober, and which answers of the API server are none."""
+"""Ends that the monitor leaves to the prober, and inconclusive answers of the API server."""
 
 from __future__ import annotations
 

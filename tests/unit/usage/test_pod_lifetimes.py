@@ -1,4 +1,4 @@
-"""When a pod held its resources: the table of all that a status can say."""
+"""The time a pod held its resources, for every possible status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod holds, by the scheduler's rules."""
+"""The resources that a pod holds, by the scheduler's rules."""
 
 from __future__ import annotations
 

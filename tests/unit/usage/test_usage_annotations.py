@@ -1,4 +1,4 @@
-"""Whom a pod counts for, and what is read as the operator's stamp."""
+"""The user and group that a pod counts for, and valid stamps of the operator."""
 
 from __future__ import annotations
 

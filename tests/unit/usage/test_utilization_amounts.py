@@ -1,4 +1,4 @@
-"""Where tracker and controller disagree for a moment, no share is negative and nothing is lost."""
+"""If tracker and controller disagree for a moment, no share is negative and no time is lost."""
 
 from __future__ import annotations
 

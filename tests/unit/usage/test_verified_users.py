@@ -1,4 +1,4 @@
-"""Whose user is verified: jobs' that an admission webhook saw made, and the pods' of these."""
+"""Verified users: those of jobs whose creation an admission webhook saw, and of their pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From which address a request comes, whatever its headers say."""
+"""The client address of a request, whatever its headers contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dark theme without scripts: which rules of the sheets it repeats, under which selector."""
+"""The dark theme without scripts: the rules of the sheets that it repeats, and their selector."""
 
 from __future__ import annotations
 

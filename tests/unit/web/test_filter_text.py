@@ -1,4 +1,4 @@
-"""The text that stands for a value in a filter: what has none, and what is named as that."""
+"""The text of a filter value, for empty values and for values equal to that text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard's HSTS binds: this host, and others only when an administrator says so."""
+"""The scope of the dashboard's HSTS: this host, and others only if an administrator enables it."""
 
 from __future__ import annotations
 

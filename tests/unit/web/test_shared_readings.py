@@ -1,4 +1,4 @@
-"""Values that many pages share for a moment."""
+"""Values that many pages share for a short time."""
 
 from __future__ import annotations
 

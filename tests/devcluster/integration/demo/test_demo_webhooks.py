@@ -1,4 +1,4 @@
-"""What makes the API server ask the demo's webhooks: certificate, configurations, port."""
+"""The registration of the demo's webhooks: certificate, configurations, port."""
 
 from __future__ import annotations
 

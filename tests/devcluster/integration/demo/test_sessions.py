@@ -1,4 +1,4 @@
-"""What every connection of ours has set, whatever the server's defaults are."""
+"""Session options of every database connection, whatever the server's defaults are."""
 
 from __future__ import annotations
 

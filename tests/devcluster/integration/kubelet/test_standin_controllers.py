@@ -1,4 +1,4 @@
-"""What the embedded cluster has no controllers for: volume claims."""
+"""Controllers that the embedded cluster does not run itself: volume claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes' process: killed, started before the API server, and left alone by it."""
+"""The node process: killed, started before the API server, and without it."""
 
 from __future__ import annotations
 

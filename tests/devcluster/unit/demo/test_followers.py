@@ -1,4 +1,4 @@
-"""Which processes of the demo record and report."""
+"""The processes of the demo that record and report."""
 
 from __future__ import annotations
 

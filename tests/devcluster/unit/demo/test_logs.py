@@ -1,4 +1,4 @@
-"""Where the lines of the demo's processes go."""
+"""Destinations of the log lines of the demo's processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the demo's IPU-Machines are divided among V-IPU controllers."""
+"""The division of the demo's IPU-Machines among V-IPU controllers."""
 
 from __future__ import annotations
 

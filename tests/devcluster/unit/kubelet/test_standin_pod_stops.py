@@ -1,4 +1,4 @@
-"""How simulated pods end from outside: deletion, grace periods, deadlines."""
+"""Termination of simulated pods: deletion, grace periods, deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which node a pod goes to, and the sentence when there is none."""
+"""The choice of a node for a pod, and the message if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PrimeHub Usage does not have at all, and that it is here."""
+"""Features that PrimeHub Usage lacks and IPUHub has."""
 
 from __future__ import annotations
 

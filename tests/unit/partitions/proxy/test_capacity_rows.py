@@ -1,4 +1,4 @@
-"""When the recorder of capacity has something to write."""
+"""The cases in which the recorder of capacity writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit breaker: which calls it sends, when it opens, tries, and closes."""
+"""The circuit breaker: which calls it sends, and when it opens, probes and closes."""
 
 from __future__ import annotations
 

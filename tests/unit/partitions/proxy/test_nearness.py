@@ -1,4 +1,4 @@
-"""Which nodes kube-scheduler hears of for a job's pod."""
+"""The nodes that kube-scheduler gets for a job's pod."""
 
 from __future__ import annotations
 

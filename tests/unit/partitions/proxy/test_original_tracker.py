@@ -1,4 +1,4 @@
-"""Whose a partition of Graphcore's operator is, by its id: one job, or none."""
+"""The owner of a partition of Graphcore's operator, by its id: one job, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions under our id can be ours, by what V-IPU's list tells."""
+"""The partitions under our id that can be ours, by V-IPU's list."""
 
 from __future__ import annotations
 

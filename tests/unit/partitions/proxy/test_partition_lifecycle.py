@@ -1,4 +1,4 @@
-"""Which phase may follow which, and what a request comes to."""
+"""Allowed phase transitions, and the phases that requests lead to."""
 
 from __future__ import annotations
 

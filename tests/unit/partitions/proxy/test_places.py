@@ -1,4 +1,4 @@
-"""When the recorder of places asks the proxy for the fleet."""
+"""The times at which the recorder of places requests the fleet."""
 
 from __future__ import annotations
 

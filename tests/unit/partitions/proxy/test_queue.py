@@ -1,4 +1,4 @@
-"""For whom a controller is kept, and whom that holds back."""
+"""The request that a controller is reserved for, and the requests that wait for it."""
 
 from __future__ import annotations
 

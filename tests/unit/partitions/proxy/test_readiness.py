@@ -1,4 +1,4 @@
-"""When a partition is looked at for the first time, by how long those before it took."""
+"""The time of a partition's first check, by the creation times of earlier partitions."""
 
 from __future__ import annotations
 

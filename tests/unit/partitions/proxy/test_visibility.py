@@ -1,4 +1,4 @@
-"""Which nodes show how many IPUs."""
+"""The nodes that advertise IPUs, and their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each machine must be doing follows from the partitions, whatever it did before."""
+"""The desired configuration of each machine, derived from the partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents announce is kept for a minute, and whatever else comes in is dropped."""
+"""Announcements of agents are kept for a minute, and all other packets are dropped."""
 
 from __future__ import annotations
 

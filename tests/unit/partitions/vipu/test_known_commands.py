@@ -1,4 +1,4 @@
-"""Every command and option that is publicly known of the original's programs is taken here.
+"""All publicly known commands and options of the original's programs are accepted.
 
 The lines are from its user guides and from scripts that people have published.
 """

@@ -1,4 +1,4 @@
-"""Clusters and allocations: members, where the IPUs stand, what is refused."""
+"""Clusters and allocations: members, places of IPUs, rejected changes."""
 
 from __future__ import annotations
 

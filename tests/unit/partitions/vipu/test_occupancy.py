@@ -1,4 +1,4 @@
-"""What an occupancy says after any history is what the whole fleet's free blocks say."""
+"""After any history an occupancy equals the free blocks computed for the whole fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where IPUs are taken to stand whose controller does not say so."""
+"""The estimated location of IPUs whose controller does not report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated IPU-Machine: what it shows follows from its seed, its use and the time."""
+"""A simulated IPU-Machine: its values follow from its seed, its load and the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet's shape: domains, agent order, what a controller's attributes say."""
+"""The shape of the fleet: domains, order of agents, attributes of a controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated machines: what their IPUs say of themselves."""
+"""The attributes of IPUs on simulated machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vipu-server remembers, written and read back."""
+"""The records of vipu-server, written and read back."""
 
 from __future__ import annotations
 

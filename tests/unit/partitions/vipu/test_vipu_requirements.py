@@ -1,4 +1,4 @@
-"""Which IPUs a request gets, over random histories and fleets with several allocations."""
+"""The IPUs that a request gets, for random histories and fleets with several allocations."""
 
 from __future__ import annotations
 
