@@ -283,6 +283,11 @@ class TrackerEntry:
         return self.uid, self.instance
 
     @property
+    def is_coming(self) -> bool:
+        """Return whether its controller is asked to make or to reset the partition."""
+        return self.phase in {Phase.RESERVING, Phase.CREATING}
+
+    @property
     def log_fields(self) -> dict[str, str]:
         """Fields of every log line about this partition; `job_uid` is the operator's as well."""
         job = f"{self.namespace}/{self.name}"

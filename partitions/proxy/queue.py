@@ -14,12 +14,15 @@ Also how long partitions take to become ACTIVE, measured, to poll at the right t
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import Phase, Reason
+from partitions.proxy.controllers import explain_shortage
+from partitions.proxy.drift import asked_of
 from partitions.proxy.lifecycle import Shortage
 from partitions.vipu.topology import block_with_fewest, free_blocks, place
 
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
     from partitions.proxy.lifecycle import Holder, TrackerEntry
     from partitions.proxy.tracker import Draft
     from partitions.vipu.topology import Block, IpuId, Topology
-
-_COMING = frozenset({Phase.RESERVING, Phase.CREATING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,50 @@ def room_of(view: ControllerView, entries: Iterable[TrackerEntry]) -> Room | Non
     room = Room(view.spec.address, topology, frozenset(ours), frozenset(fixed), refused)
     listed = {partition.id for partition in view.partitions}
     for entry in live:
-        if entry.phase in _COMING and entry.id not in listed:
+        if entry.is_coming and entry.id not in listed:
             room = room.with_another(entry.size) or room
     return room
+
+
+def sizes_left(blocks: Iterable[int], reserved: Iterable[int]) -> Counter[int]:
+    """Return how many free blocks of each size are left once partitions of these sizes are made.
+
+    At most so many: best fit splits no larger block than needed, so that no other placement leaves
+    more room for any size. A partition that finds no block is refused and takes none. The smallest
+    go first: a larger partition that is refused for their sake leaves room that it would have had.
+    """
+    left = Counter(blocks)
+    for size in sorted(reserved):
+        block = min((block for block, count in left.items() if count and block >= size), default=0)
+        if not block:
+            break
+        left[block] -= 1
+        while block > size:
+            block //= 2
+            left[block] += 1
+    return left
+
+
+def has_block_left(view: ControllerView, size: int, coming: Iterable[TrackerEntry]) -> bool:
+    """Return whether a partition of `size` fits beside those that are `coming` on the controller.
+
+    Its list does not show them yet. Not counted is what may come to nothing or to other IPUs: an
+    entry that hangs, or that is asked for in another cluster or allocation.
+    """
+    asked = asked_of(view.spec.settings)
+    reserved = [
+        entry.size
+        for entry in coming
+        if (entry.controller, entry.asked, entry.reason) == (view.spec.address, asked, "")
+        and entry.id not in view.by_id
+    ]
+    if not reserved:
+        return True  # it is a candidate
+    if view.topology is not None and view.topology.is_guess:
+        # Only the number is certain: a larger partition may find its IPUs free, and not in a block.
+        return view.free - sum(other for other in reserved if other <= size) >= size
+    left = sizes_left((block.size for block in view.free_blocks), reserved)
+    return any(count for block, count in left.items() if block >= size)
 
 
 def keep_room(
@@ -207,8 +249,13 @@ class WaitingQueue:
     ) -> tuple[Sequence[ControllerView], Shortage | None]:
         """Return the candidates that may serve this request; if there are none, why."""
         self._held_back.discard(holder)
+        coming = list(draft.coming())
+        roomy = [view for view in offer.candidates if has_block_left(view, size, coming)]
+        if not roomy:
+            self.note(holder, size, now)
+            return (), explain_shortage(offer.views, size)
         if not self._options.reserve_after_seconds:
-            return offer.candidates, None
+            return roomy, None
         self._expire(now)
         waiters = [
             waiter
@@ -219,10 +266,10 @@ class WaitingQueue:
         rooms = [room for view in offer.views if (room := room_of(view, entries)) is not None]
         kept = keep_room(waiters, rooms, now, self._options.reserve_after_seconds)
         if kept is None or kept.waiter.holder == holder:
-            return offer.candidates, None
+            return roomy, None
         left = [
             view
-            for view in offer.candidates
+            for view in roomy
             if view.spec.address != kept.room.address or kept.is_open_to(size)
         ]
         if left:

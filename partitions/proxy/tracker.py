@@ -15,7 +15,7 @@ from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy.lifecycle import TrackerEntry, choose_partition_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from partitions.proxy.lifecycle import Holder, Request
@@ -182,6 +182,7 @@ class Draft:
         self._homes: dict[str, str] = {}
         self._room: dict[str, int] = {}
         self._ids: set[str] = set()
+        self._coming: dict[str, TrackerEntry] | None = None
 
     def entries(self) -> Iterable[TrackerEntry]:
         """All entries as they would be."""
@@ -202,6 +203,12 @@ class Draft:
             self._ids = {e.id for e in self._entries.values() if e.phase is not Phase.RELEASED}
         return self._ids
 
+    def coming(self) -> Collection[TrackerEntry]:
+        """The entries whose partitions are to be made."""
+        if self._coming is None:
+            self._coming = {e.key: e for e in self._entries.values() if e.is_coming}
+        return self._coming.values()
+
     def put(self, entry: TrackerEntry) -> TrackerEntry:
         """Add or replace; returns the entry as it will be read back. Raises EntryTooLarge."""
         text = encode_entry(entry)
@@ -209,6 +216,7 @@ class Draft:
         self._entries[stored.key] = stored
         self._texts[stored.key] = text
         self._ids = set()
+        self._note_coming(stored.key, stored)
         last = self.newest(stored.holder)
         if last is None or last.serial < stored.serial:
             self._newest[stored.holder] = stored.key
@@ -230,11 +238,19 @@ class Draft:
             return
         self._texts[key] = None
         self._ids = set()
+        self._note_coming(key, None)
         if self._newest[entry.holder] == key:
             del self._newest[entry.holder]
             rest = [other for other in self._entries.values() if other.holder == entry.holder]
             if rest:
                 self._newest[entry.holder] = max(rest, key=lambda entry: entry.serial).key
+
+    def _note_coming(self, key: str, entry: TrackerEntry | None) -> None:
+        if self._coming is None:
+            return
+        self._coming.pop(key, None)
+        if entry is not None and entry.is_coming:
+            self._coming[key] = entry
 
     def patches(self) -> dict[str, dict[str, str | None]]:
         """The changed keys by shard; None deletes. Values that stay the same are left out."""

@@ -52,28 +52,33 @@ async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
     memory.tried.add(entry.controller)
     if is_full and around.fleet.spec_of(entry.controller) is not None:
         around.fleet.note_refusal(entry.controller, entry.size)
+    shortage = await _move_on(step)
+    if shortage is None:
+        memory.is_first_ask = True
+        return Next.NOW
+    if entry.may_come and not is_full:
+        memory.tried.clear()
+        around.waiting.forget(entry.holder)
+        return None
+    memory.waiting = waiting_partition(entry, shortage)
+    await step.replace(tombstones.give_up(entry, around.now()))
+    return Next.SETTLED
+
+
+async def _move_on(step: Step) -> Shortage | None:
+    """Send the reservation to a controller that was not tried, or say why to none."""
+    entry, around = step.entry, step.around
     views = await around.fleet.views()
     candidates = [
         view
         for view in order_candidates(views, entry.size, around.rule)
-        if view.spec.address not in memory.tried
+        if view.spec.address not in step.memory.tried
     ]
-    shortage = explain_shortage(views, entry.size)
-    if candidates:
-        offer = Offer(views, candidates)
-        held_back = await around.store.write(lambda draft: _move_if_open(step, draft, offer))
-        if held_back is None:
-            memory.is_first_ask = True
-            return Next.NOW
-        shortage = held_back
-    elif entry.may_come and not is_full:
-        memory.tried.clear()
-        return None
-    else:
+    if not candidates:
         around.waiting.note(entry.holder, entry.size, around.now())
-    memory.waiting = waiting_partition(entry, shortage)
-    await step.replace(tombstones.give_up(entry, around.now()))
-    return Next.SETTLED
+        return explain_shortage(views, entry.size)
+    offer = Offer(views, candidates)
+    return await around.store.write(lambda draft: _move_if_open(step, draft, offer))
 
 
 def _move_if_open(step: Step, draft: Draft, offer: Offer) -> Shortage | None:
