@@ -42,7 +42,7 @@ class TokenForm(forms.Form):
 
 
 def _owner(request: HttpRequest) -> User:
-    """Return who is signed in; the views let nobody else pass."""
+    """Return the signed-in user; the views require one."""
     return cast("User", request.user)
 
 

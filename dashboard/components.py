@@ -127,7 +127,8 @@ def of_kubernetes(signs: Iterable[Signs]) -> Component:
 def of_answering(lease: Component, problem: str, kubernetes: Component) -> Component:
     """A component that must answer, whatever its Lease says: the proxy, or the webhooks.
 
-    It needs the API server to know its callers, so without that no silence is its own.
+    It needs the API server to authenticate its callers, so while the API server is unavailable it
+    is not blamed for silence.
     """
     if problem and kubernetes.state == DOWN:
         said = "not to be judged without the Kubernetes API"
@@ -195,7 +196,7 @@ def name_members(component: str, members: Sequence[str]) -> str:
 
 
 def by_heartbeat(name: str, heartbeat: datetime | None, now: datetime, does: str) -> Component:
-    """A component that notes the time every 30 s; `does`: what it does while it is up."""
+    """A component that records a heartbeat every 30 s; `does`: its work while it is up."""
     if heartbeat is None:
         return Component(name, UNKNOWN, "no heartbeat yet")
     if _is_silent(heartbeat, now):
@@ -211,8 +212,8 @@ def _is_silent(heartbeat: datetime, now: datetime) -> bool:
 def with_heartbeat(
     judged: Component, heartbeat: datetime | None, kubernetes: Component, now: datetime
 ) -> Component:
-    """A component that is judged by what it does, and has a heartbeat, too (None: an earlier
-    release has none). If it is alive and the API server is away, it only waits for that."""
+    """A component that is judged by its work and also by its heartbeat (None: an earlier release
+    writes none). If it is alive and the API server is unavailable, it only waits for that."""
     if heartbeat is None:
         return judged
     if _is_silent(heartbeat, now):
@@ -226,7 +227,7 @@ def with_heartbeat(
 
 
 def remembered(component: Component, looked_at: datetime, now: datetime) -> Component:
-    """A component as it was found at `looked_at`: nothing of its present where that is long ago."""
+    """A component as it was found at `looked_at`; without current state if that is too old."""
     age = (now - looked_at).total_seconds()
     if age <= _STALE_SECONDS:
         return component

@@ -63,7 +63,7 @@ class Fragments:
 def size_fits(
     fleet: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
 ) -> tuple[SizeFit, ...]:
-    """Return each size that a partition can have, out of the answer to `/v1/fleet`."""
+    """Return all possible partition sizes and their availability from `/v1/fleet`."""
     told, silent = {each["size"]: each for each in current_fits(fleet)}, silent_of(fleet)
     if not told:
         return ()
@@ -127,7 +127,8 @@ def _machines(controller: Mapping[str, Any] | None, block: Mapping[str, Any]) ->
 
 
 def fragments_of(fleet: Mapping[str, Any]) -> tuple[Fragments, ...]:
-    """Return how the free IPUs of each controller lie that answers and that jobs can reach."""
+    """Return the fragmentation of free IPUs on each controller that answers and that jobs can
+    reach."""
     silent = silent_of(fleet)
     return tuple(
         found

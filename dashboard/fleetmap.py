@@ -140,8 +140,8 @@ class FleetMap:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """For whom and of when the map is drawn: what he may see, and by what squares get colours;
-    `groups`: of jobs by UID, where they are shown."""
+    """The reader for whom the map is drawn, and its time: what they may see, and what colours mean;
+    `groups`: groups of jobs by UID, where they are shown."""
 
     covers: Callable[[str], bool]
     sees_all: bool
@@ -151,7 +151,7 @@ class Reader:
 
 
 def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
-    """The map out of the answer to `/v1/fleet`; `jobs` by UID as the cluster lists them."""
+    """Draw the map from the answer to `/v1/fleet`; `jobs` by UID as the cluster lists them."""
     controllers = fleet.get("controllers") or []
     if not controllers:
         return FleetMap()
@@ -201,7 +201,7 @@ def _undrawn(
 
 
 def _idle(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
-    """Return what is held and idle, as far as the reader may know it, the longest first."""
+    """Return the partitions held idle, as far as the reader may see them, the longest first."""
     named = (each for each in holdings if each.state == "idle" and each.job)
     return tuple(sorted(named, key=lambda each: (each.since is None, each.since)))
 
@@ -252,7 +252,7 @@ def list_ipus(
 def read_holdings(
     controllers: Sequence[Mapping[str, Any]], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> dict[tuple[str, str], Holding]:
-    """The partitions by controller and id, as a reader may know them."""
+    """The partitions by controller and id, as far as a reader may see them."""
     return {
         (controller["address"], each["id"]): _holding(each, jobs, reader)
         for controller in controllers
@@ -305,7 +305,7 @@ def _paints(holdings: Iterable[Holding], fill: str) -> Mapping[str, Paint]:
 
 
 def _legend(holdings: Iterable[Holding], paints: Mapping[str, Paint], fill: str) -> tuple[Key, ...]:
-    """The names on the map, those with the most IPUs first; at the end what nobody may name."""
+    """The names on the map, by number of IPUs; at the end the holders without a name."""
     if fill == "state":
         held = sum(holding.size for holding in holdings if holding.state == "held")
         return (Key("held", "is-held", held),) if held else ()

@@ -191,7 +191,7 @@ def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def unheld(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
-    """State of an IPU that nobody holds, and what that means."""
+    """The state of an IPU that no partition holds, and its meaning."""
     if ipu.get("outside"):
         return "outside", "in a cluster or allocation that jobs do not use"
     if ipu.get("fault"):

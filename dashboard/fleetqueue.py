@@ -21,8 +21,8 @@ UNKNOWN_GROUP: Final = "group not known yet"
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """The facts about a job on the map. `runs`: some pod of it does; `ends_by`: when it frees its
-    IPUs at the latest, by its time limit (None: nothing says when); `workers`: how many of its
-    worker pods run (None: it has no status yet); `group`: for whom its usage counts (empty: not
+    IPUs at the latest, by its time limit (None: no limit); `workers`: how many of its worker pods
+    run (None: it has no status yet); `group`: the group that its usage counts for (empty: not
     known)."""
 
     uid: str
@@ -195,7 +195,7 @@ def free_by(found: Sequence[Holding | None]) -> datetime | None:
 
 
 def policy_of(fleet: Mapping[str, Any]) -> str:
-    """The order of service in words; empty: the proxy does not say what it is."""
+    """The order of service in words; empty if the proxy does not report it."""
     seconds = fleet.get("reserveAfterSeconds")
     if seconds is None:
         return ""

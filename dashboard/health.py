@@ -57,7 +57,7 @@ def read_components(now: datetime) -> list[Component]:
 
 
 def _postgres_version() -> str:
-    """Return what the connection knows of its server, without a question."""
+    """Return the server version from the connection, without a query."""
     connection.ensure_connection()
     # Not Django's `pg_version`, which it keeps past reconnects. 170010 is 17.10.
     number: int = connection.connection.info.server_version
@@ -65,9 +65,10 @@ def _postgres_version() -> str:
 
 
 def read_recorded(now: datetime) -> list[Component]:
-    """All components but PostgreSQL as it knows them, for a process that reaches nothing else.
+    """All components except PostgreSQL as its rows have them, for a process that reaches nothing
+    else.
 
-    While the dashboard is down nothing newer is known of those that it observes.
+    While the dashboard is down, the state of components that it observes is stale.
     """
     lease = Component(_PROBER, components.UNKNOWN, "")
     seen = read_observed(now)

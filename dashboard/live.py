@@ -38,7 +38,7 @@ class LiveState:
 
     @property
     def readings(self) -> tuple[Reading[Any], ...]:
-        """All of it, for what is asked of each."""
+        """All three readings, each with its own problem."""
         return (self.jobs, self.partitions, self.fleet)
 
     @property

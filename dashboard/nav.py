@@ -124,8 +124,8 @@ def _may_open(user: AbstractBaseUser | AnonymousUser, entry: Entry) -> bool:
 
 
 def _is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Return whether a user sees reports; not while Kubernetes, which may have to say so, is away:
-    the page that reports this has a navigation, too."""
+    """Return whether a user sees reports. While Kubernetes is unavailable and would have to decide,
+    return False: the page that reports this has a navigation, too."""
     try:
         return is_accountant(user)
     except ClusterAway:
@@ -134,8 +134,8 @@ def _is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `nav` and, on the pages of a section, `tabs`: items with their address and
-    whether they are active; `account_menu`: those of the user's menu; `usage_on`; `may_act`:
-    whether the user changes jobs here."""
+    whether they are active; `account_menu`: the items of the user's menu; `usage_on`; `may_act`:
+    whether the user may change jobs here."""
     match = request.resolver_match
     page = match.view_name if match else ""
     return {

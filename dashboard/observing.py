@@ -90,7 +90,7 @@ def read_observed(now: dt.datetime) -> list[Component]:
 
 
 def read_missing(found: Iterable[Component], now: dt.datetime) -> list[Component]:
-    """Return what is recorded and was not found, if nobody says how it is now."""
+    """Return recorded components that were not found and whose state no other source reports."""
     states = {each.name: each.state for each in found}
     known = [each for each in read_observed(now) if each.name not in states]
     return [each for each in known if not _is_gone(each.name, states)]
@@ -190,9 +190,9 @@ async def _ask(client: KubeClient, name: str) -> Signs:
 
 
 async def _knock(address: str) -> str:
-    """Return why nobody completes a TLS handshake at `host:port`; empty: somebody does.
+    """Return why no TLS handshake succeeds at `host:port`; empty if one does.
 
-    Nothing is sent and nothing is believed but that they live: the API server checks who they are.
+    Nothing is sent and the certificate is not verified: only the API server has to verify it.
     """
     if not address:
         return ""

@@ -266,7 +266,7 @@ def _notes(_request: HttpRequest) -> dict[str, Any]:
 
 
 def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
-    """Set `cost` of rows, of all their time, for whoever may know it."""
+    """Set `cost` of rows, for their whole duration, if the user may see it."""
     if not may_see_cost(request.user):
         return
     now = timezone.now().replace(second=0, microsecond=0)

@@ -70,7 +70,8 @@ def problems_page(kinds: Mapping[str, Kind], prefix: str) -> str:
 
 
 def metrics_page(tables: Iterable[tuple[str, Iterable[Metric]]]) -> str:
-    """Return docs/reference/metrics.md: the questions of who is on call, and what answers them."""
+    """Return docs/reference/metrics.md: the questions of on-call staff and the metrics that answer
+    them."""
     head = "| question | metric | type | labels | what it is |\n|---|---|---|---|---|"
     parts = ["\n".join([f"## {name}", "", head, *map(_metric_row, rows)]) for name, rows in tables]
     return _page("Metrics", _SCRAPING, "\n\n".join(parts), ())

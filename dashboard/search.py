@@ -42,7 +42,7 @@ _NAMES: Final = 6  # of a kind
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result: what it is, its name, where it leads, and what tells it from its namesakes."""
+    """A result: its kind, name and link, and a distinguishing detail if several have the name."""
 
     kind: str
     name: str

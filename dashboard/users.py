@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 class RoleForm(forms.Form):
-    """A role to give to a user, or to take away."""
+    """A role to grant to a user or to revoke."""
 
     user = forms.CharField(max_length=150)
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], initial=VIEWER)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobPast:
-    """The history of a job, in the order of writing; `watched_at`: when its recorder last heard
-    from the cluster; `asking_before`: how many jobs ask for IPUs before it (None: it asks
-    for none); `typical_seconds`: how long jobs of its size ran that completed last, only where it
-    asks; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
-    the newest first, only where it failed; `requests`: how many changes users requested
+    """The history of a job, in the order of writing; `watched_at`: the last response of the cluster
+    to its recorder; `asking_before`: number of jobs that request IPUs before it (None: it requests
+    none); `typical_seconds`: run time of recently completed jobs of its size, only if it requests
+    IPUs; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
+    the newest first, only where it failed; `requests`: number of changes that users requested
     through IPUHub; `events`: Kubernetes Events of it and its pods."""
 
     attempts: Sequence[JobAttempt]
@@ -57,12 +57,12 @@ class JobRecord(models.Model):
     """One IPUJob by UID, as last seen. `status` is Pending, Running, Restarting, Suspended,
     Completed or Failed (a job deleted before its end keeps its last state and has `deleted_at`).
 
-    `ipus` counts all instances; `spec` and `conditions` are the object's own; `user` is who made
-    it, `user_verified` whether an admission webhook saw that; `estimated`: `deleted_at` is the
-    time of the list in which the job was missing.
+    `ipus` counts all instances; `spec` and `conditions` are the object's own; `user` is its
+    creator, `user_verified` whether an admission webhook saw the creation; `estimated`:
+    `deleted_at` is the time of the list in which the job was missing.
 
-    `applied`: the manifest that was applied, `applied_by` what did so (empty: nothing says it, and
-    it is the job as it was first seen); `running`: the spec in effect, with the operator's
+    `applied`: the applied manifest, `applied_by` the client that applied it (empty: unknown, and
+    `applied` is the job as first seen); `running`: the spec in effect, with the operator's
     defaults. Both are empty of jobs that no release with these columns has seen.
     """
 

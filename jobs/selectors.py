@@ -314,7 +314,8 @@ def state_of(job: Remembered) -> str:
 
 
 def message_of(job: Remembered, last: str) -> str:
-    """Return the message to show if `last` was its last message: that of a deleted job is past."""
+    """Return the message to show if `last` was its last message; the message of a deleted job is
+    outdated."""
     if not _deleted_early(job):
         return last
     return f"{DELETED_EARLY} Last message: {last}" if last else DELETED_EARLY

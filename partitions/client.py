@@ -59,9 +59,9 @@ class ProxyClient:
             await session.close()
 
     async def list(self) -> Sequence[Partition]:
-        """Return all partitions and tombstones; those of one holder in order of creation.
+        """Return all partitions and tombstones; entries of one holder in order of creation.
 
-        While nothing changes it is the same object, and costs the proxy next to nothing.
+        While nothing changes it is the same object, and costs the proxy almost nothing.
         """
         headers = {"If-None-Match": self._etag} if self._etag else {}
         status, found, etag = await self._send("GET", "/v1/partitions", headers=headers)

@@ -71,7 +71,7 @@ def configured(host: str, port: int) -> ProxyOptions:
 
 
 def installation() -> str:
-    """Return the name by which this installation marks nodes: that of its tracker."""
+    """Return the name with which this installation marks nodes: the name of its tracker."""
     return f"{settings.NAMESPACE}/{settings.TRACKER_CONFIGMAP}"
 
 

@@ -66,7 +66,7 @@ def opened() -> Sources:
 
 
 def close() -> None:
-    """End the process's connections, if anybody opened them."""
+    """Close the process's connections, if any are open."""
     with _OPENING:
         if opened.cache_info().currsize:
             opened().close()

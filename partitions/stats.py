@@ -24,11 +24,11 @@ class Amounts(Protocol):
 
     @property
     def cordoned(self) -> int:
-        """Out of use on purpose, and held by none."""
+        """Cordoned IPUs without a holder."""
 
     @property
     def faulty(self) -> int:
-        """Out of use by a fault, and held by none."""
+        """Faulty IPUs without a holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def bar_segments(amounts: Amounts) -> Sequence[Segment]:
 
 
 def sum_amounts(controllers: Iterable[Amounts]) -> Totals:
-    """Return what all controllers have together."""
+    """Return the sums over all controllers."""
     found = list(controllers)
     used = sum(amounts.used for amounts in found)
     free = sum(amounts.free for amounts in found)

@@ -236,7 +236,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class UsagePage:
-    """The values that the page's template reads, but for the record's completeness."""
+    """The values that the page's template reads, except the completeness of the record."""
 
     params: Params
     question: Question

@@ -65,7 +65,7 @@ def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, tup
 
 
 def prove_stamps(cursor: psycopg.Cursor[Any], jobs: Collection[str]) -> int:
-    """Believe the stamps of pods that waited for the records of these jobs; how many."""
+    """Confirm the stamps of pods that waited for the records of these jobs; return their number."""
     return prove(cursor, recorded_jobs, jobs)
 
 

@@ -212,7 +212,7 @@ def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
 
 
 def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
-    """Return the range asked for by month, by window, or by from and to; this month by default.
+    """Return the requested range: by month, by window, or by from and to; this month by default.
 
     Raises BadFilter, MonthError and WindowError.
     """

@@ -53,7 +53,7 @@ class JobPlace:
 
 
 def job_places(uids: Sequence[str]) -> dict[str, JobPlace]:
-    """Return by UID what tells jobs of one name apart, as their pods carry it."""
+    """Return by UID the places that distinguish jobs of one name, as their pods carry them."""
     rows = PodLifetime.objects.filter(job_uid__in=uids).exclude(job_uid="").order_by()
     found = rows.values_list("job_uid").annotate(Min("namespace"), Min("created_at"))
     return {uid: JobPlace(namespace, at) for uid, namespace, at in found}
@@ -77,8 +77,8 @@ def add_pod_costs(
 ) -> None:
     """Set `cost` of rows if the user may see it.
 
-    It is the cost of their part of the range `asked` for by `from` and `to`; without a range, of
-    all their time. Running pods count up to `now`.
+    It is the cost of their part of the requested range (`asked`, by `from` and `to`); without a
+    range, of their whole duration. Running pods count up to `now`.
     """
     if not sees_cost(scope):
         return
@@ -94,7 +94,7 @@ def faults(scope: Scope) -> QuerySet[RecordFault]:
 
 
 def gaps(_scope: Scope) -> QuerySet[WatchGap]:
-    """Return when watches saw nothing; they name no namespace, so anybody may know."""
+    """Return gaps of watches; they contain no namespace, so every user may see them."""
     return WatchGap.objects.all()
 
 

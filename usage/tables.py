@@ -188,7 +188,8 @@ class LabelFilter(AnyOfFilter):
 
 
 class LifetimeFilters(Filters):
-    """By what usage is grouped by (exact), by when they held something, and by creation."""
+    """Filters of lifetimes: by the dimensions of usage (exact), by the time of holding, and by
+    creation."""
 
     of_usage = True
     namespace = AnyOfFilter(label="Namespace")

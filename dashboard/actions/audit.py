@@ -61,8 +61,8 @@ class Done:
 def require_kubernetes_user(
     user: AbstractBaseUser | AnonymousUser, namespace: str = ""
 ) -> ClusterUser:
-    """Return as whom the user changes jobs. Raise PermissionDenied if they may not, be it in this
-    namespace."""
+    """Return the Kubernetes user as whom the user changes jobs. Raise PermissionDenied if the user
+    may not change jobs, in general or in this namespace."""
     if not settings.ACTIONS:
         raise PermissionDenied(ACTIONS_OFF)
     if namespace:
@@ -74,7 +74,7 @@ def require_kubernetes_user(
 
 
 def carry_out(change: Change, actor: Actor) -> Done:
-    """Send the change and return what came of it. Raise WriteProblem, and ClaimLostError."""
+    """Send the change and return the result. Raise WriteProblem, and ClaimLostError."""
     with transaction.atomic():
         entry = _record(change, actor)
         note_sending()

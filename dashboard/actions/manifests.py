@@ -39,9 +39,9 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 def read_manifest(text: str, namespace: str) -> Manifest:
-    """Return the one object of `text`, in `namespace` if it names none.
+    """Return the single object of `text`, in `namespace` if it names none.
 
-    Raise BadChangeError with a sentence that says what is wrong, and where.
+    Raise BadChangeError with the problem and its position.
     """
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise BadChangeError("manifest", f"is larger than {MOST_BYTES // 1024} KiB.")

@@ -62,7 +62,8 @@ spec:
 
 
 def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
-    """Return who asks. Raise PermissionDenied with a sentence if he may not change jobs."""
+    """Return the requesting user's identity in Kubernetes. Raise PermissionDenied with a sentence
+    if the user may not change jobs."""
     found = require_kubernetes_user(request.user, namespace)
     return Actor(cast("User", request.user), found)
 

@@ -63,16 +63,16 @@ class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An accepted write: the object as the API server has it then, and what it warns of."""
+    """An accepted write: the resulting object, and the API server's warnings."""
 
     object: Manifest
     warnings: tuple[str, ...] = ()
 
 
 def send(change: Change, acts_as: User, *, dry_run: bool) -> Sent:
-    """Send the change as this user, in these groups; return what came of it. Raise WriteProblem.
+    """Send the change as this user, in these groups; return the result. Raise WriteProblem.
 
-    With `dry_run` the server judges the change (RBAC, admission webhooks, schema) and stores
+    With `dry_run` the server checks the change (RBAC, admission webhooks, schema) and stores
     nothing.
     """
     try:

@@ -30,7 +30,7 @@ _SENTENCES: Final[Mapping[str, str]] = {str(reason): text for reason, text in SE
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a waiting job, all of one reading of the fleet.
+    """The position of a waiting job, from one snapshot of the fleet.
 
     `before`: older jobs that wait; `line`: its line of the queue (None: the proxy does not know of
     it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block, the
@@ -78,7 +78,7 @@ class Diagnosis:
 def diagnose(
     job: Job, state: str, lives: Lives, place: Place | None, now: datetime
 ) -> Diagnosis | None:
-    """Return the card of a job; None where nothing is wrong and nobody waits."""
+    """Return the card of a job; None if nothing is wrong and the job does not wait."""
     if state == JobState.FAILED.value:
         return _failed(job, lives)
     if job.deleted_at is not None or job.completed_at is not None:

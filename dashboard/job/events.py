@@ -103,10 +103,11 @@ def _of_request(each: Request) -> Event:
 
 
 def _of_cluster(job: Job, pods: Collection[str]) -> Iterator[Event]:
-    """Yield a line for what Kubernetes says in one second of pods or the job, if nobody else does.
+    """Yield an entry for each second with Kubernetes Events of the job or its pods that no other
+    source shows.
 
-    The operator says in Events what it says in conditions, and an Event that expires and happens
-    again is a new one: each sentence comes once, with how often it was said.
+    The operator writes the same messages to Events and conditions, and an expired Event that recurs
+    is a new one, so each message appears once, with its count.
     """
     said = {each.message for each in job.past.transitions}
     said |= {each.message for each in job.past.attempts}

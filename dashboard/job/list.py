@@ -34,7 +34,7 @@ _MOST: Final = 200  # of a kind
 
 
 def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
-    """Set `cost` of the jobs whose cost the user may know."""
+    """Set `cost` of the jobs whose cost the user may see."""
     priced = [job for job in rows if may_see_cost(request.user, job.namespace)]
     if not priced:
         return

@@ -180,7 +180,7 @@ class AsText:
         yield bytes(block)
 
     def close(self) -> None:
-        """Close what the lines come from."""
+        """Close the source of the lines."""
         self._lines.close()
 
 

@@ -123,7 +123,7 @@ def _container(
 
 
 def read_tail(wanted: LogRequest, most: int) -> Tail:
-    """Return the last `most` lines of what is asked for. Raise LogProblem."""
+    """Return the last `most` lines of the requested log. Raise LogProblem."""
     with _explained(wanted.container), _slot():
         log = BlockingLog(sources().kube, wanted, READ_SECONDS)
         lines, is_cut = newest(read_lines(log), most, SHOWN_BYTES)

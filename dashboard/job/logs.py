@@ -109,7 +109,7 @@ def find_pod(job: JobRecord, pod: str) -> PodLifetime:
 
 
 def ref_of(pod: PodLifetime) -> PodRef:
-    """The pod as the cluster knows it."""
+    """The pod's reference in the cluster."""
     return PodRef(pod.namespace, pod.pod_name, pod.uid)
 
 
@@ -248,7 +248,7 @@ def _beginning(pod: PodLifetime) -> str:
 
 
 def _what_came(request: HttpRequest, pod: PodLifetime, asked: Asked) -> HttpResponseBase:
-    """The lines after a mark; headers tell the mark to ask with next, and how it goes on."""
+    """The lines after a mark. Headers return the next mark and whether the log continues."""
     mark, text, state = asked.mark, "", "running"
     try:
         container = _choose(containers_now(ref_of(pod)), asked.container)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class MiniMap:
     """The machines of the domain, the machines of the job's block as targets, and both in words;
-    `is_one`: there is no other IPU-Link domain to tell it from."""
+    `is_one`: there is only one IPU-Link domain."""
 
     block: Block
     words: str
@@ -29,9 +29,11 @@ class MiniMap:
 def draw_minimap(
     fleet: Mapping[str, Any], uid: str, holdings: Mapping[tuple[str, str], Holding], fill: str
 ) -> MiniMap | None:
-    """Return the map out of the answer to `/v1/fleet`. The `holdings` are those of the whole fleet:
-    each job has the colour that it has on the map of it. None: no block is known for the job, or
-    its controller does not answer."""
+    """Draw the map from the answer to `/v1/fleet`.
+
+    The `holdings` are those of the whole fleet: each job has its colour of the fleet map. None: the
+    job has no known block, or its controller does not answer.
+    """
     controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
     asked = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
     wanted = asked["block"] if asked else None

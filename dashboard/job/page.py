@@ -115,7 +115,8 @@ def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 @signed_in
 @rows_alone
 def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
-    """Show a job as it was applied, as it runs, or the difference; `?format=yaml` downloads it."""
+    """Show the applied manifest, the effective manifest, or their difference; `?format=yaml`
+    downloads it."""
     chosen = request.GET.get("view", VIEWS[0])
     if chosen not in VIEWS:
         return not_as_asked(request, [f"view: {chosen[:50]!r} is not one of {', '.join(VIEWS)}."])

@@ -26,7 +26,7 @@ class Attempt(Protocol):
 
 
 class Request(Protocol):
-    """A change of the job that a user asked for through IPUHub."""
+    """A change of the job that a user requested through IPUHub."""
 
     at: datetime
     user_name: str

@@ -52,8 +52,8 @@ class Stepper:
 
 
 def draw_stepper(job: Job, state: str, lives: Lives, now: datetime) -> Stepper:
-    """Place the stations. `state` is that of the page; times never run backwards, although
-    Kubernetes rounds its own to seconds."""
+    """Place the stations. `state` is the page's; times never run backwards, although Kubernetes
+    rounds its own to seconds."""
     ended = state in ENDS
     reached = _forwards(_instants(job, lives, ended=ended))
     steps = list(_steps(job, state, reached, ended=ended))

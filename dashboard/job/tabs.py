@@ -102,7 +102,7 @@ def require_job(request: HttpRequest, uid: str, *, manifests: bool = False) -> J
 
 
 def read_view(request: HttpRequest, uid: str, *, manifests: bool = False) -> JobView:
-    """Read what all pages of a job show. Raises Http404."""
+    """Read the common data of a job's pages. Raises Http404."""
     now = timezone.now()
     job = require_job(request, uid, manifests=manifests)
     held = read_held(job, now, costed=may_see_cost(request.user, job.namespace))

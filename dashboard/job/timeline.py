@@ -109,8 +109,8 @@ class Timeline:
 def draw_timeline(
     rows: Sequence[Row], now: datetime, attempts: Sequence[Attempt] = ()
 ) -> Timeline | None:
-    """Place all rows on one axis, from the first beginning to the last end (now for what goes on),
-    with a mark where one of the attempts followed another.
+    """Place all rows on one axis, from the first beginning to the last end (now for open ends),
+    with a mark at each new attempt.
 
     None: there is nothing to draw.
     """

@@ -28,9 +28,9 @@ SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """Whole numbers: amounts times seconds, from `began`, when the first was allocated, to `until`.
+    """Whole numbers: amounts times seconds, from `began` (the first allocation) to `until`.
 
-    Partitions stand apart from pods, but for `costs`: what both cost, in each currency.
+    Partitions are separate from pods, except in `costs`: the cost of both, by currency.
     """
 
     until: datetime
@@ -78,9 +78,9 @@ class Held:
 def read_held(
     job: JobRecord, now: datetime, limit: int | None = SHOWN, *, costed: bool = False
 ) -> Held:
-    """Return it, up to `now`, in two queries; at most `limit` pods and partitions (None: all).
+    """Return usage up to `now`, in two queries; at most `limit` pods and partitions (None: all).
 
-    Where `costed`, two queries more tell what all of them cost.
+    If `costed`, two more queries read the cost of all of them.
     """
     pods = pods_of_job(job.uid, job.namespace, now, limit)
     partitions = partitions_of_job(job.uid, job.namespace, now, limit)

@@ -50,7 +50,7 @@ class IpuFacts:
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
     """An IPU-Machine. `lost`: why its agent does not answer; `silent`: its controller does not
-    answer, and this is what it said `age_seconds` ago; `is_reached`: a node has its label."""
+    answer, and this data is `age_seconds` old; `is_reached`: a node has its label."""
 
     controller: str
     name: str
@@ -125,8 +125,7 @@ def find_machine(
 
 
 def is_open(fleet: Mapping[str, Any], address: str) -> bool:
-    """Return whether nothing is known yet of a controller's machines: it has not answered, or
-    nobody."""
+    """Return whether a controller's machines are still unknown: no answer has been read yet."""
     controllers = fleet.get("controllers")
     if controllers is None:
         return True

@@ -50,7 +50,7 @@ def heard_at(heartbeat: Heartbeat) -> datetime | None:
 
 
 def sensors_of(heartbeat: Heartbeat, device: int) -> Sensors:
-    """Return what the sensors of an IPU show."""
+    """Return the sensor readings of an IPU."""
     return heartbeat.sensors.get(device, Sensors())
 
 

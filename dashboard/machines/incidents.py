@@ -39,9 +39,9 @@ def incidents_of(fleet: Mapping[str, Any]) -> dict[_Key, str]:
 
 @transaction.atomic
 def record_incidents(fleet: Mapping[str, Any], now: dt.datetime) -> None:
-    """Begin what the fleet says at `now`, and end what it says no longer.
+    """Begin incidents that the fleet reports at `now`, and end incidents that it no longer reports.
 
-    What cannot be known, because a controller or an agent does not answer, stays as it is.
+    What is unknown, because a controller or an agent does not answer, stays unchanged.
     """
     if "controllers" not in fleet:
         return

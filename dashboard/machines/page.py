@@ -47,7 +47,8 @@ class Seen:
 
     @property
     def heartbeat(self) -> Heartbeat:
-        """The last heartbeat of its agent, asked now; empty where nobody would answer."""
+        """The last heartbeat of its agent, requested now; empty if the controller or agent is known
+        not to answer."""
         found = self.machine
         if found is None or found.silent or self.problem:
             return Heartbeat()

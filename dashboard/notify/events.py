@@ -219,7 +219,7 @@ def _down(since: dt.datetime) -> Iterator[Fact]:
 
 
 def _outages(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
-    """Return the outages since the subscription, and the ends of those that it was told of."""
+    """Return the outages since the subscription, and the ends of outages that were already sent."""
     for episode in islice(read_episodes(now, ended_after=now - LOOK_BACK), _MOST):
         key = f"{COMPONENT_DOWN}:{episode.name}:{episode.began_at.isoformat()}"
         if episode.noticed_at >= subscription.since and episode.ended_at is None:

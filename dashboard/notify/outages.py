@@ -54,8 +54,8 @@ def record_outages(now: dt.datetime) -> None:
     """Begin outages of components that are down, and end those of components that are up again.
 
     A component whose state is unknown keeps its outage, but not an outage that is younger than
-    PATIENCE: whoever observed it may be what is down. The outage of a component or member that no
-    longer exists, such as a V-IPU controller taken off the list or a removed agent, is forgotten.
+    PATIENCE: the observer may be what is down. The outage of a component or member that no longer
+    exists, such as a V-IPU controller taken off the list or a removed agent, is forgotten.
     """
     found = {component.name: component for component in read_recorded(now)}
     opened = list(ComponentOutage.objects.filter(ended_at=None))

@@ -44,8 +44,10 @@ _LOG = structlog.get_logger(__name__)
 
 @shared_task(name="dashboard.notify")  # type: ignore[untyped-decorator]
 def notify() -> None:
-    """Queue what happened to components, and send what is due; what became of each stands in its
-    row. What else there is to be told the web process queues (`dashboard.notify.rounds`)."""
+    """Queue events of components and send due notifications; each row stores its outcome.
+
+    The web process queues all other notifications (`dashboard.notify.rounds`).
+    """
     record_outages(timezone.now())
     queued = collect(timezone.now(), OF_COMPONENTS)
     sent = deliver(timezone.now)

@@ -102,7 +102,7 @@ class SubscriptionList(FileList[Subscription]):
     file_name = "subscriptions"
 
     def get_queryset(self) -> QuerySet[Subscription]:
-        """Return those of the caller."""
+        """Return the caller's subscriptions."""
         return _own(self.request)
 
     @extend_schema(

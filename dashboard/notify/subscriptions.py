@@ -39,7 +39,7 @@ MINUTES: Final = 43200  # 30 days
 
 
 class SubscriptionForm(forms.Form):
-    """A new subscription; events are those that the user may know of."""
+    """A new subscription; its choices are the events that the user may see."""
 
     event = forms.ChoiceField(label="Event")
     channel = forms.ChoiceField(label="Send by")
@@ -66,7 +66,7 @@ class SubscriptionForm(forms.Form):
         cast("forms.ChoiceField", self.fields["channel"]).choices = channels
 
     def clean_namespace(self) -> str:
-        """Refuse a namespace of which the user would never be told."""
+        """Refuse a namespace that the user would never be notified about."""
         namespace: str = self.cleaned_data["namespace"]
         if namespace and not access_of(self.user).jobs.covers(namespace):
             raise ValidationError("You do not have access to this namespace.")

@@ -25,7 +25,7 @@ _HEIGHT: Final = 120
 @dataclass(frozen=True, slots=True)
 class DaySums:
     """Amounts x seconds per step, from `begin` on: IPUs held, or jobs that wait; by namespace,
-    which says who may see them, and the group for which they count (empty: not known)."""
+    which decides who may see them, and the group that they count for (empty: not known)."""
 
     begin: datetime
     by_owner: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def day_before(now: datetime) -> tuple[datetime, datetime]:
 
 
 def sum_up(parts: Iterable[Mapping[str, Any]], begin: datetime) -> DaySums:
-    """IPU-seconds per step, exact, out of the rows of `trends.parts_sql`."""
+    """Sum exact IPU-seconds per step from the rows of `trends.parts_sql`."""
     found: dict[tuple[str, str], list[int]] = {}
     for part in parts:
         steps = found.setdefault((part["namespace"], part["group"]), [0] * STEPS)
@@ -84,9 +84,10 @@ def draw_day(
     covers: Callable[[str], bool],
     failed: Mapping[int, int] | None = None,
 ) -> DayChart:
-    """The chart for somebody who may see what `covers` allows; the rest is others'.
+    """Draw the chart for a user who may see the namespaces in `covers`; all others are summed up as
+    others.
 
-    `failed`: how many jobs failed, by the number of the step.
+    `failed`: number of failed jobs by step.
     """
     seen: dict[str, list[Sequence[int]]] = {}
     rest: list[Sequence[int]] = []

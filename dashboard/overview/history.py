@@ -45,11 +45,12 @@ FROM {CHECKPOINT_TABLE}
 
 @dataclass(frozen=True, slots=True)
 class RecordReach:
-    """`complete_until`: all recorders have committed what happened before; None: not all have.
+    """The completeness of the records.
 
+    `complete_until`: all recorders have committed everything before this time; None: not all have.
     `recorders` names the watches with a checkpoint; without any, nothing was ever recorded.
-    `faults` counts what the recorders could not take, at most 1000, without counting further.
-    `gaps` since a given time, in which no prober watched, the first of them from `first_gap` on.
+    `faults` counts recorded faults, up to 1000. `gaps` counts gaps since a given time without a
+    prober, the first of them from `first_gap` on.
     """
 
     recorders: tuple[str, ...]
@@ -72,8 +73,8 @@ def read_reach(since: dt.datetime, now: dt.datetime) -> RecordReach:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Jobs that ended in a span of time; `causes` of the failed ones, the most frequent first;
-    `steps`: how many failed in each step of the day."""
+    """Jobs that ended in a span of time; `causes` of the failed jobs, the most frequent first;
+    `steps`: number of failed jobs in each step of the day."""
 
     ended: int = 0
     failed: int = 0
@@ -98,8 +99,8 @@ class RecentlyEnded:
 def ended_jobs(
     scope: Scope, limit: int, since: datetime, *, unfinished: int = 0, groups_of: Iterable[str] = ()
 ) -> RecentlyEnded:
-    """Return the jobs that ended last within `scope`, so many unfinished ones, and the groups of
-    the jobs with these UIDs, in one question."""
+    """Return the jobs that ended last within `scope`, up to the given number of unfinished jobs,
+    and the groups of the jobs with these UIDs, in one query."""
     more = []
     if unfinished:
         alive = _marked(scope, _ALIVE).filter(completed_at=None, deleted_at=None)
@@ -167,7 +168,8 @@ class _Together(Subquery):
 
 
 class _Step(Func):
-    """The step of the day in which an instant lies; both edges have what lies beyond."""
+    """The step of the day that contains an instant; the first and last step include everything
+    beyond."""
 
     template = (
         f"greatest(least(floor(extract(epoch FROM %(expressions)s) / {STEP_SECONDS}), {STEPS - 1}),"

@@ -154,7 +154,7 @@ def ended_rows(records: Iterable[Remembered]) -> list[EndedRow]:
 def fleet_numbers(
     stats: Mapping[str, Any], covers: Callable[[str], bool], *, sees_all: bool, drawn: int = 0
 ) -> Fleet:
-    """The numbers of `/stats` for somebody who may see what `covers` allows, beside a map of
+    """The numbers of `/stats` for a user who may see the namespaces in `covers`, beside a map of
     `drawn` IPUs."""
     sums = stats.get(TOTAL)
     if sums is None:

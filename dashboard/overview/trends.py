@@ -92,7 +92,7 @@ _kept: list[tuple[datetime, Trends]] = []
 def read_trends(
     beside: str, given: Mapping[str, Any], now: datetime
 ) -> tuple[Trends, Sequence[Any]]:
-    """Return the trends, and the one row of the SELECT `beside`, in one question."""
+    """Return the trends, and the single row of the SELECT `beside`, in one query."""
     known = _known(now)
     select, values = (beside, dict(given)) if known else _with_trends(beside, given, now)
     with connection.cursor() as cursor:

@@ -25,8 +25,8 @@ _KEPT: Final[Shared[frozenset[str] | None, _Runs]] = Shared(seconds=60, most=100
 
 
 def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> tuple[Waiting, ...]:
-    """Return the lines, those of visible jobs that are open with the time that jobs of their size
-    ran."""
+    """Return the lines; lines of visible jobs without an estimate get the typical run time of jobs
+    of their size."""
     shown = tuple(lines)
     asked = {line.job.uid for line in shown if line.job and line.is_open}
     if not asked:

@@ -170,9 +170,9 @@ OPEN_MPI = {
 def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
     """The pod that runs the job's command: the workers' pod with its first container only.
 
-    Volumes, mounts, environment, pull secrets and policy, tolerations, node selector and
-    security context stay; what a process that only starts others must not claim a second time
-    (resources, ports, probes, lifecycle, init containers) goes.
+    Volumes, mounts, environment, pull secrets and policy, tolerations, node selector and security
+    context stay. What the launcher, which only starts other processes, must not claim a second time
+    (resources, ports, probes, lifecycle, init containers) is removed.
     """
     name = launcher_name(context.key.name)
     spec = pod_spec(context, place)
@@ -207,7 +207,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
 
 
 def _add_pull_secrets(spec: Manifest, names: tuple[str, ...]) -> None:
-    """Add the pull Secrets of the init container's image after those of the template."""
+    """Append the pull Secrets of the init container's image to the template's pull Secrets."""
     given = spec.get("imagePullSecrets") or []
     known = {secret.get("name") for secret in given}
     added = [{"name": name} for name in names if name not in known]

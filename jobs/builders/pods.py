@@ -53,8 +53,8 @@ class PodOptions:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """One parsed job and its place. `group`: who its usage is accounted to. `fingerprint`: what the
-    pods say they were made from (`jobs.operator.effectivespec`)."""
+    """One parsed job and its place. `group`: the group that its usage counts for. `fingerprint`:
+    what the pods say they were made from (`jobs.operator.effectivespec`)."""
 
     key: JobKey
     job: Manifest
@@ -152,9 +152,9 @@ FILES: Final = {
 
 
 def sleep_command() -> list[str]:
-    """Return a command that sleeps until it is told to end.
+    """Return a command that sleeps until it gets a signal to end.
 
-    It ends with success at once on SIGTERM, and within seconds when the file says so (see
+    It ends with success at once on SIGTERM, and within seconds after the file appears (see
     `mpi_volume`). A bare `sleep` as process 1 ignores the signal, which takes the pod's whole grace
     period.
     """

@@ -37,10 +37,10 @@ class _Unknown:
 
 
 class Backlog:
-    """Events by UID, the newest state of each: new ones, and those whose job has no record yet.
+    """Events by UID, each in its newest state: new Events, and Events whose job has no record yet.
 
-    Nothing new is dropped: who adds it waits for `has_room`. An Event whose job stays without a
-    record for a minute is let go.
+    No new Event is dropped: adders wait for `has_room`. An Event whose job stays without a record
+    for a minute is dropped.
     """
 
     def __init__(self) -> None:

@@ -99,7 +99,8 @@ class EventFollower:
     async def _list(self, kind: str) -> str:
         """Take all Events about `kind`, and return the version to watch from.
 
-        In one piece when the first page falls out of the server's history before the last is read.
+        Reads the list without pages if the first page expires from the server's history before the
+        last is read.
         """
         params = selector_params("", _selector(kind)) | {"limit": str(_LIST_LIMIT)}
         while True:
@@ -144,7 +145,7 @@ class EventFollower:
         self._news.set()
 
     async def _write(self) -> None:
-        """Store what is due, about once a second; while PostgreSQL is away, all of it waits."""
+        """Store due Events, about once a second; while PostgreSQL is unavailable, all wait."""
         while True:
             await self._news.wait()
             due = self._backlog.due(self._clock(), _ROWS_AT_ONCE)

@@ -246,4 +246,4 @@ class JobRecorder:
         return close_vanished(cursor, absence)
 
     async def committed(self, rows: Sequence[JobRow]) -> None:
-        """Do nothing: nobody waits for jobs."""
+        """Do nothing: no component waits for jobs."""

@@ -151,7 +151,7 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
 
 
 def size_of(spec: Manifest) -> Size:
-    """Return IPUs, instances and workers of a spec in either published form; 0 for what is invalid.
+    """Return IPUs, instances and workers of a spec in either published form; 0 for invalid values.
 
     For a valid spec the numbers are those of `jobs.ipujob.spec.parse_spec`.
     """
@@ -169,7 +169,7 @@ def size_of(spec: Manifest) -> Size:
 
 
 def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:
-    """The state that is now, and what its predecessors' ends tell of their beginnings.
+    """The current state, and earlier states with the beginnings that follow from their ends.
 
     A condition keeps only when it last changed: a condition that is False ended then, and began
     when the condition before it ended.
@@ -223,7 +223,7 @@ def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterato
 
 
 def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetime) -> Attempt:
-    """Return how the previous attempt ended; the current attempt knows when it began."""
+    """Return how the previous attempt ended, at the start of the current attempt."""
     code = _exit_code(last.get("exitCode"))
     attempt = _count(last.get("attempt"))
     outcome = JobState.COMPLETED if code == 0 else JobState.FAILED

@@ -45,8 +45,8 @@ _RUNS: Final = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A manifest as it was applied, and by what; `by` is empty where nothing says so, and the
-    manifest is then the job with its current spec."""
+    """A manifest as it was applied, and the client that applied it; `by` is empty if that is
+    unknown, and the manifest is then the job with its current spec."""
 
     manifest: Manifest
     by: str = ""
@@ -93,7 +93,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 def in_effect(job: Manifest, status: Mapping[str, Any], reason: str) -> InEffect:
-    """Return how the spec takes effect; `reason`: that of the job's current condition."""
+    """Return how the spec takes effect; `reason`: the reason of the job's current condition."""
     spec = job.get("spec")
     filled = with_defaults(spec if isinstance(spec, dict) else {})
     state = status.get("launcherStatus")
@@ -115,8 +115,7 @@ def _is_unseen(job: Manifest, status: Mapping[str, Any]) -> bool:
 
 
 def _decoded(text: str) -> Any:
-    """Return the JSON of a text that anybody may write; None if PostgreSQL could not store it, or
-    no page show it."""
+    """Return the JSON of untrusted text; None if PostgreSQL or a page cannot take it."""
     try:
         found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):

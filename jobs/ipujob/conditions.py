@@ -233,11 +233,11 @@ def current_condition(status: Manifest) -> Manifest | None:
 def with_verdict(
     conditions: list[Manifest], verdict: Verdict, path: str, now: str
 ) -> list[Manifest]:
-    """The conditions once `verdict` holds: its own is True, and the other name that it may have;
-    all others are False.
+    """Return the conditions once `verdict` holds: its own condition and its alias, if any, are
+    True; all others are False.
 
-    A condition that turns False gets its default reason and message back, so that a cause which
-    is gone is not shown for ever. Times change only together with what they are about.
+    A condition that turns False gets its default reason and message back, so that an outdated cause
+    is not shown. Times change only together with their condition.
     """
     own = CONDITION_OF_STATE[verdict.state]
     wanted = [own, ALSO_TRUE[own]] if own in ALSO_TRUE else [own]

@@ -107,7 +107,7 @@ class FieldTable:
 
     def value(self, spec: Mapping[str, Any], path: str) -> Any:
         """Return the field of `spec`, whose objects are objects: a number as an int (or None), a
-        switch as a bool, anything else as it is written; the default where it is left out."""
+        switch as a bool, any other value as written; the default if it is missing."""
         row = self.rows[path]
         found: Any = spec
         for name in path.split("."):

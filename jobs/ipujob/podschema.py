@@ -57,7 +57,7 @@ _METADATA: Schema = {
 
 def schema_of(model: str) -> Schema:
     """The schema of a model such as V1PodTemplateSpec: all types, no descriptions, nothing
-    required, unknown fields kept at every level (a newer Kubernetes knows more of them)."""
+    required, unknown fields kept at every level (a newer Kubernetes has more of them)."""
     if model == "V1ObjectMeta":
         return dict(_METADATA)
     properties = {

@@ -75,7 +75,7 @@ class Task:
 
 
 class Api:
-    """The API server, asked as the pod's service account; a connection for each question."""
+    """A client of the API server with the pod's service account; one connection per request."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._host = environment.get("KUBERNETES_SERVICE_HOST", "")
@@ -329,7 +329,7 @@ class Launcher:
             return
 
     def _rest(self, error: NoAnswerError) -> None:
-        """Wait a moment before the next question; nobody's rights are there from the start."""
+        """Wait a moment before the next request; the rights may not be in effect from the start."""
         is_early = error.status in {UNAUTHORIZED, FORBIDDEN}
         self._tell(str(error))
         time.sleep(self._seconds_left(NOT_YET_SECONDS if is_early else RETRY_SECONDS))

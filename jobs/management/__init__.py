@@ -16,7 +16,7 @@ def session_limits() -> SessionLimits:
 
 
 def privileges() -> Privileges:
-    """Return what job pods may request."""
+    """Return the privileges that job pods may request."""
     return Privileges(
         profile=settings.POD_PROFILE,
         host_network=settings.HOST_NETWORK,

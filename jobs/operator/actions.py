@@ -55,8 +55,8 @@ class DeleteChild:
 class EndPod:
     """End a pod's containers, but keep the object and its log.
 
-    `deadline_seconds`: its activeDeadlineSeconds; None: unchanged. `told_at`: tells a sleeping pod
-    to end by itself, and the deadline only makes sure of it; empty: the pod does not sleep.
+    `deadline_seconds`: its activeDeadlineSeconds; None: unchanged. `told_at`: signals a sleeping
+    pod to end by itself, with the deadline as a fallback; empty: the pod does not sleep.
     """
 
     namespace: str
@@ -75,9 +75,9 @@ class SetFinalizers:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Merge `status` (changed fields only; None removes) into the job's status, if the job is
-    still the one observed; then tell `events`. `absent`: names and attempts of pods that must
-    not be there, by the API server's own word."""
+    """Merge `status` (changed fields only; None removes) into the job's status, if the job is still
+    the observed job; then write `events`. `absent`: names and attempts of pods that must not be
+    there, as the API server itself confirms."""
 
     status: Manifest
     events: tuple[Event, ...] = ()
@@ -163,7 +163,7 @@ class Plan:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Return all actions in order; those of `beside` come last."""
+        """Return all actions in order; the actions of `beside` are last."""
         return tuple(action for step in (*self.steps, *self.beside) for action in step.actions)
 
     @property

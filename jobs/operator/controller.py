@@ -43,8 +43,8 @@ PATIENCE_SECONDS = 2.0
 
 
 def passes_first() -> Lull:
-    """Return what lets Events and the launchers' access, which no pod needs in order to be made, go
-    after the passes under way: in a burst the API server is what all of them wait for."""
+    """Return the lull in which Events and the launchers' access are written. No pod's creation
+    needs them, and in a burst all passes wait for the API server."""
     return Lull(PATIENCE_SECONDS)
 
 
@@ -155,7 +155,7 @@ class Controller:
         self.queue.add(uid, priority=turn_of(self.effects.caches.job(uid)))
 
     def faults(self) -> Iterable[Fault]:
-        """Return what blocks jobs now, as in their conditions."""
+        """Return the faults that currently block jobs, as in their conditions."""
         return (*self._faults.all(), *self.beside.faults.all())
 
     def on_job(self, old: Manifest | None, new: Manifest | None) -> None:
@@ -286,8 +286,10 @@ class Controller:
         return "failed" if outcome.failed else "done"
 
     async def _is_held(self, observed: Observed) -> bool:
-        """Return whether to leave the job as it is, since nothing that is decided of it would be
-        kept; its deletion needs no status. Said once in an Event."""
+        """Return whether to leave the job unchanged because its decisions could not be stored.
+
+        Its deletion needs no status. The reason is reported once in an Event.
+        """
         why, uid = self.effects.keeper.problem, observed.key.uid
         if not why or observed.job is None or is_being_deleted(observed.job):
             self._held.discard(uid)
@@ -300,8 +302,8 @@ class Controller:
         return True
 
     async def _still_exists(self, observed: Observed) -> bool:
-        """Return whether a job that the cache does not have is there after all: before its pods and
-        partitions are taken away, the API server itself is asked."""
+        """Return whether a job that is missing in the cache exists after all. The API server itself
+        is asked before the job's pods and partitions are removed."""
         key = observed.key
         try:
             job = await self.effects.client.get(IPUJOBS, key.name, key.namespace)

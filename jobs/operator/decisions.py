@@ -160,9 +160,11 @@ def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:
 
 
 def released(observed: Observed, wanted: int) -> Records:
-    """Instances that are not wanted any more and may hold something: their next attempt, should
-    they be wanted again, must not find pods of this attempt. Of an instance that was given up
-    before the first status only what it holds tells."""
+    """Instances that are no longer wanted and may hold something.
+
+    If they are wanted again, their next attempt must not find pods of this attempt. An instance
+    that was given up before the first status is known only by what it holds.
+    """
     known = {record.index: record for record in records_of(observed.status())}
     held = {*observed.partitions, *(pod.instance for pod in observed.pods)} - known.keys()
     records = [*known.values(), *map(InstanceRecord, held)]
@@ -196,8 +198,8 @@ def _holds_current(observed: Observed, record: InstanceRecord) -> bool:
 
 
 def renewed(instances: Iterable[Instance], effective: EffectiveSpec) -> Records:
-    """Instances that have not started and were made of what the spec no longer says: they begin
-    anew, which costs nobody anything."""
+    """Instances that have not started and were made from an outdated spec: they start again, at no
+    cost."""
     return {
         instance.index: instance.record.next_attempt(JobState.PENDING)
         for instance in instances

@@ -68,7 +68,7 @@ class EffectiveSpec:
 
 
 def effective_spec(observed: Observed, written: JobSpec) -> EffectiveSpec:
-    """Return the spec in effect: that of what runs or has ended; otherwise the written spec."""
+    """Return the spec in effect: the spec of running or ended pods, otherwise the written spec."""
     fingerprints = _fingerprints(observed)
     fixed = next((fingerprint for record, fingerprint in fingerprints if _is_fixed(record)), None)
     if not fingerprints:
@@ -187,7 +187,8 @@ def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:
 
 
 def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
-    """Return the spec of a running job: what its pods were made from, with the allowed edits."""
+    """Return the spec of a running job: the spec that its pods were made from, with the allowed
+    edits."""
     command: tuple[str, ...] | None = None
     ttl = None
     if old.launcher == INTERACTIVE:
@@ -210,7 +211,7 @@ def kept_of_invalid(
 ) -> JobSpec:
     """Return the spec for a running job whose spec became invalid.
 
-    It has what the pods were made from, and those policies that are valid. A session longer than
+    It has the fields that the pods were made from, and the valid policies. A session longer than
     the limit ends at the limit, or with the ttl that it began with.
     """
     written_policies = {name: written[name] for name in FIELDS.while_running if name in written}

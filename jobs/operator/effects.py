@@ -78,7 +78,7 @@ class Expectations:
             self._add(key, cache, manifest, str(meta["resourceVersion"]), is_new=is_new)
 
     def deleted(self, key: str, cache: Informer, namespace: str, name: str, uid: str) -> None:
-        """We asked for an object's deletion."""
+        """Note that this process requested an object's deletion."""
         gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
         self._add(key, cache, gone, "")
 
@@ -167,8 +167,8 @@ _NO_DRY_RUN = "does not support dry run"  # a webhook with side effects: nobody 
 class Rehearsals:
     """Tries pods by dry runs, which store nothing.
 
-    A pod that was accepted a moment ago is not tried again: if a quota is used up meanwhile, it
-    refuses the pods themselves.
+    A recently accepted pod is not tried again: if a quota is used up meanwhile, the pods themselves
+    are refused.
     """
 
     def __init__(self, client: KubeClient) -> None:

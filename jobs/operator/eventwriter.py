@@ -99,7 +99,7 @@ class EventWriter:
             queue.task_done()
 
     async def _finish(self, writers: list[asyncio.Task[None]]) -> None:
-        """A writer that ends says that there is nobody to write to."""
+        """Wait until all queues are empty, a writer ends or LAST_SECONDS pass; drop the rest."""
         rest = asyncio.gather(*(queue.join() for queue in self._queues))
         ends: list[asyncio.Future[Any]] = [rest, *writers]
         first = asyncio.FIRST_COMPLETED

@@ -86,9 +86,9 @@ HEAD_START_SECONDS = 0.1
 @dataclass(slots=True)
 class Outcome:
     """The outcome of a plan. `failed`: try again with growing delays, or after `retry_after`
-    seconds; `fault`: what to tell the user; `replan`: partitions have changed, look again at once;
-    `has_freed`: others that wait for IPUs may look again too; `refusal`: what does not pass by
-    itself, for the log."""
+    seconds; `fault`: the problem to show to the user; `replan`: partitions have changed, plan again
+    immediately; `has_freed`: others that wait for IPUs may look again too; `refusal`: an error that
+    does not resolve by itself, for the log."""
 
     failed: bool = False
     fault: Fault | None = None
@@ -327,8 +327,8 @@ class Executor:
         return not await has_live_pods(self._effects.client, this.observed.key, action.instance)
 
     async def _is_late(self, this: _Pass) -> bool:
-        """Return whether the job has changed since: a job that has given its partition back may be
-        over, and a late copy of it must not begin it again. Asked once in a pass."""
+        """Return whether the job has changed since it was observed, checked once in a pass. A job
+        that has given its partition back may be finished, and a stale copy must not restart it."""
         if this.is_current:
             return False
         key = this.observed.key

@@ -138,7 +138,7 @@ def record_of(status: Mapping[str, Any], index: int) -> InstanceRecord:
 
 
 def records_of(status: Mapping[str, Any]) -> tuple[InstanceRecord, ...]:
-    """Every instance the status knows, also those that are not wanted any more."""
+    """Every instance in the status, including instances that are no longer wanted."""
     return tuple(_from_entry(entry) for entry in status.get("instances") or ())
 
 

@@ -221,7 +221,7 @@ def fill_jobs(jobs: Iterable[Manifest]) -> None:
 
 
 def fill_refused(faults: Iterable[Fault]) -> None:
-    """Set the metrics of what blocks jobs."""
+    """Set the metrics of faults that block jobs."""
     refused = Counts({(str(reason),): 0 for reason in OUTAGES})
     refused.update((str(fault.reason),) for fault in faults)
     REFUSED.set_all(refused)

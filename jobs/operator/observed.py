@@ -118,9 +118,9 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One instance. `record` is what the status says of it; `workers` has an entry per wanted
-    worker; None: that pod is missing. `is_resting`: its next attempt may not begin yet.
-    `is_hindered`: something keeps the whole job from making what it lacks. `now` is the pass's."""
+    """One instance. `record` is its part of the status; `workers` has an entry per wanted worker;
+    None: that pod is missing. `is_resting`: its next attempt may not begin yet. `is_hindered`: the
+    whole job cannot create its missing objects. `now` is the time of the pass."""
 
     index: int
     record: InstanceRecord
@@ -214,8 +214,8 @@ class Instance:
 
     @property
     def outdated(self) -> tuple[PodView, ...]:
-        """Pods of earlier attempts. A pod of a later attempt says that our copy of the job is late:
-        the replica that knows of that attempt looks after it."""
+        """Pods of earlier attempts. A pod of a later attempt means that our copy of the job is
+        stale: the replica that started that attempt handles it."""
         return tuple(pod for pod in self.strays if pod.attempt < self.attempt)
 
     @property
@@ -338,7 +338,7 @@ def _ended_early(pod: PodView) -> End:
 
 
 def _with_workers_memory(end: End, instance: Instance) -> End:
-    """Of a launcher that fails since a worker ran out of memory, the worker tells more."""
+    """Add the memory failure of a worker, which is the cause, to a launcher that fails after it."""
     for pod in instance.workers.values():
         if pod is not None and pod.is_out_of_memory and pod.ending is not None:
             ending = pod.ending

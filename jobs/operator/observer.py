@@ -270,7 +270,7 @@ class Observer:
         ]
 
     def _ignore(self, uid: str, strangers: Sequence[Manifest]) -> None:
-        """Counts them, and tells once that there are any."""
+        """Count the ignored pods of a job, and log them once."""
         if not strangers:
             del self._ignored[uid]
             return

@@ -206,7 +206,8 @@ class Operator:
             await asyncio.sleep(HEALTH_SECONDS)
 
     async def _report_crd(self, said: str) -> str:
-        """Tell what the CRD drops, by an event where it is not what was `said` before."""
+        """Report the fields that the CRD drops, as an event unless it equals what was `said`
+        before."""
         keeper = self.effects.keeper
         self._health.set("crd", not keeper.problem, keeper.problem)
         self._health.note("crd", keeper.note)
@@ -220,7 +221,8 @@ class Operator:
 
 
 def _unknown_nodes(problem: str) -> str:
-    """Return what jobs miss where nodes cannot be read; the operator is ready without it."""
+    """Return the features that jobs lose if nodes cannot be read; the operator is ready without
+    them."""
     if not problem:
         return ""
     return f"Nodes cannot be watched, so jobs learn of a NotReady node from their pods: {problem}"

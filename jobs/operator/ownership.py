@@ -172,7 +172,8 @@ def _of_container(container: Manifest) -> Manifest:
 
 
 def _is_told(condition: Manifest) -> bool:
-    """Scheduled and initialised pods are so for good: nobody asks any more."""
+    """Return whether the operator reads a condition. A pod that is scheduled or initialised stays
+    so, and is never asked about again."""
     is_true = condition.get("status") == "True"
     return condition.get("type") in {"Ready", "DisruptionTarget"} or not is_true
 

@@ -38,7 +38,7 @@ class Partitions(Protocol):
         ...
 
     async def release(self, uid: str, instance: int) -> Partition | None:
-        """Remove the partition; None: the proxy knows of none, so it is released."""
+        """Remove the partition; None: the proxy has no such partition, so it is released."""
         ...
 
     async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
@@ -58,10 +58,10 @@ class _Entry:
 
 
 class PartitionFacts:
-    """The latest word on every partition, by job UID and instance.
+    """The latest known state of every partition, by job UID and instance.
 
-    An answer to one of our own calls is newer than a list that was requested before it: such a
-    list must not bring the past back. `problem` says why nothing is known; empty: all is well.
+    An answer to one of our own calls is newer than a list that was requested before it: such a list
+    must not restore the old state. `problem` says why nothing is known; empty: all is well.
     `answered_at`: when the last answered list was requested; `polls`: the number of requested
     lists. In the line are partitions whose last answer is that they wait for IPUs, as long as they
     ask again whenever they are woken. `is_live` tells whether a job of this UID still exists.
@@ -95,7 +95,7 @@ class PartitionFacts:
         self._put(uid, replace(fact, asked_at=asked_at), self._next())
 
     def note_released(self, uid: str, instance: int) -> None:
-        """The proxy knows of no such partition: it is released."""
+        """Record as released a partition that the proxy does not have."""
         known = self._entries.get(uid, {}).get(instance)
         before = known.partition if known else Partition(instance=instance, phase=Phase.RELEASED)
         self._put(uid, replace(before, phase=Phase.RELEASED), self._next())
@@ -114,9 +114,11 @@ class PartitionFacts:
         return {uid for uid, _ in self._waiting()}
 
     def leave_line(self, uid: str, asking: Collection[int]) -> None:
-        """Takes in that a job does not ask, but for its instances `asking`: those of the others
-        that have been woken do not wait any more. Whatever it was that ended their asking, a job
-        that asks anew has its place by its age."""
+        """Record that a job no longer requests IPUs, except for its instances `asking`.
+
+        The other instances leave the queue if they were woken. Whatever the reason, a job that
+        requests again gets its position by its age.
+        """
         entries = self._entries.get(uid, {})
         for instance, entry in list(entries.items()):
             is_woken = entry.partition.phase == Phase.WAITING and entry.partition.asked_at is None
@@ -130,11 +132,10 @@ class PartitionFacts:
                     yield uid, entry
 
     async def poll(self, now: datetime) -> set[str]:
-        """Asks for all partitions once; the UIDs whose jobs are to be looked at again.
+        """Read all partitions once and return the UIDs of jobs to reconcile.
 
-        Among them, all at once, are those that wait for IPUs, whenever something has changed or
-        their last try is a while ago. Never raises for a proxy that does not answer: `problem`
-        says so then.
+        Whenever something has changed or the last try is too old, these include all jobs that wait
+        for IPUs. Never raises if the proxy does not answer: `problem` then has the reason.
         """
         started = self._sequence
         try:
@@ -199,8 +200,11 @@ class PartitionFacts:
             self._owners.pop(uid, None)
 
     def _is_overdue(self, now: datetime) -> bool:
-        """Return whether a try is a while ago. Who has been woken and did not get to ask is not
-        waited for by the others, and does not make them ask more often either."""
+        """Return whether the last try is too old.
+
+        Others do not wait for a job that was woken but has not requested yet, and it does not make
+        them request more often.
+        """
         if self._woken_at is not None and now - self._woken_at < ASK_AGAIN:
             return False
         return any(not entry.partition.was_asked(now) for _, entry in self._waiting())
@@ -214,10 +218,11 @@ class PartitionFacts:
 
 
 def only_while_leading(partitions: Partitions, left_seconds: Callable[[], float]) -> Partitions:
-    """Return the V-IPU Proxy for an operator that surely leads for `left_seconds` more.
+    """Return the V-IPU Proxy for an operator whose leadership is certain for another
+    `left_seconds`.
 
     The API server refuses writes from an old copy; the proxy knows attempts, but no copies. An
-    operator that stood still before a release would take the partition from the pods for which
-    its successor has meanwhile got it.
+    operator that was paused before a release would take the partition from the pods for which its
+    successor has meanwhile reserved it.
     """
     return fenced(partitions, {"list"}, left_seconds)

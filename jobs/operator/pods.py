@@ -163,13 +163,13 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not.
-    `fingerprint` tells what it was made of. `gone_by`: when its deletion's grace period is over.
-    `node_trouble`: what became of its node, if that is not Ready: the pod's status may be old.
-    `hears_end`: it sleeps, and ends by itself on a signal; `deadline`: its
+    """A pod of a job, evaluated once per pass. `ending` is how it failed; None: it has not.
+    `fingerprint` identifies the spec that it was made from. `gone_by`: when its deletion's grace
+    period is over. `node_trouble`: the problem of its node, if that is not Ready: the pod's status
+    may be old. `hears_end`: it sleeps, and ends by itself on a signal; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`. `is_initializing`: an init container runs
     that is no sidecar; `set_up_at`: when the last of them ended, or else when the pod was made.
-    `waits_for`: what keeps it from being Ready, in the kubelet's words."""
+    `waits_for`: why it is not Ready, in the kubelet's words."""
 
     name: str
     namespace: str
@@ -208,7 +208,7 @@ class PodView:
 
     @property
     def is_lost(self) -> bool:
-        """It was taken away from the job, rather than ended by itself."""
+        """Return whether the pod was removed externally rather than ended by itself."""
         if self.phase == "Succeeded" or self.is_ended_by_us:
             return False
         return self.is_deleting or bool(self.lost_reason)

@@ -44,12 +44,12 @@ MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
 
 
 def is_due(instance: Instance, now: datetime) -> bool:
-    """Return whether to ask for the instance's partition now.
+    """Return whether to request the instance's partition now.
 
-    A partition that waits for IPUs is requested when the poll wakes all who wait, oldest first:
-    with a timer for each of them, chance would decide who asks first. What is held for an earlier
-    attempt was requested by that attempt, if only a moment ago: nothing would wake a job that was
-    suspended and resumed within this moment.
+    A partition that waits for IPUs is requested when the poll wakes all waiting jobs, oldest first:
+    with a timer for each, their order would be random. What is held for an earlier attempt was
+    requested by that attempt, if only a moment ago: nothing would wake a job that was suspended and
+    resumed within this moment.
     """
     partition = instance.partition
     if not _is_wanted(instance):
@@ -64,8 +64,8 @@ def is_due(instance: Instance, now: datetime) -> bool:
 def _is_wanted(instance: Instance) -> bool:
     """Return whether the instance still needs a partition.
 
-    Never while a pod might use what it has: asking again could reset it. Nor during a pause: an
-    attempt would begin, and could end, before its time, and what it got would lie idle.
+    Never while a pod might use its current partition: another request could reset it. Nor during a
+    pause: an attempt would begin, and could end, too early, and its partition would be held idle.
     """
     if instance.is_resting:
         return False
@@ -81,9 +81,11 @@ def _is_wanted(instance: Instance) -> bool:
 def reservations(
     instances: Iterable[Instance], size: int, now: datetime
 ) -> tuple[EnsurePartition, ...]:
-    """The partitions to ask for now, a number of them at a time. All are of one size: where the
-    first waits for IPUs the others would hear the same, and the first of those that wait asks for
-    all."""
+    """The partitions to request now, a limited number at a time.
+
+    All have the same size: if the first waits for IPUs, the others would get the same answer, so
+    only the first waiting instance requests for all.
+    """
     all_of_them = tuple(instances)
     due = [instance for instance in all_of_them if is_due(instance, now)]
     if any(_waits(instance) for instance in all_of_them):
@@ -188,7 +190,7 @@ def is_released(observed: Observed, instance: int) -> bool:
 
 
 def was_released(observed: Observed, instance: int) -> bool:
-    """Released, or recorded as released in the status and not heard of since."""
+    """Return whether it is released, or the status says so and no later news contradicts it."""
     if instance in observed.partitions:
         return is_released(observed, instance)
     return any(
@@ -278,7 +280,7 @@ def access_steps(
 def changed_children(
     observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
 ) -> tuple[Child, ...]:
-    """Return the objects that differ from what the builders make, while the job needs them."""
+    """Return the objects that differ from the output of the builders, while the job needs them."""
     if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
         return ()
     return tuple(

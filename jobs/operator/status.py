@@ -116,7 +116,7 @@ def status_patch(
 ) -> PatchStatus | None:
     """Return the write that turns the stored status into `status`; None: they are equal.
 
-    `events` are recorded in addition to those of transitions.
+    `events` are recorded in addition to the events of transitions.
     """
     stored = observed.status()
     changes = _difference(stored, status)

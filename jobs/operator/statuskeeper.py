@@ -112,8 +112,8 @@ _CARRYING = CrdVerdict(
 class StatusKeeper:
     """The form in which statuses are written so that the API server keeps them.
 
-    The CRD is looked at before the first pass and from time to time; an answer that lacks a
-    written field tells at once, and needs no right to read the CRD. `crd` refers to the CRD.
+    The CRD is looked at before the first pass and from time to time; an answer without a written
+    field shows it immediately, without the right to read the CRD. `crd` refers to the CRD.
     """
 
     def __init__(self) -> None:

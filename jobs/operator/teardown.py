@@ -160,9 +160,9 @@ def plan_suspended(observed: Observed, now: datetime) -> Plan:
 
 
 def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step, ...]:
-    """Return steps that end what surplus instances hold, the highest number first.
+    """Return steps that end the pods and partitions of surplus instances, the highest number first.
 
-    Their end was decided before, so nothing of a later attempt is among it.
+    Their end was decided before, so they belong to no later attempt.
     """
     surplus = [pod for pod in observed.pods if pod.instance >= wanted]
     surplus.sort(key=lambda pod: -pod.instance)

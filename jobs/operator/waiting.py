@@ -106,8 +106,9 @@ LONGEST_CAUSE = 300
 def given_up(
     instances: Iterable[Instance], cause: Verdict, now: datetime, patience: Patience
 ) -> dict[int, InstanceRecord]:
-    """The instances that have held a partition for too long without a start, as they begin anew
-    after a pause in which others can have the IPUs; `cause` is what the job has said so far."""
+    """The instances that have held a partition for too long without a start, with a new attempt
+    after a pause in which other jobs can use the IPUs; `cause` is the reason so far in the job's
+    status."""
     found = {}
     for instance in instances:
         if _is_over(blocked_seconds_left([instance], now, patience)):
@@ -241,8 +242,11 @@ def _has_told(instance: Instance, partition: Partition) -> bool:
 
 
 def _told_once(observed: Observed, trouble: Trouble) -> str:
-    """The trouble with the first details that were told of it: a registry words each refusal anew
-    (a request's number, a time), and each change would be a write."""
+    """Keep the first details of a problem.
+
+    A registry words each refusal differently (a request's number, a time), and each change would be
+    a write.
+    """
     known = current_condition(observed.status()) or {}
     message = str(known.get("message") or "")
     if known.get("reason") == trouble.reason and message.startswith(f"{trouble.message}: "):

@@ -40,9 +40,9 @@ class WebhookScope:
     """The address of the webhooks, and the requests that are sent to them.
 
     `at` is https://host:port or a Service. `ca_pem` empty: run_webhooks writes the CA.
-    `failure_policy` is Fail or Ignore. Asked about are the `namespaces` (none: all) without the
-    `skipped_namespaces`. With `has_conditions` (Kubernetes 1.28 and later) jobs being deleted and
-    what `exempt_users` write are not asked about.
+    `failure_policy` is Fail or Ignore. The API server calls the webhooks for the `namespaces`
+    (none: all) without the `skipped_namespaces`. With `has_conditions` (Kubernetes 1.28 and later)
+    it does not call them for jobs being deleted and for writes of `exempt_users`.
     """
 
     at: str | Service
@@ -139,7 +139,7 @@ def _client(scope: WebhookScope, path: str) -> dict[str, Any]:
 
 
 def _chosen(scope: WebhookScope) -> list[dict[str, Any]]:
-    """The namespaces that are asked about, by name."""
+    """The namespaces for which the webhooks are called, by name."""
     key = "kubernetes.io/metadata.name"
     pairs = (("In", scope.namespaces), ("NotIn", scope.skipped_namespaces))
     return [_label(key, operator, [*names]) for operator, names in pairs if names]

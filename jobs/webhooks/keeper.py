@@ -150,7 +150,7 @@ class KeptCertificate:
         self.note(trouble if self._was_published else "")
 
     def _has_settled(self, keys: Keys) -> bool:
-        """Return whether every API server has had the time to see whom to trust."""
+        """Return whether every API server has had time to load the CA."""
         if self._published is None or self._published[0] != keys.trusted:
             return False
         age = (self._clock() - self._published[1]).total_seconds()

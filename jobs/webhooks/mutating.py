@@ -27,8 +27,8 @@ Operations = list[dict[str, Any]]
 def operations(review: Review, limits: SessionLimits = UNLIMITED) -> Operations:
     """RFC 6902 operations on the reviewed IPUJob.
 
-    `ipuhub.io/created-by` is who made the job, whatever the object claims; only CREATE knows it,
-    so that UPDATE copies it from the old object. The finalizer comes on CREATE and never on an
+    `ipuhub.io/created-by` is the job's creator, whatever the object claims. Only a CREATE request
+    has it, so UPDATE copies it from the old object. The finalizer comes on CREATE and never on an
     object that is being deleted, where the API server refuses a new finalizer.
     """
     if review.subresource or review.operation not in {"CREATE", "UPDATE"}:

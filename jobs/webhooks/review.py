@@ -128,9 +128,9 @@ def refused(review: Review, problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def failed(review: Review) -> dict[str, Any]:
-    """Return the answer when the webhook itself failed: a refusal that says so.
+    """Return the answer when the webhook itself failed: a refusal with the reason.
 
-    An HTTP error would look like a webhook that is away, and with failurePolicy Ignore the object
+    An HTTP error would look like an unavailable webhook, and with failurePolicy Ignore the object
     would be stored without a check.
     """
     message = (

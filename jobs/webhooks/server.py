@@ -99,9 +99,10 @@ def webhook_bodies() -> Bodies:
 
 
 class Departure:
-    """The end of a replica: it answers for a while longer, and each answer ends its connection.
+    """The graceful shutdown of a replica: it answers for a while longer, and each answer closes its
+    connection.
 
-    API servers keep their connections, and hear a moment late that a replica is going: the
+    API servers keep their connections and learn of the shutdown with a delay: without this,
     requests that they send meanwhile would be refused.
     """
 
@@ -110,7 +111,7 @@ class Departure:
         self._seconds = seconds
 
     async def wait(self) -> None:
-        """Go: return when nobody should ask this replica any more."""
+        """Begin the shutdown, and return when no API server should call this replica any more."""
         self.problem = "this replica is shutting down"
         await asyncio.sleep(self._seconds)
 
@@ -160,7 +161,7 @@ def respond(path: str, data: bytes, rules: WebhookRules) -> dict[str, Any]:
 
 
 def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str, Any]]:
-    """The operation that was asked about (empty: not readable), and the answer."""
+    """The operation of the review (empty: not readable), and the answer."""
     try:
         review = read_review(json.loads(data))
     except BadReviewError as error:
@@ -277,7 +278,7 @@ class Certificate:
         self.problem = problem
 
     async def follow(self, every_seconds: float) -> None:
-        """Look at the files for ever."""
+        """Reload changed files, forever."""
         while True:
             self.refresh()
             await asyncio.sleep(every_seconds)

@@ -28,11 +28,11 @@ _EVERY_SECONDS: Final = 60.0
 
 
 class Acknowledger:
-    """Compares the tracker of `scope` with what is stored, soon after `wake` and now and then.
+    """Compares the tracker of `scope` with what is stored, soon after `wake` and periodically.
 
-    Nothing is remembered: a tombstone is acknowledged when it stands in the tracker unrecorded
-    and `recorded_of` finds its release committed. So a crash anywhere loses nothing, and a proxy
-    that is unavailable hears it later. Recording never waits for this.
+    Nothing is remembered: a tombstone is acknowledged when the tracker has it unacknowledged and
+    `recorded_of` finds its release committed. So a crash anywhere loses nothing, and a proxy that
+    is unavailable gets it later. Recording never waits for this.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ VANISHED = "Vanished"
 
 
 class Owner(NamedTuple):
-    """The owner for whom a job holds its partitions.
+    """The group and user that a job's partitions count for.
 
     An empty user is unknown; an unverified user is only claimed.
     """
@@ -199,9 +199,10 @@ def store_shards(
     since: datetime | None,
     now: datetime,
 ) -> None:
-    """Write what maps show, each as last seen; what is gone from a map was there at `since`.
+    """Write the content of ConfigMaps, each as last seen; an entry that is gone from a map was
+    there at `since`.
 
-    The same maps again change nothing. `owners` is by job UID; a job that nobody knows yet counts
+    The same maps again change nothing. `owners` is by job UID; a job without a record yet counts
     for its namespace until its partition changes again.
     """
     latest = {shard.uid: shard for shard in shards}
@@ -222,7 +223,7 @@ def close_lost_shards(cursor: Cursor[Any], absence: Absence) -> int:
 
 
 def recorded_of(cursor: Cursor[Any], keys: Sequence[str]) -> list[str]:
-    """Those of `keys` whose release is stored, with the tracker's own times."""
+    """The keys among `keys` whose release is stored, with the tracker's own times."""
     cursor.execute(_RECORDED, {"keys": [*keys]})
     return [found[0] for found in cursor.fetchall()]
 
@@ -243,7 +244,7 @@ def store_capacity(
 
 
 def note_capacity_seen(cursor: Cursor[Any], now: datetime, silence_seconds: float) -> None:
-    """Remember that the controllers were asked at `now`; a longer silence before it is a gap."""
+    """Record that the controllers were polled at `now`; a longer silence before it is a gap."""
     values = {"watch": CAPACITY_WATCH, "now": now, "cause": _SILENT, "silence": silence_seconds}
     cursor.execute(_CAPACITY_GAP, values)
     cursor.execute(_CAPACITY_SEEN, values)
@@ -291,9 +292,9 @@ def _entry_values(
 class PartitionRecorder:
     """Records the holdings of partitions that the tracker `name` in `namespace` shows.
 
-    `owners_of` finds for whom jobs hold theirs. To be set by who runs it: `known_until` gives the
-    time of the last committed position; `released` is called when tombstones that no one has
-    acknowledged are committed, `active` when partitions that are active are.
+    `owners_of` finds the owners of jobs. The caller sets callbacks: `known_until` gives the time of
+    the last committed position; `released` is called after a commit with unacknowledged tombstones,
+    `active` after a commit with active partitions.
     """
 
     name = "tracker"
@@ -349,8 +350,8 @@ class PartitionRecorder:
         return close_lost_shards(cursor, absence)
 
     async def committed(self, rows: Sequence[ShardRow]) -> None:
-        """Say so when the proxy can be told that it need not keep its tombstones, and when the
-        place of a partition can be asked for."""
+        """Call `released` if the proxy can drop tombstones, and `active` if places of partitions
+        can be requested."""
         if any(tombstones(row.entries) for row in rows):
             self.released()
         if any(entry.phase is Phase.ACTIVE for row in rows for entry in row.entries):

@@ -35,10 +35,10 @@ _SILENCE_SECONDS = 60.0
 
 
 class PartitionHistory:
-    """The recorder of partitions, and what runs beside it: acknowledgements, places, capacity.
+    """The recorder of partitions and its background tasks: acknowledgements, places, capacity.
 
-    `owners_of` finds for whom jobs hold theirs, as group, user and whether he is verified, given
-    their UIDs and namespaces. `database` are psycopg's arguments, `clock` gives aware UTC times.
+    `owners_of` returns the owners of jobs (group, user and whether the user is verified) by their
+    UIDs and namespaces. `database` are psycopg's arguments, `clock` gives aware UTC times.
     """
 
     def __init__(

@@ -115,11 +115,12 @@ class Routes:
         ]
 
     async def stats(self, request: web.Request) -> web.Response:
-        """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away.
+        """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is
+        unavailable.
 
-        For a while the last numbers of a silent controller count, and those of the last second of
-        a controller that answers; `Age` says how old they are. With `?detail=true` more, in another
-        shape.
+        The last numbers of a controller that does not answer count for a while; other numbers are
+        cached for a second. `Age` is their age. With `?detail=true` the answer has more fields, in
+        another format.
         """
         detail = requests.read_flag(request, "detail")
         entries, views, age = await self._read_fleet()
@@ -187,7 +188,7 @@ class Routes:
     async def machine(self, request: web.Request) -> web.Response:
         """`GET /v1/fleet/machine?controller=&agent=`: the last heartbeat of a machine's agent.
 
-        Its controller is asked now. 404 for a machine that the last reading does not have.
+        Its controller is asked now. 404 for a machine that the last answers do not have.
         """
         await self._require(request, "list")
         address, agent = request.query.get("controller", ""), request.query.get("agent", "")
@@ -202,8 +203,8 @@ class Routes:
         return _json(heartbeat_to_json(heard))
 
     async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView], float]:
-        """The tracker, what the controllers say, and how many seconds ago they did; raises Problem
-        503 where none does."""
+        """The tracker, the controllers' answers, and the age of the answers in seconds; raises
+        Problem 503 if no controller answers."""
         entries = list(self._parts.store.tracker.entries.values())
         views, age = await self._parts.fleet.recent_views()
         if views and not any(view.is_reachable for view in views):
@@ -262,9 +263,10 @@ class Routes:
         await self._parts.access.require(await self._parts.access.user(request), verb)
 
     async def _require_holder(self, request: web.Request, verb: str) -> tuple[str, int]:
-        """The asker must be allowed in the job's namespace, of an unknown job in all of them.
+        """Require that the caller is allowed in the job's namespace, or in all namespaces if the
+        job is unknown.
 
-        Else the difference between 403 and 404 would tell strangers which jobs exist.
+        Otherwise the difference between 403 and 404 would reveal which jobs exist.
         """
         user = await self._parts.access.user(request)
         uid, instance = requests.read_holder(request)

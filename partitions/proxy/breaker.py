@@ -129,8 +129,8 @@ class CircuitBreaker:
         return answer
 
     def note_silence(self, problem: str) -> None:
-        """Count the question that the caller has just given up because it took too long, in the
-        term in which it was asked."""
+        """Count a call that the caller has just given up because it took too long, in the term in
+        which it began."""
         term, self._given_up_in = self._given_up_in, None
         if term is not None:
             self._failed(Calls.ALL, term, problem)
@@ -149,7 +149,7 @@ class CircuitBreaker:
         self._move(self._circuits.failed(calls, term, self._clock(), jitter(), self._options))
 
     def _move(self, new: Circuits) -> None:
-        """Take the next state, and tell of transitions."""
+        """Enter the next state, and log transitions."""
         old, self._circuits = self._circuits, new
         if new is old:
             return

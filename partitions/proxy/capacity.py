@@ -63,8 +63,8 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
 def query(views: Sequence[ControllerView], size: int, count: int = 1) -> Fit:
     """Return how many partitions of `size` (at least 1) fit now by the placement rule, all at once.
 
-    The message is empty unless somebody has something to mend, the size can never be had, or fewer
-    than a `count` above 1 fit.
+    The message is empty unless a person has to fix something, the size can never fit, or fewer than
+    a `count` above 1 fit.
     """
     answered = any(view.is_reachable for view in views)
     if not answered:

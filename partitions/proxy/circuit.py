@@ -101,7 +101,7 @@ class CircuitFacts:
 
     @property
     def sentence(self) -> str:
-        """Return what to expect, for a place where the problem is told already; "" if closed."""
+        """Return the outlook, for messages that already have the problem; "" if closed."""
         if self.since is None:
             return ""
         stopped = f"no {_NOUNS[self.calls]} since {format_time(self.since)}"

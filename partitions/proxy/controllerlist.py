@@ -22,10 +22,9 @@ READ_SECONDS: Final = 10.0
 class ControllerList:
     """The text of the list: `text`, or the content of the file at `path`, whichever is given.
 
-    With `configmap`, a name in `namespace`, the key of the file's name there takes the file's place
-    as soon as it is read: a kubelet writes an edit of a ConfigMap into mounted files after up to
-    90 s. While the API server does not answer, and once the key is gone, the text that was read
-    last stays.
+    With `configmap`, a name in `namespace`, its key with the file's name replaces the file as soon
+    as it is read: a kubelet writes an edit of a ConfigMap into mounted files after up to 90 s.
+    While the API server does not answer, and once the key is gone, the last text stays in use.
     """
 
     def __init__(

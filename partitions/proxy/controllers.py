@@ -67,12 +67,11 @@ class ControllerSpec:
 
 @dataclass(frozen=True)
 class ControllerView:
-    """The answer of one controller just now, or `age_seconds` ago; `problem` is why it said
-    nothing.
+    """The answer of one controller, `age_seconds` old; `problem` is why it did not answer.
 
-    `has_node`: some node carries its label, so that pods can use its partitions. `refused_from`
-    (0: none): the smallest size for which it had no room although its list looked as if it had.
-    What follows from all this is computed once: many questions are answered from one view.
+    `has_node`: some node carries its label, so that pods can use its partitions. `refused_from` (0:
+    none): the smallest size for which it had no room although its list indicated room. Derived
+    values are computed once, because many requests use one view.
     """
 
     spec: ControllerSpec
@@ -150,8 +149,8 @@ class ControllerView:
 
     @cached_property
     def cordoned(self) -> int:
-        """Return how many IPUs no job can get although nobody holds them and they have no fault:
-        their machine is cordoned, or no node has the controller's label."""
+        """Return the number of IPUs without a holder or fault that no job can get: their machine is
+        cordoned, or no node has the controller's label."""
         if self.reach is None:
             return 0
         idle = {
@@ -305,8 +304,9 @@ def _shortened(text: str) -> str:
 
 
 def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Collection[str]) -> str:
-    """Return what no other job changes: what is free changes all the time. Machines out of service
-    and silent controllers do change, seldom; the operator writes other words once a minute."""
+    """Return a message that other jobs do not change, so without free IPUs, which change all the
+    time. Machines out of service and silent controllers change seldom; the operator writes a
+    changed message at most once a minute."""
     sentence = f"{size} IPUs in one block are needed"
     if never := never_fits(views, size):
         sentence += f"; {never}"

@@ -55,8 +55,9 @@ def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
 
 
 def _strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
-    """Return the same of what may have come after its release: what is removed without asking
-    anybody has all that was asked for. The controller's settings of today tell nothing of that."""
+    """Return the same for a partition that may have appeared after its release. It is removed
+    without confirmation only if all properties match the request. The controller's current settings
+    are no evidence."""
     noted, how = tomb.terms[:-1], tomb.terms[-1:]
     wanted = int(noted) if noted.isdecimal() else tomb.num_gcds
     if wanted and found.num_gcds != wanted:
@@ -162,8 +163,9 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
 def contradicted(
     entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
 ) -> Drift:
-    """Return what lists, by controller and id, deny of the entries: `faulty` and `replaced`
-    alone. What a list shows is certain; what it lacks may be a controller that begins.
+    """Return the entries that lists, by controller and id, contradict: `faulty` and `replaced`
+    only. A listed partition is certain; a missing partition may be due to a controller that is
+    starting.
 
     The lists must be younger than the entries.
     """
@@ -208,7 +210,7 @@ def _late(
     known: Collection[tuple[str, str]],
     reached: Mapping[str, ControllerView],
 ) -> Iterator[TrackerEntry]:
-    """Tombstones whose partition is there: V-IPU made it after nobody wanted it any more."""
+    """Tombstones whose partition exists: V-IPU created it after it was no longer wanted."""
     found: set[tuple[str, str]] = set()
     for entry in waiting:
         where, view = (entry.controller, entry.id), reached[entry.controller]

@@ -38,12 +38,13 @@ _FORGET_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """Times of waiting for controllers and of looking after them.
+    """Timeouts and intervals of calls to controllers.
 
-    `refusal_seconds`: how long to believe a controller that it has no room for a size, where
-    it does not say how its IPUs stand and no partition of it goes. `fresh_seconds`: how long an
-    answer counts as current for people, unless the proxy has changed something there since.
-    `doubt_seconds`: how long to wait for the view of a controller that did not answer last time.
+    `refusal_seconds`: how long a controller counts as full for a size after it refused it, if it
+    does not report the places of its IPUs and none of its partitions is removed. `fresh_seconds`:
+    how long an answer counts as current for display, unless the proxy has changed something there
+    since. `doubt_seconds`: how long to wait for the view of a controller that did not answer last
+    time.
     """
 
     view_seconds: float = 3.0
@@ -55,11 +56,12 @@ class FleetOptions:
 
 
 class Fleet:
-    """All controllers of the list, and those off the list that still hold something of ours.
+    """All controllers of the list, and removed controllers that still hold some of our partitions.
 
-    `connect` opens an address, `read_list` gives the list as text (raises OSError), `has_node`
-    says whether some node carries "label=value", `clock` is in seconds and never goes back.
-    `last_views`: what `run` saw a few seconds ago. `calls` counts the requested lists.
+    `connect` opens an address, `read_list` gives the list as text (raises OSError), `has_node` says
+    whether some node carries "label=value", `clock` is in seconds and never goes back.
+    `last_views`: the answers that `run` got within the last seconds. `calls` counts the requested
+    lists.
     """
 
     def __init__(  # the outside world it stands between
@@ -179,9 +181,9 @@ class Fleet:
     async def recent_views(self) -> tuple[list[ControllerView], float]:
         """Return `last_known_views`, and how many seconds old the oldest of them is.
 
-        A controller is not asked again within `fresh_seconds`, unless the proxy has changed
+        A controller is not called again within `fresh_seconds`, unless the proxy has changed
         something there since: a controller takes 20 ms and more for a list of 2,000 partitions.
-        Towards its end the next list is asked for.
+        Shortly before its end the next list is requested.
         """
         found = await asyncio.gather(*(self._recent(spec) for spec in self._specs))
         return [view for view, _ in found], max((age for _, age in found), default=0.0)
@@ -235,14 +237,14 @@ class Fleet:
         member.refusals[size] = Refusal(member.listed, until)
 
     def renew_topologies(self, addresses: Iterable[str]) -> None:
-        """The next list of each of these controllers comes with what it says of its IPUs."""
+        """Request the attributes of IPUs with the next list of each of these controllers."""
         for address in addresses:
             self._member(address).topology_at = self._clock()
 
     def _refused_from(self, member: Member, partitions: Iterable[VipuPartition]) -> int:
-        """The smallest size that it has no room for as long as no partition goes; 0: none.
+        """The smallest size that it has no room for until a partition is removed; 0: none.
 
-        What was refused for a reason that we do not see is asked for again after a while.
+        If the reason of the refusal is unknown, the size is tried again after a while.
         """
         ids, now = {partition.id for partition in partitions}, self._clock()
         valid = {s: refusal for s, refusal in member.refusals.items() if refusal.holds(ids, now)}
@@ -255,8 +257,8 @@ class Fleet:
         return {partition.id: partition for partition in listing.partitions}
 
     async def overhear(self, since: int) -> dict[str, dict[str, VipuPartition]]:
-        """The partitions by controller and id, of lists that anybody asks for after the first
-        `since` calls; waits for the first of them, and asks for none itself."""
+        """The partitions by controller and id, from lists that other callers request after the
+        first `since` calls. Waits for the first of them, and requests none itself."""
         while True:
             self._heard.clear()
             answers = {at: member.listing for at, member in self._members.items()}
@@ -268,7 +270,7 @@ class Fleet:
             await self._heard.wait()
 
     async def run(self) -> None:
-        """Watch the list, and find controllers again that were away; until cancelled."""
+        """Watch the list of controllers, and reconnect to unavailable ones; until cancelled."""
         while True:
             self.reload()
             await self.forget_unused()
@@ -282,8 +284,8 @@ class Fleet:
             await member.close()
 
     async def forget_unused(self) -> None:
-        """End the connections to controllers off the list that nobody has called for a while: how
-        their circuits stood is of no interest any more."""
+        """Close connections to removed controllers that were not called for a while, and forget
+        their circuits."""
         listed, now = {spec.address for spec in self._specs}, self._clock()
         for address, member in list(self._members.items()):
             if address not in listed and now - member.used_at >= _FORGET_SECONDS:
@@ -299,12 +301,12 @@ class Fleet:
         return member
 
     async def _list(self, member: Member, address: str, seconds: float | None = None) -> Listing:
-        """List the partitions by a call that begins now or later, shared by all who wait for it.
+        """List the partitions by a call that begins now or later, shared by all waiting callers.
 
         Raise NoAnswer after so many `seconds`; the call goes on.
 
-        A call that is under way already may have been answered before what the caller has just
-        seen happen, so only the next call will do.
+        A call that is already in progress may not show what the caller has just seen, so only the
+        next call is used.
         """
         if member.following is None or member.following.done():
             member.following = asyncio.create_task(self._list_after(member, address))
@@ -337,8 +339,8 @@ class Fleet:
         return listing
 
     async def _ask_again(self, member: Member) -> Listing:
-        """Ask, and once more where a controller that answered until now does not: a connection
-        that broke meanwhile is not worth telling anybody."""
+        """Call, and retry once if a controller that answered until now does not: a connection that
+        broke meanwhile is not worth reporting."""
         try:
             return await self._ask(member)
         except Unavailable:

@@ -27,7 +27,7 @@ _MACHINE_IPUS = 4  # of an IPU-M2000, where the controller does not name the age
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The block that comes free first as far as counting can tell: the fewest IPUs in the way."""
+    """The block that comes free first by the number of IPUs: the fewest IPUs in the way."""
 
     in_the_way: int
     room: Room
@@ -42,16 +42,16 @@ def fleet_to_json(
     *,
     reserve_after_seconds: float = 0.0,
 ) -> dict[str, Any]:
-    """The fleet as of one reading, so that all its numbers agree.
+    """The fleet from one snapshot, so that all numbers are consistent.
 
-    `controllers` in the order of the list, each with its partitions, those of `removals` (by
+    `controllers` in the order of the list, each with its partitions, partitions in `removals` (by
     controller and id) with the state REMOVING, its IPU-Machines in IPU-Link order (`hardware`:
-    what the controller says that they are made of), and in `unansweredOrders` which orders hang
-    there; `fits`: how many partitions of each size fit
-    now and where, up to the largest that ever could; `queue`: who waits, in the
-    order of service (`waiting`: with whether somebody older holds him back); `outOfService`: which
-    IPUs get no new partition, in a sentence; `reserveAfterSeconds`: after which wait newer jobs are
-    kept off one controller (0: never); `stats` as `/stats` has them.
+    their components as reported by the controller), and in `unansweredOrders` the writes without an
+    answer; `fits`: how many partitions of each size fit now and where, up to the largest that ever
+    could; `queue`: waiting jobs in order of service (`waiting`: and whether an older job blocks
+    each); `outOfService`: which IPUs get no new partition, in a sentence; `reserveAfterSeconds`:
+    after how long a wait newer jobs are kept off one controller (0: never); `stats` as `/stats` has
+    them.
     """
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     served = {entry.holder for entry in live}

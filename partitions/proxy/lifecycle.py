@@ -123,15 +123,16 @@ def rename(entry: TrackerEntry, partition_id: str) -> TrackerEntry:
 
 
 def ask(entry: TrackerEntry, asked: str, terms: str) -> TrackerEntry:
-    """V-IPU is about to be asked for the partition, in this cluster and allocation and on these
-    terms. What may come yet of an earlier request may have others."""
+    """Record that a request for the partition is about to be sent to V-IPU, in this cluster and
+    allocation and on these terms. A partition of an earlier request may still appear, with other
+    terms."""
     if entry.may_come and entry.terms != terms:
         terms = ANY_TERMS
     return replace(enter(entry, Phase.RESERVING), asked=asked, terms=terms)
 
 
 def is_asked(entry: TrackerEntry, asked: str, terms: str) -> bool:
-    """Return whether the entry says that V-IPU is asked so."""
+    """Return whether the entry has a request with these terms."""
     return entry.asked == asked and entry.terms in {terms, ANY_TERMS}
 
 
@@ -188,9 +189,9 @@ def lose(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
 
 
 def begin_release(entry: TrackerEntry) -> TrackerEntry:
-    """The partition has to go; a release under way stays as it is.
+    """Begin the release of a partition; a release in progress stays unchanged.
 
-    Until V-IPU has shown it, it may come after its release (tombstones.py).
+    Until V-IPU has listed the partition, it may appear after its release (tombstones.py).
     """
     if entry.phase is Phase.RELEASING:
         return entry
@@ -210,7 +211,7 @@ def hang(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
 
 
 def hang_unanswered(entry: TrackerEntry, message: str) -> TrackerEntry:
-    """V-IPU was asked for the partition and did not answer."""
+    """Record that V-IPU did not answer a request for the partition."""
     return replace(hang(entry, Reason.CONTROLLER_UNAVAILABLE, message), may_come=True)
 
 
@@ -238,11 +239,11 @@ class TrackerEntry:
     """The record of a partition: the job (by UID), instance and attempt that holds it, and where.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
-    `asked` tells where V-IPU was to make it, `terms` how (drift.py; "": an earlier version did not
-    note it, ANY_TERMS: requests differed). `may_come`: V-IPU has a request for it and has
-    not shown it, so that it may appear later; `missed_at`, `has_come`: what is known of that since
-    its release (tombstones.py). `lost_at`: since when it is known to be gone. `pod_key`: the id of
-    the key that its pods use, never the key.
+    `asked` is the requested place of the partition, `terms` its requested properties (drift.py; "":
+    an earlier version did not store them, ANY_TERMS: requests differed). `may_come`: V-IPU has a
+    request for it and has not listed it, so it may appear later; `missed_at`, `has_come`: whether
+    it did since its release (tombstones.py). `lost_at`: when its loss was noticed. `pod_key`: the
+    id of the key that its pods use, never the key.
     """
 
     uid: str

@@ -54,13 +54,13 @@ _SHUTDOWN_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions:
-    """Everything that can be set; `controllers_path` goes before `controllers`.
+    """Everything that can be set; `controllers_path` takes precedence over `controllers`.
 
-    Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
-    allowed to by the API server. `finish_seconds`: how long partitions in the making or going may
-    take to end their phase when the process is to end. With `mutations_port` (0: any free port)
-    `/v1` is served there only; None: on `port`. With `pod`, the name of its own pod in `namespace`,
-    the leader labels it, and a standby is ready.
+    Without `election` this is the only replica. Clients with `metrics_token`, and clients that the
+    API server allows, may read /metrics. `finish_seconds`: how long a shutdown waits for partitions
+    that are being created or removed. With `mutations_port` (0: any free port) `/v1` is served
+    there only; None: on `port`. With `pod`, the name of its own pod in `namespace`, the leader
+    labels it, and a standby is ready.
     """
 
     cluster: ClusterConfig
@@ -176,7 +176,7 @@ class ProxyProcess(ClusterProcess):
         self.loops = [asyncio.create_task(endless(name, run)) for name, run in runs.items()]
 
     async def _lead(self) -> None:
-        """Write the tracker and sweep. Nothing of it goes on once the Lease may be another's."""
+        """Write the tracker and sweep; both stop before another replica may hold the Lease."""
         runs = {
             "tracker": self.store.run,
             "sweep": self.sweep.run,
@@ -308,7 +308,7 @@ async def sweep_once(options: ProxyOptions) -> None:
 
 @asynccontextmanager
 async def beside(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
-    """A proxy that serves nobody and asks for no Lease, for one look, or one act of a person."""
+    """A proxy without a server and a Lease, for a single read, or a single action of a person."""
     async with _unserved(replace(options, election=None)) as process:
         yield process
 

@@ -59,7 +59,7 @@ class Room:
 
     @cached_property
     def _blocks(self) -> tuple[Block, ...]:
-        """Return the blocks left beside those of others; computed once for all sizes."""
+        """Return the blocks left beside the partitions of others; computed once for all sizes."""
         return free_blocks(self.topology, self.others)
 
     def in_the_way(self, size: int) -> int | None:
@@ -162,8 +162,8 @@ def has_block_left(view: ControllerView, size: int, coming: Iterable[TrackerEntr
 def keep_room(
     waiters: Collection[Waiter], rooms: Sequence[Room], now: datetime, after_seconds: float
 ) -> Kept | None:
-    """For whom which controller is kept, if for anybody: the first who has waited for so long and
-    fits somewhere, were everything of ours gone."""
+    """The request for which a controller is reserved, if any: the first that has waited long enough
+    and would fit on a controller without our partitions."""
     long_ago = now - timedelta(seconds=after_seconds)
     for waiter in in_turn(waiters):
         if waiter.since > long_ago:
@@ -218,7 +218,7 @@ class WaitingQueue:
         return self._options.reserve_after_seconds
 
     def note(self, holder: Holder, size: int, now: datetime) -> None:
-        """Somebody is told to wait, since he does not fit; another size begins anew."""
+        """Record that a request has to wait; a request for another size starts to wait anew."""
         known = self._waiters.get(holder)
         if known is None or known.size != size:
             known = Waiter(holder, size, now, now)

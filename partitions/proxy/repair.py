@@ -123,8 +123,8 @@ class Repair:
         await self._store.write(change)
 
     async def force(self, entry: TrackerEntry) -> None:
-        """Remove a partition of a job that its controller does not remove otherwise; the proxy
-        then ends the release. Raises UnknownPartition where nobody releases it any more,
+        """Remove a partition of a job that its controller does not remove otherwise; the proxy then
+        ends the release. Raises UnknownPartition if its release has already ended,
         TrackerUnavailable and VipuError."""
         await self._store.refresh()
         now = self._store.tracker.entries.get(entry.key)

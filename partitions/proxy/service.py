@@ -83,7 +83,7 @@ class PartitionService:
         self._is_ending = False
 
     def records(self) -> list[Partition]:
-        """Return all partitions and tombstones; those of one holder in order of creation."""
+        """Return all partitions and tombstones; entries of one holder in order of creation."""
         return [partition_of(entry) for entry in self._store.tracker.ordered()]
 
     def in_turn(self) -> list[tuple[Waiter, bool]]:

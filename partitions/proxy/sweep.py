@@ -46,8 +46,8 @@ class SweepOptions:
 
 
 class Sweep:
-    """Compares once a minute; `drift` is what the last comparison found. In between it marks what
-    the lists show that are requested anyway, for placements and every few seconds.
+    """Compares once a minute; `drift` is what the last comparison found. In between it evaluates
+    lists that are requested anyway, for placements and every few seconds.
 
     It touches only what the tracker has, tombstones of unanswered requests among it: any other
     partition may be a person's or another cluster's.
@@ -82,7 +82,7 @@ class Sweep:
             await asyncio.sleep(self._options.every_seconds)
 
     async def watch(self) -> None:
-        """Mark what lists of partitions show, whoever asked for them, until cancelled."""
+        """Evaluate all lists of partitions, whatever they were requested for, until cancelled."""
         while True:
             try:
                 await self.overhear()
@@ -90,8 +90,8 @@ class Sweep:
                 await asyncio.sleep(self._options.overhear_seconds)
 
     async def overhear(self) -> None:
-        """Wait for lists that somebody asks for from now on, and mark what they deny; raises
-        TrackerUnavailable."""
+        """Wait for lists that other callers request from now on, and mark entries that they
+        contradict; raises TrackerUnavailable."""
         entries, since = list(self._store.tracker.entries.values()), self._fleet.calls
         await asyncio.sleep(self._options.overhear_seconds)
         listed = await self._fleet.overhear(since)
@@ -136,8 +136,9 @@ class Sweep:
         return [*await self._fleet.views(), *others]
 
     async def _mark(self, drift: Drift, views: Mapping[str, ControllerView]) -> None:
-        """Say of partitions that jobs believe to be ACTIVE that they are not, and of those in
-        ERROR that they work again. `views` by address: what is said of lost ones' machines."""
+        """Mark ACTIVE entries whose partition is faulty or lost, and entries in ERROR whose
+        partition works again. `views` by address, for messages about the machines of lost
+        partitions."""
         marked = {entry: self._lost(entry, views.get(entry.controller)) for entry in drift.lost}
         for entry, why in drift.replaced:
             marked[entry] = lifecycle.lose(entry, self._now(), why)
@@ -156,7 +157,8 @@ class Sweep:
             log.info("partition works again", controller=entry.controller, **entry.log_fields)
 
     async def _asked(self, entry: TrackerEntry) -> TrackerEntry | None:
-        """The entry by its partition's status, which tells more than a list; None: unchanged."""
+        """The entry after a read of its partition's status, which has more details than a list;
+        None: unchanged."""
         fleet = self._fleet
         try:
             status = await fleet.api(entry.controller).partition_status(entry.id)
@@ -212,7 +214,7 @@ class Sweep:
         await self._store.write(note)
 
     def _is_taken(self, late: TrackerEntry) -> bool:
-        """Return whether somebody holds that id by now."""
+        """Return whether another owner's partition has that id by now."""
         return any(
             (entry.controller, entry.id) == (late.controller, late.id)
             for entry in self._store.tracker.entries.values()
@@ -253,7 +255,8 @@ class Sweep:
         return lifecycle.lose(entry, self._now(), why_lost(entry, ipus, view))
 
     def _note_places(self, views: Iterable[ControllerView]) -> None:
-        """Keep where the partitions of entries are: once one is gone, nobody else knows that."""
+        """Store the places of the entries' partitions: once a partition is gone, no service knows
+        its place."""
         for view in views:
             self._add_places(view.spec.address, view.partitions)
         entries = self._store.tracker.entries.values()

@@ -42,7 +42,7 @@ def finish_release(entry: TrackerEntry, now: datetime, *, was_there: bool = Fals
 
 
 def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
-    """The partition of its id is somebody else's and stays; ours is gone, and why we think so."""
+    """Record that the partition with its id belongs to another owner and stays, and why."""
     released = finish_release(settle(entry), now)
     return replace(released, reason=Reason.PARTITION_LOST, message=message)
 
@@ -87,13 +87,14 @@ def note_absence(entry: TrackerEntry, now: datetime, wait_seconds: float) -> Tra
 
 
 def settle(entry: TrackerEntry) -> TrackerEntry:
-    """Nothing comes any more: whoever has the id is somebody else."""
+    """Record that the partition cannot appear any more: a partition with its id belongs to another
+    owner."""
     return replace(entry, may_come=False, has_come=False, missed_at=None, asked="", terms="")
 
 
 def settle_others(draft: Draft, tomb: TrackerEntry) -> None:
-    """Settle all other tombstones of the id: one partition cannot be what each of them waits for,
-    and who comes after it is somebody else."""
+    """Settle all other tombstones of the id: one partition can match only one of them, and any
+    later partition belongs to another owner."""
     place = (tomb.controller, tomb.id)
     for other in list(draft.entries()):
         if other.key != tomb.key and is_waiting(other) and (other.controller, other.id) == place:

@@ -37,7 +37,7 @@ def next_serial(last: TrackerEntry | None, now: datetime) -> int:
 
 
 def free_id(asked: TrackerEntry | Request, draft: Draft, listed: Iterable[str]) -> str:
-    """Return an id that neither the tracker nor a controller's list has; `asked` says for whom."""
+    """Return an id that neither the tracker nor a controller's list has, for the holder `asked`."""
     return choose_partition_id(
         name=asked.name,
         namespace=asked.namespace,
@@ -167,7 +167,7 @@ class Tracker:
         return None if key is None else self.entries[key]
 
     def ordered(self) -> list[TrackerEntry]:
-        """All entries; those of one holder in the order in which they were made."""
+        """All entries; entries of one holder in order of creation."""
         return sorted(self.entries.values(), key=lambda entry: (*entry.holder, entry.serial))
 
 
@@ -223,7 +223,7 @@ class Draft:
         return stored
 
     def replace(self, entry: TrackerEntry, new: TrackerEntry | None) -> None:
-        """Put `new` (None: nothing) in the place of `entry` if that still stands there."""
+        """Replace `entry` by `new` (None: remove it) if the tracker still has it."""
         if self.get(entry.key) != entry:
             return
         if new is None:

@@ -140,8 +140,8 @@ class TrackerStore:
         await self.write(lambda _: None)
 
     async def run(self) -> None:
-        """Load the tracker, then write what comes; until cancelled. Then it forgets what it knew:
-        another proxy may write from now on, and nobody who leads again may take the old for new."""
+        """Load the tracker, then write changes; until cancelled. Then it drops its copy: another
+        proxy may write from now on, and a new term must not use stale entries."""
         self._wakeup.set()
         self._is_running = True
         try:
@@ -169,7 +169,7 @@ class TrackerStore:
                 self._recovered()
 
     async def _write_waiting(self) -> None:
-        """Write all waiting changes; those of callers that gave up are dropped."""
+        """Write all waiting changes; changes of callers that gave up are dropped."""
         while True:
             await self._gather()
             if self._stale:
@@ -262,7 +262,7 @@ class TrackerStore:
         return _shard_of(await self._client.patch(CONFIG_MAPS, name, label, where))
 
     def _vanished(self, present: Collection[str]) -> list[Shard]:
-        """ConfigMaps that somebody deleted under us: what they held is still held."""
+        """ConfigMaps that another client deleted: their partitions are still held."""
         if self._tracker is None:
             return []
         gone = [s for name, s in self._tracker.shards.items() if name not in present]

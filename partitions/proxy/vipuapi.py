@@ -82,10 +82,12 @@ _QUESTIONS = (
 
 
 def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuApi:
-    """Return a V-IPU controller for a replica that surely leads for `left_seconds` more.
+    """Return a V-IPU controller for a replica whose leadership is certain for another
+    `left_seconds`.
 
-    The tracker refuses writes from an old copy; V-IPU takes orders from anybody. A replica that
-    stood still would change a partition of the same id that is another job's or attempt's by now.
+    The tracker refuses writes from an old copy; V-IPU accepts writes from any client. A replica
+    that was paused would change a partition of the same id that belongs to another job or attempt
+    by now.
     """
     return fenced(api, _QUESTIONS, left_seconds, NotLeading, Unavailable)
 
@@ -115,7 +117,7 @@ async def make_key(api: VipuApi, partition_id: str) -> PodKey | None:
 async def is_under_removal(api: VipuApi, partition_id: str) -> bool:
     """Return whether a controller is removing a partition that it lists; raises VipuError.
 
-    A list has no operations: only the status of the partition tells.
+    A list does not contain operations, only the status of a partition does.
     """
     try:
         return (await api.partition_status(partition_id)).is_removing
@@ -128,10 +130,10 @@ async def find_removals(
     tracked: Iterable[TrackerEntry],
     api_of: Callable[[str], VipuApi],
 ) -> frozenset[tuple[str, str]]:
-    """Return which partitions are being removed, by controller and id, of what was just listed.
+    """Return which of the listed partitions are being removed, by controller and id.
 
     Asks about those that are PENDING without a job that waits for them, which are few. A partition
-    that nobody answers for counts as not being removed.
+    whose controller does not answer counts as not being removed.
     """
     phases = {(entry.controller, entry.id): entry.phase for entry in tracked}
     pending = [

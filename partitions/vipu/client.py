@@ -154,7 +154,7 @@ class VipuClient:
             await channel.close(None)
 
     async def list_partitions(self, allocation_id: str = "") -> list[VipuPartition]:
-        """All partitions, those made by others too, or those of one allocation."""
+        """All partitions, including other clients', or the partitions of one allocation."""
         question = pb.ListPartitionsRequest(allocation_id=allocation_id)
         answer = await self._call(self._user.ListPartitions, question)
         self._listed = wire.partitions_from_messages(answer.partitions, self._listed)
@@ -260,7 +260,7 @@ class VipuClient:
 
     @property
     def _connection(self) -> aio.Channel:
-        """The one channel, made at the first call: it belongs to the loop that runs then."""
+        """The single channel, created at the first call, whose event loop it belongs to."""
         files = self._tls() if self._tls else None
         if self._channel is not None and files is not self._used:
             self._end(self._channel)

@@ -53,12 +53,12 @@ _GAP = " ... "
 
 
 def code_of(error: VipuError) -> StatusCode:
-    """The gRPC status that tells a client this error."""
+    """The gRPC status of this error."""
     return _CODES[type(error)]
 
 
 def details_of(error: VipuError) -> str:
-    """The sentence that tells a client this error, without the middle when it quotes too much."""
+    """The message of this error for clients, without the middle if it is too long."""
     text = str(error)
     if len(text) <= _LONGEST:
         return text

@@ -70,7 +70,8 @@ def read_announcement(data: bytes, host: str, interface: str, now: float) -> Ann
 
 
 class Discovery:
-    """Listens on network interfaces and keeps the agents heard of in the last minute."""
+    """Listens on network interfaces and keeps the agents that announced themselves in the last
+    minute."""
 
     def __init__(
         self, interfaces: Sequence[str], clock: Callable[[], float] = time.monotonic
@@ -108,7 +109,7 @@ class Discovery:
             self._socket.close()
 
     def agents(self) -> list[tuple[Announcement, float]]:
-        """The agents, each with the seconds since it was heard, by host and port."""
+        """The agents, each with the seconds since its announcement, by host and port."""
         now = self._clock()
         with self._lock:
             self._forget(now)
@@ -116,7 +117,7 @@ class Discovery:
         return [(one, max(now - one.seen_at, 0.0)) for _, one in found]
 
     def hear(self, one: Announcement) -> None:
-        """Keep an announcement; of too many the one heard longest ago is dropped."""
+        """Store an announcement; if there are too many, drop the oldest."""
         with self._lock:
             self._forget(one.seen_at)
             self._heard.pop((one.host, one.port), None)

@@ -39,9 +39,9 @@ class IpuofProbes:
     async def closed(
         self, agent: str, begun: Mapping[_Key, PartitionRecord], machines: Machines, facts: Hardware
     ) -> set[_Key]:
-        """Those of the partitions that a machine has just set up whose ports do not all answer.
+        """Newly created partitions of a machine whose ports do not all answer yet.
 
-        Tell `machines` of those that have not done so for too long.
+        Report partitions whose ports take too long to `machines`.
         """
         for key in self._closed_since.keys() - begun.keys():
             del self._closed_since[key]
@@ -85,7 +85,7 @@ async def _look_up(host: str) -> _Lookup:
 
 
 async def _problem(ports: Sequence[DevicePort], lookups: Mapping[str, _Lookup]) -> str:
-    """A sentence on the ports that do not answer, all asked at once; empty if all do."""
+    """A message about the ports that do not answer, all probed at once; empty if all do."""
     found = await asyncio.gather(*(_sentence(each, lookups[each.host]) for each in ports))
     return "; ".join(filter(None, found))
 

@@ -23,7 +23,7 @@ _MACHINE_IPUS: Final = 4  # holes are filled a machine at a time
 
 
 def with_places(topology: Topology, partitions: Iterable[VipuPartition]) -> Topology:
-    """The fleet with what its partitions say of the IPUs that they hold."""
+    """The fleet with the places that its partitions report for their IPUs."""
     if topology.is_told_whole:
         return topology
     seen = {ipu: partition.allocation_id for partition in partitions for ipu in partition.ipus}
@@ -72,8 +72,8 @@ def _places(number: int, seen: Mapping[IpuId, str]) -> set[IpuId]:
 
 
 def _holes(cluster: str, seen: Mapping[IpuId, str]) -> Iterator[list[IpuId]]:
-    """The places of a cluster that nobody has seen, machine by machine, for ever: those in domains
-    of which something was seen come first."""
+    """The places of a cluster that no partition has reported, machine by machine, without end:
+    places in partly known domains first."""
     known = sorted({place.domain for place in seen if place.cluster == cluster})
     others = (domain for domain in count() if domain not in known)
     for domain in chain(known, others):

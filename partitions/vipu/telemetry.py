@@ -57,7 +57,7 @@ def heartbeat_attributes(heartbeat: Heartbeat, index: int) -> dict[str, str]:
 
 
 def heartbeat_from_attributes(ipus: Mapping[int, Mapping[str, str]]) -> Heartbeat:
-    """Return the heartbeat that the attributes of a machine's IPUs tell; nothing is refused."""
+    """Return the heartbeat in the attributes of a machine's IPUs, without validation."""
     heard = [time for said in ipus.values() if (time := _time(said.get(HEARD_ATTRIBUTE, "")))]
     sensors = {
         index: Sensors(**{field: _number(said.get(name, "")) for name, field, _ in _NAMES})

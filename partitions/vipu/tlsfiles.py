@@ -34,8 +34,8 @@ def _stamp(paths: tuple[Path | None, ...]) -> _Stamp:
 
 
 def _check_pair(certificate: bytes, key: bytes, path: Path | None) -> None:
-    """Raise TlsFilesError unless the key is that of the certificate: while both are being replaced
-    the key may be new and the certificate old."""
+    """Raise TlsFilesError unless key and certificate match: while both are being replaced the key
+    may be new and the certificate old."""
     try:
         public = x509.load_pem_x509_certificate(certificate).public_key()
         private = serialization.load_pem_private_key(key, None).public_key()

@@ -73,9 +73,9 @@ class IpuId(NamedTuple):
 class Ipu:
     """One IPU: its address, the agent and device number behind it, and who may use it.
 
-    `cluster` and `allocation` are empty where the controller does not say them. `cordon` and
-    `fault` say why it gets no new partition; both are empty when it may. `lost`: why its agent
-    does not answer. `hardware`: what it is made of.
+    `cluster` and `allocation` are empty if the controller does not report them. `cordon` and
+    `fault` say why it gets no new partition; both are empty when it may. `lost`: why its agent does
+    not answer. `hardware`: its components.
     """
 
     id: IpuId
@@ -93,7 +93,7 @@ class Ipu:
 class Topology:
     """All IPUs of a fleet, or of a part of it, in the order of their addresses.
 
-    `is_guess`: the controller does not say where its IPUs stand, so that only their number is
+    `is_guess`: the controller does not report the places of its IPUs, so only their number is
     certain. Raises ValueError when two IPUs claim one address or an address lies outside its
     domain.
     """
@@ -146,9 +146,10 @@ class Topology:
         return {ipu.id: ipu for ipu in self.ipus if ipu.cordon or ipu.fault}
 
     def only(self, *, cluster: str = "", allocation: str = "") -> Topology:
-        """The part of the fleet in that cluster and allocation; an empty text takes any.
+        """The part of the fleet in that cluster and allocation; an empty text matches any.
 
-        An IPU of which nobody has said where it belongs stays: the controller decides.
+        IPUs with an unknown cluster or allocation stay in the result, because the controller
+        decides.
         """
         if not cluster and not allocation:
             return self
@@ -204,9 +205,9 @@ def topology_from_attributes(
 ) -> Topology:
     """The fleet that a controller's IPU attributes describe: agent -> device number -> attributes.
 
-    Takes the stated places when every IPU states a valid place; else IPUs count in agent order
-    (ag2 before ag10), 64 to a domain, which is how a rack is cabled unless someone says otherwise:
-    a guess, since the published attributes tell of boards and not of places.
+    Uses the reported places if every IPU reports a valid place. Otherwise IPUs count in agent order
+    (ag2 before ag10), 64 in each domain, which is the default cabling of a rack: a guess, because
+    the published attributes describe boards and not places.
     """
     stated = list(_stated_places(attributes))
     if all(ipu is not None for ipu in stated):
@@ -312,7 +313,7 @@ def free_blocks(topology: Topology, used: Collection[IpuId]) -> tuple[Block, ...
 def largest_block(topology: Topology) -> int:
     """Return the number of IPUs of the largest partition in an empty fleet.
 
-    Where nobody has said where the IPUs stand, all of them may be neighbours.
+    If the places of the IPUs are unknown, all of them may be neighbours.
     """
     if topology.is_guess:
         sizes = (size for size in PARTITION_SIZES if size <= len(topology))

@@ -69,9 +69,9 @@ class SyncType(StrEnum):
 class CreateRequest:
     """The properties of a new partition; zero, empty and UNDEFINED leave it to the controller.
 
-    `size` counts IPUs; `num_replicas` counts over all GCDs. `ipus` asks for exactly these, in the
-    order of their routing ids, and needs `cluster_id`. Auto-reset and relocation are off unless
-    asked for, since pods hold partitions.
+    `size` counts IPUs; `num_replicas` counts over all GCDs. `ipus` requests exactly these, in the
+    order of their routing ids, and needs `cluster_id`. Auto-reset and relocation are off by
+    default, because pods hold partitions.
     """
 
     id: str

@@ -89,7 +89,7 @@ def ipus_to_messages(ipus: Iterable[IpuId]) -> list[pb.PartitionIpu]:
 def ipus_from_messages(messages: Sequence[pb.PartitionIpu], cluster: str = "") -> tuple[IpuId, ...]:
     """The IPUs of a partition in the order of their routing ids, else of their places.
 
-    `cluster` is the partition's: the domain ids are those of one cluster.
+    `cluster` is the partition's: the domain ids belong to one cluster.
     """
     if len(messages) == 1:  # most are, and lists of many are read all the time
         return (IpuId(messages[0].ipulink_domain_topology_id, messages[0].topology_id, cluster),)
@@ -126,7 +126,8 @@ def partition_from_message(message: pb.Partition) -> VipuPartition:
 def partitions_from_messages(
     messages: Iterable[pb.Partition], known: Mapping[bytes, VipuPartition]
 ) -> dict[bytes, VipuPartition]:
-    """Each listed partition by its bytes; those of `known`, an earlier list, are not read again."""
+    """Each listed partition by its bytes; partitions in `known`, an earlier list, are not decoded
+    again."""
     found = {}
     for message in messages:
         raw = message.SerializeToString()

@@ -282,7 +282,7 @@ class RunList(FileList[ReportRun]):
         return super().get(request, *args, **kwargs)
 
     def prepare(self, rows: Sequence[Any]) -> None:
-        """Add what their files are older than."""
+        """Add the reasons that files are out of date."""
         add_outdated_runs(rows)
 
     @extend_schema(

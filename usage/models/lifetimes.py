@@ -99,7 +99,7 @@ class PodLifetime(models.Model):
 class MonitorRound(models.Model):
     """The monitor's last round in each cluster.
 
-    The monitor asked about `checked` pods: `present` of them exist, `closed` were ended. `left` are
+    The monitor checked `checked` pods: `present` of them exist, `closed` were ended. `left` are
     gone, but the prober is about to record their exact end, or a later round will end them.
     `problem` says why the round was incomplete; empty: it was complete.
     """

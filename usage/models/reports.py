@@ -128,11 +128,11 @@ class ReportChunk(models.Model):
 
 
 class ReportRun(models.Model):
-    """One run of the reports: what it is to make, how far it is, and what became of it.
+    """One run of the reports: its task, progress and outcome.
 
-    It makes months (`months`, `done` of them are), or, with a `kind` (summary or details), one
-    file of [begin, end): `done` of about `lines` are written; its pieces are deleted at
-    `expires_at`. `close`: the month is to be closed now.
+    It makes months (`months`, `done` of them are), or, with a `kind` (summary or details), one file
+    of [begin, end): `done` of about `lines` are written; its pieces are deleted at `expires_at`.
+    `close`: closes the month.
     """
 
     class State(models.TextChoices):

@@ -164,11 +164,11 @@ class GoingAccelerators(models.Model):
 def _by_grain(
     name: str, sums: type[models.Model], key: tuple[str, ...], *levels: type[models.Model]
 ) -> tuple[type[models.Model], type[models.Model], type[models.Model]]:
-    """Return the tables of these sums: of a span of days (the first of them), of a day of the zone
-    in `RollupState`, of an hour of UTC, which also has `levels`.
+    """Return the tables of these sums: by span of days (its first day), by day of the zone in
+    `RollupState`, and by hour of UTC, which also has `levels`.
 
-    Spans are made from days, in the same transaction. Hours are those of today, which no day has
-    yet, and the hour before them.
+    Spans are made from days, in the same transaction. Hours cover today, which has no daily total
+    yet, and the hour before.
     """
 
     def of(grain: str, time: models.Field[Any, Any], *bases: type[models.Model]) -> Any:
@@ -281,7 +281,7 @@ class UtilizationHour(UtilizationSums):
 
 
 class UtilizationState(models.Model):
-    """The summed quarter hours: those in [begin, until). At most one row.
+    """The summed quarter hours are in [begin, until). At most one row.
 
     `known_until`: until when the controllers had been asked at that time (empty: never).
     `with_hours`: whether their hours are summed too. False: an older release, which knows no hours,

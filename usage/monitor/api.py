@@ -91,7 +91,7 @@ class PodCensus:
         return bool(uid == suspect.uid)
 
     async def _listed(self, question: Question) -> tuple[frozenset[str], str]:
-        """By a list in pages; in one piece when its version falls out of the server's history."""
+        """Read a list in pages, or without if its version expires from the server's history."""
         try:
             return await self._pages(question.namespace, {"limit": f"{self.list_limit}"})
         except Gone:

@@ -205,7 +205,7 @@ class Monitor:
             self._last_good_at = ended
 
     def fill_metrics(self) -> None:
-        """Say how long ago the last good round was."""
+        """Set the metric of the time since the last good round."""
         age = self._clock() - self._last_good_at
         LAST_ROUND.set(max(age.total_seconds(), 0.0))
 

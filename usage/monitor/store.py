@@ -27,7 +27,7 @@ FEW: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A running pod's row as it was read: nothing was heard of the pod for too long."""
+    """The row of a running pod without news for too long, as it was read."""
 
     uid: str
     namespace: str
@@ -154,8 +154,8 @@ ON CONFLICT (cluster_uid) DO UPDATE SET began_at = excluded.began_at,
 class MonitorStore:
     """The monitor's own connection. Every method can raise psycopg.Error; the next call reconnects.
 
-    A row is changed only if it is as it was read: what a prober or another monitor wrote since
-    stays.
+    A row is changed only if it has not changed since it was read, so newer writes of a prober or
+    another monitor stay.
     """
 
     def __init__(self, arguments: Mapping[str, Any], stale_seconds: float) -> None:

@@ -210,7 +210,7 @@ def _changed_at(status: PodStatus) -> datetime | None:
 
 
 def _possible(end: datetime, start: datetime | None, at: datetime) -> datetime:
-    """The nearest time to a node's `end` that is neither before `start` nor after it was heard."""
+    """The time nearest to a node's `end` that is neither before `start` nor after it arrived."""
     if end - at > _CLOCKS_DIFFER:
         end = at
     return _not_before(end, start)

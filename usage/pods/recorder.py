@@ -234,7 +234,7 @@ class PodRecorder:
         return cursor.rowcount
 
     async def committed(self, rows: Sequence[PodRow]) -> None:
-        """Do nothing: nobody waits for pods."""
+        """Do nothing: no component waits for pods."""
 
 
 def _claim(meta: PodMeta, text: str | None, faults: list[Fault]) -> Claim:

@@ -121,7 +121,7 @@ NO_SPEC: Final = msgspec.Raw(b"{}")
 
 
 class Pod(_Shape):
-    """A pod. Its wish stays as it was sent: it hardly ever changes, and is decoded once."""
+    """A pod. Its spec stays as it was sent: it hardly ever changes, and is decoded once."""
 
     metadata: PodMeta
     spec: msgspec.Raw = NO_SPEC

@@ -74,7 +74,7 @@ def _judged(row: PodRow, jobs: Mapping[str, JobOwner]) -> PodRow:
 
 
 def prove(cursor: Cursor[Any], recorded: RecordedJobs, jobs: Collection[str]) -> int:
-    """Believe the waiting stamps of jobs that this transaction has recorded; how many."""
+    """Confirm waiting stamps of jobs that this transaction has recorded; return their number."""
     cursor.execute(_ALONE, [_LOCK])
     owners = [{"uid": uid, **owner._asdict()} for uid, owner in recorded(cursor, jobs).items()]
     cursor.execute(_PROVE, {"jobs": msgspec.json.encode(owners).decode()})

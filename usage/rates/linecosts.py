@@ -42,11 +42,11 @@ PARTITIONS: Final = Lines("reserved_at", "released_at", CostSql.lines_of_partiti
 def read_line_costs(
     lines: Lines, rows: Iterable[Any], first: datetime, until: datetime, zone: ZoneInfo
 ) -> dict[int, LineCost]:
-    """Return, by primary key, what each of `rows` cost in [first, until), which is no later than
-    now; without those that have no cost.
+    """Return the cost of each of `rows` in [first, until), at most up to now, by primary key,
+    without rows that have no cost.
 
-    Takes a query, and another query for each currency, whatever the number of rows; nothing is
-    asked where none was allocated.
+    Takes one query and one more for each currency, for any number of rows, and none if no row was
+    allocated.
     """
     clipped = (
         (row.pk, clip(getattr(row, lines.began), getattr(row, lines.ended), first, until))
@@ -72,10 +72,10 @@ def read_line_costs(
 def read_job_costs(
     job_uids: Sequence[str], began: datetime, until: datetime, zone: ZoneInfo
 ) -> dict[tuple[str, str], LineCost]:
-    """Return what all pods and partitions of each job cost in [began, until), by UID and
+    """Return the cost of all pods and partitions of each job in [began, until), by UID and
     namespace; without jobs that have no price, or prices in two currencies.
 
-    Takes a query, and another query for each currency, whatever the number of jobs.
+    Takes one query and one more for each currency, for any number of jobs.
     """
     pricing = pricing_at(began, max(until, began + _SECOND), zone)
     found: dict[tuple[str, str], list[LineCost]] = {}
@@ -98,7 +98,7 @@ def read_job_costs(
 def read_job_cost(
     job_uid: str, namespace: str, began: datetime, until: datetime, zone: ZoneInfo
 ) -> list[Money]:
-    """Return what the pods and partitions of a job cost in [began, until), in each currency."""
+    """Return the cost of the pods and partitions of a job in [began, until), by currency."""
     pricing = pricing_at(began, until, zone)
     own = (pricing.only(currency) for currency in pricing.currencies)
     return [money for each in own if (money := _job_cost(each, job_uid, namespace))]

@@ -134,7 +134,7 @@ class RateForm(forms.Form):
 
     @property
     def rate(self) -> Rate:
-        """The rate that was asked for, not stored."""
+        """The requested rate, not stored."""
         return Rate(**self.cleaned_data)
 
 

@@ -119,7 +119,7 @@ class Tariff:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Tariff:
-        """Return the tariff that `to_record` wrote; that of an older report has no prices."""
+        """Return the tariff that `to_record` wrote; the tariff of an older report has no prices."""
         prices = tuple(
             Price(
                 each["resource"],
@@ -262,7 +262,7 @@ class Pricing:
 
     @property
     def currency(self) -> str:
-        """The one currency; empty where nothing has a price, or there is no cost."""
+        """The single currency; empty if nothing has a price, or there is no cost."""
         return self.currencies[0] if self._has_cost else ""
 
     @property
@@ -334,7 +334,7 @@ class Pricing:
 def pricing_of(
     begin: datetime, until: datetime, zone: ZoneInfo, now: Tariff, closed: Sequence[Closed]
 ) -> Pricing:
-    """Return the prices of [begin, until): those of `now` except in the months that are closed."""
+    """Return the prices of [begin, until): the current prices except in closed months."""
     segments: list[Segment] = []
     used: list[Tariff] = []
     for first, end, its_zone, tariff in _stretches(begin, until, zone, now, closed):

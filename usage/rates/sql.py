@@ -49,7 +49,7 @@ def price_of(
     """Return SQL of price x amounts x `scale`, as `numeric`.
 
     Accelerators in `names` have `columns`, by default those of `accelerator_columns`. An
-    accelerator with a price by name costs that instead of the price of any.
+    accelerator with a price by name costs that price instead of the general price.
     """
     named = segment.named("accelerator")
     listed = zip(columns or accelerator_columns(names), names, strict=True)

@@ -54,7 +54,7 @@ def read_unpriced(segments: Sequence[Segment], zone: ZoneInfo) -> list[Unpriced]
     """Return, by resource and in order, the hours without a price in those `segments` that have
     any; the segments follow each other. Raises BadFilter.
 
-    A price of 0 is a price. The IPUs of a job's pods are those of its partition, so a price for
+    A price of 0 is a price. The IPUs of a job's pods are the IPUs of its partition, so a price for
     either is a price for both.
     """
     if not any(each.prices for each in segments):

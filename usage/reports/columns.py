@@ -28,7 +28,7 @@ class Profile:
 
     @property
     def has_cost(self) -> bool:
-        """Return whether its files tell money."""
+        """Return whether its files have columns of cost."""
         return any(name == "cost" for name, _ in self.summary)
 
     @property

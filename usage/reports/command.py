@@ -60,7 +60,7 @@ class Progress:
         self._out.write(line)
 
     def show(self, done: int, total: int, what: str) -> None:
-        """Draw the bar anew where it changed."""
+        """Redraw the bar if it has changed."""
         share = min(1.0, done / total) if total else 0.0
         full = round(share * _BAR_WIDTH)
         bar = f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}] {share:4.0%} {what}"

@@ -76,7 +76,7 @@ class Wanted:
 
     @property
     def is_as_stored(self) -> bool:
-        """Return whether its bytes are those of the digest."""
+        """Return whether its content matches the stored digest."""
         return self.form == "csv" and self.total and not self.excel
 
     @property
@@ -246,7 +246,7 @@ def _place(wanted: Wanted) -> str:
 
 
 def _is_stored(own: psycopg.Connection[Any], report: dict[str, Any], wanted: Wanted) -> bool:
-    """Return whether the file is there as it was when the month was closed."""
+    """Return whether the stored file is unchanged since the month was closed."""
     if report["id"] is None or report["state"] != "closed":
         return False
     parameters = {"report": report["id"], "place": _place(wanted)}

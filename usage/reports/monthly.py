@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The range of a report: [first, end), as far as it was known at `generated_at`.
+    """The range of a report: [first, end), as known at `generated_at`.
 
     `label` is the first column: a month without its hyphen, or an interval. `segments`: its
-    segments if they have different prices; then `tariff` only says how money is printed. `closed`:
-    the closed months in it that cost what their reports say; of these, `segments_beside` cost
-    nothing.
+    segments if they have different prices; then `tariff` only defines how money is printed.
+    `closed`: the closed months in it whose cost comes from their reports, and which cost nothing in
+    `segments_beside`.
     """
 
     label: str
@@ -127,8 +127,8 @@ def rows_sql(covers: Range) -> str:
 
     Each part of the pods is added up by itself, straight from its table: the server then knows from
     the table's statistics (lifetime_whose) how few rows there will be, and may take several
-    processes. It would believe in a group for every tenth lifetime of a union, which it would sort
-    on disk. A price is multiplied with the sums, never with single lifetimes.
+    processes. For a union it would estimate one group for every ten lifetimes and sort on disk. A
+    price is multiplied with the sums, never with single lifetimes.
     """
     cost = covers.cost
     # The planner finds no statistics of a column under another collation; groups are the same.
@@ -153,7 +153,7 @@ ORDER BY namespace COLLATE "C", "group" COLLATE "C", "user" COLLATE "C", compone
 
 def _shapes(lifetimes: str, covers: Range, held: frozenset[str]) -> str:
     """Return the SELECT that adds up lifetimes, which hold nothing but `held` and accelerators, by
-    what the rows tell apart."""
+    the key of the rows."""
     cost = covers.cost
     sums = [
         f"{_product_sum(amount, 'seconds', covers) if amount in held else 0}::numeric AS {name}"

@@ -97,11 +97,11 @@ class RangeFile:
 def range_of(
     begin: datetime, end: datetime, now: datetime, zone: ZoneInfo, profile: str = "default"
 ) -> Range:
-    """Return the range of the report of [begin, end), as far as it has passed.
+    """Return the range of the report of [begin, end), up to now.
 
-    The summary takes the cost of closed months that lie in it as a whole from their reports, the
-    rest of a closed month costs what it was closed with. Raises ReportRefused if the range is
-    reversed or in the future, if its records were deleted, or if its prices are in several
+    The summary takes the cost of closed months that lie in it as a whole from their reports, for
+    the rest of a closed month it uses the prices of that month. Raises ReportRefused if the range
+    is reversed or in the future, if its records were deleted, or if its prices are in several
     currencies.
     """
     try:

@@ -245,7 +245,7 @@ def ask_for_run(
 
 
 def _under_way(now: datetime) -> Q:
-    """Return the condition of runs that somebody does or, by what is stored, will do soon."""
+    """Return the condition of runs that are in progress or, by the database, will begin soon."""
     waits = Q(state=ReportRun.State.QUEUED, requested_at__gt=now - _WAITS)
     return waits | Q(state=ReportRun.State.RUNNING)
 

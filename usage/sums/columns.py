@@ -66,7 +66,7 @@ def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
 
 
 def pair_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:
-    """Return the columns of Lines: the sums, then those of the period before."""
+    """Return the columns of Lines: the sums, then the sums of the period before."""
 
     def before(column: Column) -> Column:
         return Column(

@@ -73,7 +73,7 @@ class Measures:
 
     @property
     def unverified_percent(self) -> Decimal:
-        """The share of pod time whose user nobody verified, in percent, one decimal."""
+        """The share of pod time whose user is unverified, in percent, one decimal."""
         return _percent(self.unverified_seconds, self.seconds)
 
 
@@ -229,5 +229,5 @@ def accelerator_counts(names: Sequence[str]) -> list[str]:
 
 
 def accelerator_parameters(names: Sequence[str]) -> dict[str, str]:
-    """Return what the counts refer to."""
+    """Return the query parameters of the counts."""
     return {f"accelerator_{n}": name for n, name in enumerate(names)}

@@ -30,12 +30,11 @@ _DAY: Final = timedelta(days=1)
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """The summed time: days of `zone` before `until`, then the hours of UTC in `hours` (from and
-    to; none where both are equal), but for those that touch `dirt`: first and last hour that
-    changed since (no last: all up to now). The days before `frozen_before` have lost lifetimes:
-    their sums, of days of `frozen_zone`, stand whatever changes. `accelerated_from`: from which day
-    on sums by the names of accelerators stand; sums of spans stand where there is a span. None: all
-    was summed by an older release, which knew neither.
-    """
+    to; none where both are equal), except those that touch `dirt`: first and last hour that changed
+    since (no last: all up to now). The days before `frozen_before` have lost lifetimes: their sums,
+    of days of `frozen_zone`, stay valid whatever changes. `accelerated_from`: the first day with
+    valid sums by accelerator name; sums of spans are valid where a span exists. None: an older
+    release without either computed the sums."""
 
     zone: str = ""
     until: date = date.min
@@ -143,7 +142,7 @@ class Steps:
 
     @property
     def numbers(self) -> list[int]:
-        """The number of the step in which each bucket lies."""
+        """The number of the step that contains each bucket."""
         return [bisect_right(self.begins, each) - 1 for each in self.bounds]
 
 
@@ -235,13 +234,13 @@ def _summed_hours(begins: Sequence[datetime], until: datetime, cover: Coverage) 
 
 
 def _is_whole(begins: Sequence[datetime], until: datetime, begin: datetime, end: datetime) -> bool:
-    """Return whether [begin, end) lies in the window and in one of its steps."""
+    """Return whether [begin, end) is within the window and within one of its steps."""
     inside = begin >= begins[0] and end <= until
     return inside and bisect_right(begins, begin) == bisect_right(begins, end - _SECOND)
 
 
 def whole_hours(begin: datetime, end: datetime) -> list[datetime]:
-    """Return when the hours of UTC begin that lie in [begin, end) as a whole."""
+    """Return the beginnings of the hours of UTC that are completely within [begin, end)."""
     first = begin.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     if first < begin:
         first += HOUR
@@ -288,8 +287,8 @@ def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) 
 
 
 def hours_begin(now: datetime, zone: ZoneInfo) -> datetime:
-    """Return from when hours are summed: those of today in `zone`, and the hour before, from which
-    today's first hour goes on."""
+    """Return the start of hourly sums: today in `zone`, and the hour before, which the first hour
+    of today builds on."""
     return day_begin(local_day(now, zone), zone) - HOUR
 
 

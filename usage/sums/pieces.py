@@ -60,8 +60,8 @@ def pieces(source: str, columns: str, where: str, name: str, *, many: bool = Tru
     """Return a SELECT of `columns` for each piece of each lifetime in the stretch called `name`.
 
     It has `secs`, `bucket`, `begun` and `counts` (the lifetime counts in this piece: it begins in
-    it, or the piece opens a step). Parameters: those of `stretch_parameters`. Where the stretch
-    is not of `many` pieces nothing is cut, so that the planner need not guess how often.
+    it, or the piece opens a step). Parameters: those of `stretch_parameters`. Without `many` pieces
+    nothing is cut, so the planner need not estimate how often.
     """
     began = "reserved_at" if source is PARTITION_PIECES else "scheduled_at"
     own = source

@@ -160,8 +160,8 @@ def with_total(
 def opened(query: Select) -> Iterator[Any]:
     """Yield the rows of a query, which runs before this returns.
 
-    The server keeps them and sends chunks, so that nobody holds all in memory. The cursor outlives
-    the transaction, which stays short. It closes even if reading stops.
+    The server keeps them and sends chunks, so no process holds all rows in memory. The cursor
+    outlives the transaction, which stays short. It closes even if reading stops.
     """
     with patience(bounded=query.is_dear):
         # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
@@ -288,8 +288,8 @@ def _both_sql(question: Question, cut: _Cut) -> Select:
 
 
 def _cost_sql(question: Question, cut: _Cut) -> Select:
-    """Return the costs of pods and of partitions one below the other, by bucket and key: what
-    nobody selects of their sums PostgreSQL does not add up."""
+    """Return the costs of pods and of partitions in one column, by bucket and key. PostgreSQL does
+    not compute sums of them that the query does not select."""
     pods, parameters = _pod_sql(question, cut)
     partitions, more = _partition_sql(question, cut)
     both = " UNION ALL ".join(

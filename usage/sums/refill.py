@@ -113,7 +113,7 @@ def _refill_coarse(table: str, grain: str) -> tuple[str, ...]:
 
 def _refill_span(table: str, columns: str, count: str, sums: tuple[str, ...]) -> str:
     """Return the INSERT that makes the sums of the spans from `spans` to before `ends` from those
-    of their days. What was there in a span was there on its first day, or began on a later one."""
+    of their days. A lifetime in a span existed on its first day, or began on a later day."""
     counts = (count, "begun") if count else ()
     first = [f"sum(CASE WHEN day = span THEN {count} ELSE begun END)", "sum(begun)"]
     cells = [*(first if count else ()), *(f"sum({name})" for name in sums)]

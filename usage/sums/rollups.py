@@ -88,9 +88,9 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime, zone: ZoneInfo) -> Work[list[d
 
 
 def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
-    """Return what stands; where nothing does, forget all sums but those never made anew.
+    """Return the valid coverage; if there is none, delete all sums except frozen ones.
 
-    Nothing stands that an older release has summed: it has no sums of accelerators and spans.
+    Sums of an older release are never valid: it has no sums of accelerators and spans.
     """
     cursor.execute(_STATE)
     known = coverage_of([(*cursor.fetchone(), None, None)])
@@ -127,7 +127,7 @@ def _summed_days(cursor: Any) -> list[date]:
 
 
 def _refill_spans(cursor: Any, days: Sequence[date], until: date) -> None:
-    """Sum the spans of these days anew, of days that are summed; those that are not over go."""
+    """Recompute the sums of the spans of these summed days; delete spans that are not over."""
     spans = spans_to_sum(days)
     _delete(cursor, "span", [first for first, _ in spans])
     whole = [(first, end) for first, end in spans if end <= until]

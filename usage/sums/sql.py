@@ -320,7 +320,7 @@ def joined(pods: str, partitions: str) -> str:
 def rows_sql(sums: str, shape: Shape) -> str:
     """Return the SELECT of bucket, key (an array) and sums, in order.
 
-    Parameters: `after_rank` and `after_key` where it goes on, `limit` where it is limited.
+    Parameters: `after_rank` and `after_key` for the next page, `limit` with a limit.
     """
     return f"WITH sums AS MATERIALIZED ({sums}) {_rows(shape)}"
 

@@ -74,10 +74,9 @@ FROM (SELECT 1) AS one LEFT JOIN (
 class Completeness:
     """About one month. `complete_until` None: no prober has watched pods yet; `earliest`: the first
     month with rows; `purged_before`: the day before which rows of this month were deleted;
-    `version`, `state`, `made_at`: of its newest report, if any; `cost`: its money, in the
-    currency of its tariff; `corrections`: how often something was found after it was closed;
-    `freshness`: when the watch of pods was last heard of.
-    """
+    `version`, `state`, `made_at`: of its newest report, if any; `cost`: its cost, in the currency
+    of its tariff; `corrections`: number of corrections after it was closed; `freshness`: last
+    response of the watch of pods."""
 
     complete_until: datetime | None
     gaps: int
@@ -157,7 +156,7 @@ class MonthBounds:
 
 
 def month_bounds(month: Month, zone: ZoneInfo) -> MonthBounds:
-    """Return when `month` begins and ends; for a closed month as it was closed. One query."""
+    """Return when `month` begins and ends; a closed month keeps its bounds. One query."""
     beside = [str(month), str(month.next())]
     beside += [str(month.previous())] if month > _OLDEST else []
     rows = MonthReport.objects.filter(state=ReportState.CLOSED, month__in=beside)
@@ -168,8 +167,8 @@ def month_bounds(month: Month, zone: ZoneInfo) -> MonthBounds:
 def bounds_among(
     closed: Mapping[str, tuple[datetime, datetime]], month: Month, zone: ZoneInfo
 ) -> MonthBounds:
-    """Return the bounds of `month`; `closed`: those of the closed months, of which itself and those
-    beside it count."""
+    """Return the bounds of `month`, given the bounds of closed months: it keeps its own if closed,
+    and otherwise adjoins closed neighbours."""
     if own := closed.get(str(month)):
         return MonthBounds(month, zone, *own)
     first, end = month.first(zone), month.end(zone)

@@ -143,9 +143,9 @@ def local_day(instant: datetime, zone: ZoneInfo) -> date:
 def period_before(window: Window, zone: ZoneInfo) -> Window:
     """Return the period of the same kind that ends where `window` begins.
 
-    Whole months of `zone` follow whole months, whole days as many days; others last as long.
-    Of a window that still goes on, as much has passed of the period before: up to the same day and
-    time. Raises WindowError where that is before all time.
+    Whole months of `zone` follow whole months, whole days as many days; others last as long. For a
+    window that has not ended, the period before ends at the same day and time. Raises WindowError
+    where that is before all time.
     """
     first, end = (each.astimezone(zone) for each in (window.begin, window.end))
     shift: Callable[[datetime], datetime] = lambda each: each - (window.end - window.begin)  # noqa: E731
@@ -180,10 +180,10 @@ def _wall(instant: datetime, zone: ZoneInfo, day: date) -> datetime:
 
 
 def step_begins(window: Window, step: str, zone: ZoneInfo) -> list[datetime]:
-    """Return when the steps of a series over the window begin, the first at its begin.
+    """Return the beginnings of the steps of a series over the window, the first at its beginning.
 
-    Days, weeks (from Monday) and months are those of `zone`. Raises WindowError for an unknown
-    step and for more than MAX_POINTS of them.
+    Days, weeks (from Monday) and months are in `zone`. Raises WindowError for an unknown step and
+    for more than MAX_POINTS steps.
     """
     if step not in STEPS:
         raise WindowError(f"step: {step!r} is no step. Known: {', '.join(STEPS)}.")

@@ -48,8 +48,9 @@ class Holding:
 class ControllerTimeline:
     """The recorded facts about one controller.
 
-    `states` in order of time, with the state in force as the range begins, of whose time
-    `held_then` says what jobs held. `gaps`: from and to when no recorder asked it, in microseconds.
+    `states` in order of time, from the state at the beginning of the range, for which `held_then`
+    is the number of IPUs that jobs held. `gaps`: when no recorder polled it (from, to), in
+    microseconds.
     """
 
     states: tuple[State, ...] = ()
@@ -62,10 +63,10 @@ class ControllerTimeline:
 class Utilization:
     """IPU-seconds of one step. capacity = reserved + idle + down + unknown.
 
-    `reserved` by partitions, `by_others` of it by such as no job holds (made by hand), and
-    `held_idle` of it by jobs no pod of which ran on them; `pod_micro` is what pods were allocated,
-    in micro-IPU-seconds. `down`: cordoned or faulty and not held by a job; `unknown`: no recorder
-    asked, or the controller did not answer.
+    `reserved` by partitions, `by_others`: the part in partitions without a job (made by hand);
+    `held_idle`: the part in partitions whose job had no running pod; `pod_micro`: allocated to
+    pods, in micro-IPU-seconds. `down`: cordoned or faulty and not held by a job; `unknown`: no
+    recorder polled, or the controller did not answer.
     """
 
     capacity: int = 0

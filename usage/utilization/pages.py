@@ -99,8 +99,8 @@ class CapacityTotal:
 class CapacityAnswer:
     """Rows in order of time and controller, `controllers` over the whole range, and their total.
 
-    `known_until`: when controllers were last asked (None: never); `silent_seconds`: for how long
-    of the range no recorder asked.
+    `known_until`: last poll of the controllers (None: never); `silent_seconds`: time in the range
+    without polls.
     """
 
     window: Window
@@ -323,7 +323,7 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
 
 
 def _figures(total: Utilization) -> list[tuple[str, str, object]]:
-    """Return name, share and IPU-hours of each state; that of others only where there is any."""
+    """Return name, share and IPU-hours of each state; the state of others only if not zero."""
     return [
         (name, spell_share(getattr(total, band), total.capacity), hours(getattr(total, band)))
         for name, band, _ in _BANDS
@@ -361,14 +361,13 @@ def _bar(amounts: Utilization) -> list[dict[str, Any]]:
 
 
 def _as_of(answer: CapacityAnswer) -> datetime | None:
-    """Return the last poll of the controllers if the range goes on after it; a range that is over
-    has no age."""
+    """Return the last poll of the controllers if the range is not over; a past range has no age."""
     known = answer.known_until
     return known if known is not None and known < answer.window.until else None
 
 
 def _neighbours(params: Params, now: dt.datetime) -> dict[str, Any]:
-    """Return the months beside the one shown; none where another range is shown."""
+    """Return the months before and after the shown month; none if another range is shown."""
     if {"from", "to", "window"} & params.keys():
         return {"month": None}
     zone = usage_zone()

@@ -38,12 +38,11 @@ Range = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The summed time: the quarters of [begin, until), but for hours in `dirt` (first and last; no
+    """The summed time: the quarters of [begin, until), except hours in `dirt` (first and last; no
     last: all up to now).
 
-    `known_then` and `known_now`: until when controllers had been asked when it was summed, and
-    are now; None: no recorder ever asked. `with_hours`: whether hours are summed where quarters
-    are.
+    `known_then` and `known_now`: the last poll of controllers when it was summed, and now; None:
+    never. `with_hours`: whether hours are summed as well as quarters.
     """
 
     begin: datetime = EVER
@@ -112,7 +111,7 @@ def plan(edges: Sequence[datetime], standing: Standing) -> Plan:
 
 
 def floor(instant: datetime, grain: timedelta = QUARTER) -> datetime:
-    """Return when the quarter, or the hour, begins in which `instant` lies."""
+    """Return the beginning of the quarter, or the hour, that contains `instant`."""
     return instant - (instant - datetime(2000, 1, 1, tzinfo=UTC)) % grain
 
 
@@ -261,9 +260,9 @@ class Cut(NamedTuple):
 
 
 def _by_grain(cuts: Iterable[Cut], standing: Standing) -> list[list[Any]]:
-    """Return the parameters of _CUT: what is of whole hours, and the quarters beside it.
+    """Return the parameters of _CUT: whole hours, and the remaining quarters.
 
-    Where the clocks are ahead by a part of an hour, an hour of UTC lies in two of theirs.
+    In a zone with a fractional offset an hour of UTC is in two local hours.
     """
     hours: list[Cut] = []
     quarters: list[Cut] = []
@@ -287,7 +286,7 @@ def refresh(now: datetime, tell: Tell = lambda *_: None) -> int:
 
 
 def rebuild(now: datetime, tell: Tell) -> int:
-    """Sum everything anew whose rows are there; return how many quarters. Raises RefreshBusy."""
+    """Recompute all sums whose rows exist; return the number of quarters. Raises RefreshBusy."""
     return _ROLLUP.rebuild(_forget, lambda cursor, dirt: _plan(cursor, dirt, now), tell)
 
 

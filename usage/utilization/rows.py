@@ -118,7 +118,7 @@ _ALL: Final = f"{STATES}; {HOLDINGS}; {RUNS.replace('KEY', 'controller')}"
 
 
 def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, list[Utilization]]:
-    """Return, by controller, what became of its IPUs between each edge and the next.
+    """Return the utilization of each controller between each edge and the next.
 
     Edges are whole seconds; `gaps` as `read_asked` returns them, at least those of this time.
     """
@@ -140,17 +140,17 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """From and to when no recorder asked the controllers, in microseconds, not clipped; `told`:
-    whether any had told its IPUs before the end."""
+    """Gaps without polls of the controllers (from, to), in microseconds, not clipped; `told`:
+    whether any controller had reported its IPUs before the end."""
 
     gaps: Gaps
     told: bool
 
 
 def read_asked(cursor: Any, begin: datetime, until: datetime, known: datetime | None) -> Asked:
-    """Return when in [begin, until) controllers were asked, in one query.
+    """Return the polls of controllers in [begin, until), in one query.
 
-    `known`: until when they were asked; None: nobody ever did, which is no silence.
+    `known`: the last poll; None: there never was one, which is not a gap.
     """
     cursor.execute(ASKED, bounds(begin, until) | {"watch": CAPACITY_WATCH})
     rows = cursor.fetchall()

@@ -33,9 +33,8 @@ _OF_PARTITIONS = _BY_PARTITION.replace(
 class CapacityRecord:
     """Utilization by controller, each with one entry for a step that has begun.
 
-    `known_until`: when controllers were last asked, before the end of the range; None: never.
-    `silent_seconds`: for how long of the range no recorder asked. `week`: the sums by hour of the
-    week.
+    `known_until`: last poll of the controllers before the end of the range; None: never.
+    `silent_seconds`: time in the range without polls. `week`: the sums by hour of the week.
     """
 
     steps: Mapping[str, Sequence[Utilization]]

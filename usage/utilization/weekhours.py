@@ -40,7 +40,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """The clocks that tell the hour, and the controllers to count (empty: all)."""
+    """The time zone of the hours, and the controllers to count (empty: all)."""
 
     shifts: tuple[Shift, ...]
     controllers: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Week:
         return found
 
     def counts(self, controller: str) -> bool:
-        """Return whether the sums of `controller` are asked for."""
+        """Return whether the sums include `controller`."""
         return not self.controllers or controller in self.controllers
 
 

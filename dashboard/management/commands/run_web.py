@@ -82,9 +82,9 @@ class Command(BaseCommand):
 
 
 def _prepare_or_say(host: str, port: int) -> bool:
-    """Prepare the database, and as long as it does not answer, say so to all who ask.
+    """Prepare the database, and report its outage to clients as long as it does not answer.
 
-    Return False if the process was asked to stop meanwhile.
+    Return False if the process was stopped meanwhile.
     """
     try:
         _prepare_database()
@@ -134,7 +134,7 @@ def _static_folder() -> Iterator[Path]:
 
 
 async def _serve(host: str, port: int) -> None:
-    """Serve until the process is asked to stop."""
+    """Serve until the process is stopped."""
     from dashboard.notify.rounds import Rounds
     from ipuhub.wsgi import application
 

@@ -58,7 +58,7 @@ class Command(BaseCommand):
 
 
 async def _left(drain: bool, seconds: int) -> list[str]:
-    """The jobs with a finalizer of ours as namespace/name, after draining if asked to."""
+    """The jobs with one of our finalizers as namespace/name, after draining if requested."""
     async with composition.cluster_client("ipuhub-uninstall") as client:
         left = await _held(client)
         if drain:

@@ -318,7 +318,7 @@ def _readme(rows: list[dict[str, Any]]) -> str:
 
 
 def _webhooks() -> str:
-    """Return what the webhooks are called for; the templates add their addresses and conditions."""
+    """Return the rules of the webhooks; the templates add their addresses and conditions."""
     scope = WebhookScope(Service("", ""), b"", MUTATE_PATH, VALIDATE_PATH)
     found: dict[str, Any] = {"conditions": [BEING_DELETED]}
     for configuration in build_configurations(scope):

@@ -39,9 +39,9 @@ class VisibilityOptions:
 
 
 class Advertiser:
-    """Compares what the nodes show with what they should show.
+    """Compares the advertised IPUs of nodes with the desired numbers.
 
-    `say` is called in each pass with what is wrong, for people; empty: all is shown.
+    `say` is called in each pass with a message about the problem; empty: there is none.
     """
 
     def __init__(

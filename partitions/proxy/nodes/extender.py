@@ -106,7 +106,7 @@ class Extender:
 
 @web.middleware
 async def allow_node_lists(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let kube-scheduler, and nobody else, send the whole list of nodes."""
+    """Allow only kube-scheduler to send the whole list of nodes."""
     if request.path.startswith(PREFIX):
         request = request.clone(client_max_size=MAX_QUESTION_BYTES)
     return await handler(request)

@@ -30,7 +30,7 @@ class Node:
 
 
 class NodeLabels:
-    """The "key=value" labels of nodes, as of a moment ago."""
+    """The cached "key=value" labels of nodes."""
 
     def __init__(self, client: KubeClient) -> None:
         self.informer = Informer(
@@ -48,7 +48,7 @@ class NodeLabels:
         return None if found is None else node_of(found)
 
     def shown(self) -> list[ShownNode]:
-        """Return what all nodes show of IPUs."""
+        """Return the IPUs that all nodes advertise."""
         return [shown_node(node) for node in self.informer.all()]
 
     @property

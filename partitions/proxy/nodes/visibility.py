@@ -44,13 +44,13 @@ class ShownNode:
 
     @property
     def has_plugin(self) -> bool:
-        """Return whether somebody else, such as a device plugin, shows IPUs there."""
+        """Return whether another component, such as a device plugin, advertises IPUs there."""
         return MARK_CAPACITY not in self.marks and self.capacity not in {"", "0"}
 
     @property
     def has_ours(self) -> bool:
-        """Return whether a number of ours is there, or the zero that a kubelet which starts writes
-        for what it has read before, even if the number was taken away meanwhile."""
+        """Return whether our number is there, or the zero that a starting kubelet writes for
+        resources that it has read before, even if the number was removed meanwhile."""
         return MARK_CAPACITY in self.marks or {self.capacity, self.allocatable} <= {"0", ""}
 
     def shows(self, label: str) -> bool:
@@ -71,8 +71,7 @@ class Count:
 class NodeChange:
     """Merge patches of one node; an empty patch is not written.
 
-    While a node has a number of ours it has our mark: a crash in between leaves nothing behind
-    that no writer takes away.
+    A node with our number also has our mark, so that after a crash a later writer removes both.
     """
 
     node: str
@@ -122,10 +121,10 @@ def nodes_with(label: str, nodes: Iterable[ShownNode]) -> list[ShownNode]:
 
 
 def _designate(reaching: Iterable[ShownNode], label: str) -> str:
-    """The one node that shows the IPUs of a controller; "": none can.
+    """The single node that advertises the IPUs of a controller; "": none can.
 
-    A node that can take pods goes before a node that cannot, then the present node, so that
-    capacity moves only when it must.
+    Nodes that accept pods are preferred, then the current node, so that capacity moves only if
+    necessary.
     """
     able = [node for node in reaching if not node.has_plugin]
     ranks = {node.name: (not node.is_usable, not node.shows(label), node.name) for node in able}
@@ -170,6 +169,6 @@ def _status(node: ShownNode, number: str | None) -> dict[str, Any]:
 def _changed(
     field_name: str, wanted: Mapping[str, str | None], present: Mapping[str, str]
 ) -> dict[str, dict[str, str | None]]:
-    """The part of a merge patch that makes `present` what is wanted; None takes a key away."""
+    """The part of a merge patch that turns `present` into the wanted values; None removes a key."""
     changed = {key: value for key, value in wanted.items() if present.get(key) != value}
     return {field_name: changed} if changed else {}

@@ -126,8 +126,9 @@ async def _not_taken(step: Step, error: VipuError) -> Next:
 
 
 async def _not_sent(step: Step, error: CircuitOpen) -> Next:
-    """The controller fell silent since it was chosen, or answers no creations: another controller
-    is asked. What may come here after all is known first, so that its tombstone has it removed."""
+    """Choose another controller: this controller stopped answering since it was chosen, or does not
+    answer creations. The entry first records what may still appear here, so that its tombstone
+    removes it."""
     entry, memory = step.entry, step.memory
     if memory.is_reset:
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
@@ -138,7 +139,8 @@ async def _not_sent(step: Step, error: CircuitOpen) -> Next:
 
 
 async def _stay(step: Step) -> Next:
-    """Nobody else has room: what was asked for may come yet, or a later request is answered."""
+    """Stay on this controller: no other has room, and the requested partition may still appear, or
+    a later request may be answered."""
     entry, memory = step.entry, step.memory
     if not memory.is_told:  # in place of what the first call came to
         why = f"{entry.controller} does not answer creations, and no other V-IPU controller fits"

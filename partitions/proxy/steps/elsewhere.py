@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 async def take_other_id(step: Step, listed: Collection[str], why: str) -> Next:
-    """The partition of our id is somebody else's: leave it alone and take another id."""
+    """Take another id: a partition of another owner has ours, and is left alone."""
     entry = step.entry
     where = {"controller": entry.controller, **entry.log_fields}
     log.warning("partition id taken by someone else", **where, problem=why)
@@ -43,10 +43,11 @@ async def take_other_id(step: Step, listed: Collection[str], why: str) -> Next:
 
 
 async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
-    """Someone was faster here (`is_full`), or it does not answer: try the next controller, or give
-    the reservation up.
+    """Try the next controller, or give the reservation up: this controller is full (`is_full`) or
+    does not answer.
 
-    None: nobody else has room, and what was asked for here without an answer may come yet.
+    None: no other controller has room, and a partition that was requested here without an answer
+    may still appear.
     """
     entry, memory, around = step.entry, step.memory, step.around
     memory.tried.add(entry.controller)

@@ -54,7 +54,7 @@ async def release(step: Step) -> Next:
 
 
 async def _leave(step: Step, why: str) -> Next:
-    """Somebody else's partition has our id, so that ours cannot exist any more."""
+    """Leave the partition: it belongs to another owner, so ours cannot exist any more."""
     entry = step.entry
     where = {"controller": entry.controller, **entry.log_fields}
     log.warning("partition left alone", problem=why, **where)
@@ -63,7 +63,7 @@ async def _leave(step: Step, why: str) -> Next:
 
 
 async def _still_there(step: Step, status: VipuStatus) -> Next:
-    """The removal is under way, or may begin late; else it is asked for again."""
+    """Wait for the removal, which is in progress or may begin late, or request it again."""
     entry, memory = step.entry, step.memory
     memory.looks += 1
     if status.is_removing and memory.looks >= LOOKS_UNTIL_TOLD:

@@ -40,12 +40,12 @@ class Next(Enum):
 class Memory:
     """Knowledge of one attempt that only this process needs.
 
-    `is_first_ask`: no request to create this partition can have been sent to its controller, so
-    that a partition of its id there is a stranger's. `was_there`: its controller has listed what
-    is to be released. `waiting` is the answer of an attempt that found no room. `is_told`: the
-    entry says that no other controller has room. `accepted_at` (nothing: this process has not
-    asked) and `look_at` are of the loop's clock; `looks` counts since then, or since a removal was
-    taken.
+    `is_first_ask`: no request to create this partition can have been sent to its controller, so a
+    partition with its id there belongs to another owner. `was_there`: its controller has listed the
+    partition that is to be released. `waiting` is the answer of an attempt that found no room.
+    `is_told`: the entry says that no other controller has room. `accepted_at` (nothing: this
+    process has not sent a request) and `look_at` are times of the event loop; `looks` counts the
+    checks since then, or since a removal was accepted.
     """
 
     is_first_ask: bool = False
@@ -86,7 +86,7 @@ class Step:
         return self.around.fleet.api(self.entry.controller)
 
     async def replace(self, new: TrackerEntry | None) -> None:
-        """Write `new` (None: nothing) in place of the entry, unless somebody changed that."""
+        """Replace the entry by `new` (None: remove it), unless it has changed."""
         await self.around.store.write(lambda draft: draft.replace(self.entry, new))
         if new is not None and new.phase is not self.entry.phase:
             log.info("partition", phase=new.phase.value, **new.log_fields)

@@ -101,7 +101,7 @@ class AgentClient:
         await self._call((await self._stub()).InjectFault, wire.fault_to_message(fault, duration))
 
     async def repair(self, ipu: int | None = None) -> None:
-        """End all faults of a simulated machine, or those of one IPU."""
+        """End all faults of a simulated machine, or all faults of one IPU."""
         await self._call((await self._stub()).RepairFaults, pb.RepairFaultsRequest(ipu=ipu))
 
     async def test(self, kind: MachineTest, ipu: int | None) -> str:

@@ -65,7 +65,7 @@ class Device:
 class Configuration:
     """A machine's part of a partition.
 
-    `generation` names the operation that asked for it: the same generation again changes nothing,
+    `generation` names the operation that requested it: the same generation again changes nothing,
     another generation is a reset.
     """
 
@@ -92,9 +92,9 @@ class MachinePartition:
 @dataclass(frozen=True, slots=True)
 class Health:
     """The content of a machine's heartbeat: its partitions, a sentence for each faulty IPU, and
-    what the sensors of its IPUs show.
+    sensor readings.
 
-    `boot_id` changes when the machine has forgotten its partitions.
+    `boot_id` changes when the machine loses its partitions.
     """
 
     boot_id: str

@@ -203,7 +203,8 @@ class SimulatedMachine:
         return "; ".join(sorted(map(_sentence, found)))
 
     def open_devices(self, now: datetime) -> frozenset[int]:
-        """The devices whose IPUoF port answers: those of READY partitions, without such a fault."""
+        """The devices whose IPUoF port answers: the devices of READY partitions without a port
+        fault."""
         closed = {fault.ipu for fault in self._closed_ports(now)}
         return frozenset(
             device.index
@@ -235,7 +236,7 @@ class SimulatedMachine:
             self._ipus[fault.ipu].uncorrected_errors += 1
 
     def repair(self, ipu: int | None = None) -> None:
-        """End all faults, or those of one IPU."""
+        """End all faults, or all faults of one IPU."""
         of_ipu = {FaultKind.IPU_ERROR, FaultKind.LINK_DOWN, FaultKind.IPUOF_CLOSED}
         self._faults = [
             fault

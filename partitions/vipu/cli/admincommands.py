@@ -88,7 +88,7 @@ async def uncordon_agent(client: VipuClient, options: argparse.Namespace) -> Non
 
 
 async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
-    """Everybody's partitions, or those of a machine, a cluster, an allocation."""
+    """All partitions, or the partitions of a machine, a cluster or an allocation."""
     question = pb.ListPartitionsRequest(agent_id=options.agent or "")
     found = [
         each

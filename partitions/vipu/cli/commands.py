@@ -41,7 +41,7 @@ _OPERATION: Final = "Operation"
 
 
 async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
-    """All partitions, or those of one allocation."""
+    """All partitions, or the partitions of one allocation."""
     question = pb.ListPartitionsRequest(allocation_id=options.allocation or "")
     found = (await client.ask("ListPartitions", question)).partitions
     listed = sorted(found, key=lambda partition: partition.id)
@@ -123,7 +123,7 @@ async def create_partition(client: VipuClient, options: argparse.Namespace) -> N
 
 
 def _sync_type(options: argparse.Namespace) -> SyncType:
-    """The sync type that is asked for; with `--index` a reconfigurable partition has its own."""
+    """The requested sync type; with `--index` a reconfigurable partition has its own."""
     if options.sync_type == C2_COMPATIBLE:
         return SyncType.GS2_DEFAULT
     if options.index and options.reconfigurable:

@@ -72,7 +72,7 @@ def bar(done: int, steps: int) -> str:
 
 
 def _show(diagnostic: pb.Diagnostic, *, is_last: bool) -> None:
-    """The bar, where somebody looks: results go elsewhere, so that programs can read them."""
+    """Draw the progress bar on a terminal; results go elsewhere, so that programs can read them."""
     if sys.stderr.isatty():
         text = f"{diagnostic.id} {bar(diagnostic.done, diagnostic.steps)}"
         sys.stderr.write(f"\r{text}" + ("\n" if is_last else ""))

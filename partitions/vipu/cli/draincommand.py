@@ -22,7 +22,7 @@ POLL_SECONDS: Final = 1.0
 async def drain_agent(client: VipuClient, options: argparse.Namespace) -> None:
     """Cordon a machine and wait until no partition is on it. Raise VipuError.
 
-    A controller that is away meanwhile is asked again: what is waited for may take hours.
+    Retries while the controller is unavailable, because the wait may take hours.
     """
     name, progress = options.name, _Progress(options.name)
     order = pb.DrainAgentRequest(agent_id=name, reason=options.reason, force=options.force)

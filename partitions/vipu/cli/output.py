@@ -26,9 +26,9 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
 class Table:
     """Rows of texts under their heads; `wide` columns are shown by `--output wide` only.
 
-    `data` is what JSON and YAML show in its place. `is_bad`: what it shows has failed, and so has
-    the command. `is_last`: what it shows has ended, and with it `--watch`. `below`: a second table,
-    whose data is part of the first table's.
+    `data` replaces it in JSON and YAML. `is_bad`: the operation has failed, and so has the command.
+    `is_last`: the operation has ended, and with it `--watch`. `below`: a second table, whose data
+    is part of the first table's.
     """
 
     heads: Sequence[str]

@@ -121,7 +121,7 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
 async def _ask(client: VipuClient, options: argparse.Namespace) -> Any:
     """Return the answer of the command. Raise VipuError.
 
-    Where `--watch` has shown a list already, a controller that is away is asked until it is back.
+    Once `--watch` has shown a list, it retries while the controller is unavailable.
     """
     said = ""
     while True:

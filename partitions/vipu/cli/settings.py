@@ -46,7 +46,7 @@ ADMIN_PORT: Final = PortSetting("admin-port", 8091)
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The controller, the files for TLS to it (none: without TLS), and whom we call as."""
+    """The controller, the files for TLS to it (none: without TLS), and the user of the calls."""
 
     host: str
     port: int

@@ -30,7 +30,7 @@ async def rotate_key(client: VipuClient, options: argparse.Namespace) -> str:
 
 
 async def remove_user(client: VipuClient, options: argparse.Namespace) -> None:
-    """Take a user away. Raise VipuError."""
+    """Remove a user. Raise VipuError."""
     await client.ask("RemoveUser", pb.RemoveUserRequest(user_id=options.name))
 
 

@@ -120,13 +120,13 @@ class Controller:
     def reset(
         self, partition_id: str, caller: Caller = EVERYTHING, *, relocatable: bool = False
     ) -> None:
-        """Bring a partition back to its first state on the same IPUs, or on others where an IPU of
-        it cannot be used and either the partition or this reset is `relocatable`.
+        """Bring a partition back to its first state on the same IPUs, or on others if one of its
+        IPUs cannot be used and either the partition or this reset is `relocatable`.
 
-        A pod may reset its own: poprun does so before it starts, and nobody else is on these IPUs.
-        It moves nothing: who waits for other IPUs is for the scheduler to say. Raises NotFound,
-        Refused, or NotReady while an IPU of it has a fault or its agent is lost and it does not
-        move, or while it is being removed.
+        A pod may reset its own partition, as poprun does before it starts, because no other program
+        uses these IPUs. It cannot move the partition: the scheduler decides who gets other IPUs.
+        Raises NotFound, Refused, or NotReady while an IPU of it has a fault or its agent is lost
+        and it does not move, or while it is being removed.
         """
         moved = list[bool]()
 
@@ -172,9 +172,9 @@ class Controller:
             self.events.note(what, partition=partition_id)
 
     def confirm(self, done: PartitionRecord) -> None:
-        """End an operation: all machines of the partition have done it.
+        """End an operation that all machines of the partition have completed.
 
-        A partition that is gone, or with which something else began since, stays as it is.
+        A partition that is gone or has a newer operation stays unchanged.
         """
         happened = list[str]()
 
@@ -270,7 +270,7 @@ class Controller:
         self.events.note("IPU has a fault", is_bad=True, agent=agent, ipu=index, fault=what)
 
     def fail_part(self, seen: PartitionRecord, problem: str) -> None:
-        """Machines cannot serve a partition as it was `seen`: it is in ERROR, or is reset."""
+        """Set a partition to ERROR or reset it, as machines cannot serve it as it was `seen`."""
         self.writes.write(lambda draft: outages.fail_part(draft, seen, problem, self.clock()))
         facts = {"partition": seen.id, "problem": problem}
         self.events.note("partition failed on its machines", is_bad=True, **facts)

@@ -56,11 +56,11 @@ class Drained:
 def drain(
     draft: Draft, order: DrainOrder, now: datetime, latency: timedelta, *, confirmed_removal: bool
 ) -> Drained:
-    """Cordon a machine and take from it what may leave it now.
+    """Cordon a machine and remove the partitions that may leave it now.
 
-    `latency` is that of a creation. With `confirmed_removal` a partition that is ended holds its
-    IPUs until its machines have freed them. Raises NotFound, InvalidRequest for a long reason, or
-    NotReady when a cordon to go on with is gone.
+    `latency` is the duration of a creation. With `confirmed_removal` a partition that is ended
+    holds its IPUs until its machines have freed them. Raises NotFound, InvalidRequest for a long
+    reason, or NotReady if the cordon of a drain to continue is gone.
     """
     found = Drained(_cordon(draft, order, now))
     for record in _here(draft, order.agent):

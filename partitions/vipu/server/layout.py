@@ -65,8 +65,8 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All clusters and allocations by id; `is_edited`: an administrator changed what the options
-    say."""
+    """All clusters and allocations by id; `is_edited`: an administrator changed the layout of the
+    options."""
 
     clusters: Mapping[str, Cluster] = field(default_factory=dict)
     allocations: Mapping[str, Allocation] = field(default_factory=dict)

@@ -73,12 +73,12 @@ def ipu_attributes(
 ) -> dict[str, dict[int, dict[str, str]]]:
     """The attributes of each IPU by agent and device number; of all agents when none is named.
 
-    Agents in no allocation are left out: their IPUs are nobody's to use.
+    Agents in no allocation are left out: their IPUs cannot be used.
 
-    Of the agents that are named, also their last heartbeat.
+    Named agents also include their last heartbeat.
 
-    With `published_only` an IPU says of itself what other V-IPU controllers say: nothing of its
-    place, cluster and allocation. Raises InvalidRequest for an agent that does not exist.
+    With `published_only` the attributes are those of other V-IPU controllers, without place,
+    cluster and allocation. Raises InvalidRequest for an agent that does not exist.
     """
     wanted, usable = set(agents), [ipu for ipu in topology.ipus if ipu.allocation]
     if unknown := sorted(wanted - {ipu.agent for ipu in usable}):

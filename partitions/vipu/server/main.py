@@ -134,7 +134,7 @@ class VipuServer:
         return port
 
     def _end_operations_of_agents(self, controller: Controller) -> None:
-        """An earlier start had agents: nobody confirms any more what they were to do.
+        """End operations of an earlier start with agents, which nothing will confirm any more.
 
         Raises StateFileError for agents that were created.
         """

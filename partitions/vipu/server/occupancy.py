@@ -30,7 +30,7 @@ class _Domain:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The largest free blocks; computed when somebody asks."""
+        """The largest free blocks, computed on demand."""
         return free_blocks(self.topology, self.holders.keys() | self.closed.keys())
 
 
@@ -60,7 +60,7 @@ class Occupancy:
         return self._with(_Domain(its.topology, holders, its.closed))
 
     def freed(self, ipus: Sequence[IpuId]) -> Occupancy:
-        """The fleet once nobody holds these IPUs of one IPU-Link domain."""
+        """The fleet after these IPUs of one IPU-Link domain are freed."""
         its = self._domains[_key(ipus[0])]
         holders = {ipu: holder for ipu, holder in its.holders.items() if ipu not in ipus}
         return self._with(_Domain(its.topology, holders, its.closed))

@@ -51,7 +51,7 @@ def uncordon(draft: Draft, agent: str) -> None:
 def fail_ipu(
     draft: Draft, agent: str, index: int, what: str, now: datetime, latency: timedelta
 ) -> None:
-    """Take a fault of an IPU, told in a sentence that names the IPU; raises NotFound.
+    """Apply a fault of an IPU, with a message that names the IPU; raises NotFound.
 
     `latency` is how long a partition that is moved takes until it is ACTIVE.
     """
@@ -62,7 +62,7 @@ def fail_ipu(
 
 
 def heal_ipu(draft: Draft, agent: str, index: int, now: datetime, latency: timedelta) -> None:
-    """End the fault of an IPU; raises NotFound. `latency` is that of a reset."""
+    """End the fault of an IPU; raises NotFound. `latency` is the duration of a reset."""
     machine = _machine(draft, agent, index)
     if index in machine.faults:
         faults = {other: text for other, text in machine.faults.items() if other != index}
@@ -71,7 +71,7 @@ def heal_ipu(draft: Draft, agent: str, index: int, now: datetime, latency: timed
 
 
 def lose_agent(draft: Draft, agent: str, sentence: str, now: datetime, latency: timedelta) -> None:
-    """Take that the agent does not answer, told in a sentence that names it; raises NotFound."""
+    """Apply the loss of an agent, with a message that names it; raises NotFound."""
     machine = _machine(draft, agent)
     if machine.lost != sentence:
         draft.put_machine(replace(machine, lost=sentence))
@@ -79,7 +79,7 @@ def lose_agent(draft: Draft, agent: str, sentence: str, now: datetime, latency: 
 
 
 def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> None:
-    """Take that the agent answers again; raises NotFound. `latency` is that of a reset."""
+    """Apply the return of an agent; raises NotFound. `latency` is the duration of a reset."""
     machine = _machine(draft, agent)
     if machine.lost:
         draft.put_machine(replace(machine, lost=""))
@@ -87,11 +87,11 @@ def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> N
 
 
 def fail_part(draft: Draft, seen: PartitionRecord, sentence: str, now: datetime) -> None:
-    """Take that a machine cannot serve a partition that it has set up, or not set it up.
+    """Apply a machine's failure to serve or to create a partition.
 
-    It is in ERROR, or is reset once more where it may do so by itself: not while an agent of it is
-    lost, nor while an IPU of it has a fault. A partition that has changed since it was seen stays
-    as it is.
+    The partition is set to ERROR, or is reset once more if it may reset itself: not while an agent
+    of it is lost, nor while an IPU of it has a fault. A partition that has changed since it was
+    seen stays as it is.
     """
     record = draft.partitions.get(seen.id)
     if record is None or record.is_removing or record.errors != seen.errors:
@@ -141,8 +141,8 @@ def no_room(record: PartitionRecord) -> str:
 def moved_by_reset(
     draft: Draft, record: PartitionRecord, now: datetime, latency: timedelta
 ) -> PartitionRecord | None:
-    """The partition on other IPUs, as fresh as after a reset; None: its own can be used, it is
-    being removed, or there is no room. `latency` is that of a creation."""
+    """The partition on other IPUs, as after a reset; None: its own can be used, it is being
+    removed, or there is no room. `latency` is the duration of a creation."""
     if record.is_removing or not any(_problems(draft, record)):
         return None
     moved = moved_elsewhere(draft, record, now, latency)
@@ -171,8 +171,8 @@ def _hit(
 def moved_elsewhere(
     draft: Draft, record: PartitionRecord, now: datetime, latency: timedelta
 ) -> PartitionRecord | None:
-    """The partition on other IPUs of its allocation; None: there is no room. `latency` is that of a
-    creation."""
+    """The partition on other IPUs of its allocation; None: there is no room. `latency` is the
+    duration of a creation."""
     request = CreateRequest(
         id=record.id,
         size=len(record.ipus),
@@ -194,9 +194,9 @@ def moved_elsewhere(
 
 
 def _recover(draft: Draft, agent: str, now: datetime, latency: timedelta) -> None:
-    """Reset the partitions of a machine that are in ERROR and may do so by themselves.
+    """Reset the partitions of a machine that are in ERROR and may reset themselves.
 
-    The others wait for a reset by somebody: what ran on them is lost either way.
+    The others wait for a manual reset: the programs on them are lost in any case.
     """
     topology = draft.occupancy.topology
     here = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if ipu.agent == agent}

@@ -156,7 +156,7 @@ def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> 
 def removing_record(record: PartitionRecord, now: datetime) -> PartitionRecord:
     """The record after its removal began at `now`, which the agents of its machines confirm.
 
-    What was wrong with it is over: nobody may use it any more.
+    Its earlier problems no longer matter, because it cannot be used any more.
     """
     return replace(
         record,

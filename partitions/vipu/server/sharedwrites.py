@@ -59,8 +59,8 @@ class SharedWrites:
         return len(self._queue)
 
     def write(self, change: Change) -> None:
-        """Have a change stored, with all others that wait by then; raises what it raises, or
-        Unavailable when nothing is stored."""
+        """Store a change, together with all others that are waiting; raises what it raises, or
+        Unavailable if nothing is stored."""
         mine = _Waiting(change)
         with self._queueing:
             self._queue.append(mine)
@@ -106,5 +106,5 @@ class SharedWrites:
 
 
 def _nothing(changed: Collection[str]) -> None:
-    """Nobody waits for changes."""
+    """Ignore a change: no observer is set."""
     del changed

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The end of a partition, as it is stored."""
+    """The stored removal of a partition."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedAgent:
-    """The end of a created agent, as it is stored."""
+    """The stored removal of a created agent."""
 
     id: str
 
@@ -58,7 +58,7 @@ class State:
 
     @property
     def stored(self) -> Iterator[Stored]:
-        """The fewest changes that make this state out of nothing."""
+        """The smallest list of changes that creates this state from an empty state."""
         yield from self.agents.values()
         if self.layout.is_edited:
             yield self.layout
@@ -68,7 +68,7 @@ class State:
 
 
 class Draft:
-    """A state that is being changed, and the list of its changes; the old state stays as it is."""
+    """A mutable copy of a state, and the list of its changes; the original stays unchanged."""
 
     def __init__(self, state: State) -> None:
         self.partitions = dict(state.partitions)
@@ -96,7 +96,7 @@ class Draft:
         self.changes.append(record)
 
     def remove(self, partition_id: str) -> None:
-        """Take a partition away; raises KeyError."""
+        """Remove a partition; raises KeyError."""
         self.occupancy = self.occupancy.freed(self.partitions.pop(partition_id).ipus)
         self.changes.append(Removed(partition_id))
 
@@ -109,7 +109,7 @@ class Draft:
         self.changes.append(record)
 
     def put_layout(self, layout: Layout) -> None:
-        """Arrange the machines anew; those with partitions must stay where they are.
+        """Replace the layout of the machines; machines with partitions must keep their places.
 
         Raises KeyError for an agent that the fleet does not have.
         """
@@ -123,7 +123,7 @@ class Draft:
         self._arrange(replace(self.layout, is_edited=True), ipus)
 
     def remove_agent(self, agent_id: str) -> None:
-        """Take a created agent of no cluster away, with all that is said of its machine."""
+        """Remove a created agent without a cluster, with all records about its machine."""
         self.agents = {name: agent for name, agent in self.agents.items() if name != agent_id}
         if agent_id in self.machines:
             self.put_machine(MachineRecord(agent_id))
@@ -150,7 +150,7 @@ class Draft:
         self.changes.append(user)
 
     def remove_user(self, user_id: str) -> None:
-        """Take a user away."""
+        """Remove a user."""
         self.users = {name: user for name, user in self.users.items() if name != user_id}
         self.changes.append(RemovedUser(user_id))
 

@@ -70,7 +70,7 @@ class StateFileError(Exception):
 
 
 def default_storage(environ: Mapping[str, str], *, is_root: bool) -> Path:
-    """Return the state file of a server that is given none.
+    """Return the state file of a server without the option `--storage`.
 
     Raise StateFileError if the user has no home, or if an earlier version left its file in the
     working folder: a start without its partitions would give their IPUs away a second time.
@@ -368,7 +368,7 @@ def _change(stored: Stored) -> dict[str, Any]:
 
 
 def _read(line: bytes) -> list[Mapping[str, Any]] | None:
-    """The changes of a line; None when it is not as it was written."""
+    """The changes of a line; None if its checksum does not match."""
     text, found, total = line.rpartition(_SUM)
     if not found or total != f'{zlib.crc32(text):08x}"}}'.encode():
         return None

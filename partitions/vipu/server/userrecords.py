@@ -23,7 +23,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemovedUser:
-    """The end of a user, as it is stored."""
+    """The stored removal of a user."""
 
     id: str
 

@@ -87,7 +87,8 @@ EVERYTHING = Caller()  # of the insecure mode, and of administrators
 def visible(
     partitions: Mapping[str, PartitionRecord], partition_id: str, caller: Caller
 ) -> PartitionRecord:
-    """The partition of that id; raises NotFound, for those of others in the same words."""
+    """The partition with that id; raises NotFound, with the same message for other users'
+    partitions."""
     record = partitions.get(partition_id)
     if record is None or not caller.sees(record):
         raise NotFound(missing("partition", partition_id, "vipu list partitions"))
@@ -95,8 +96,8 @@ def visible(
 
 
 def new_key() -> str:
-    """A key that nobody has had before, of digits and letters: what begins with a dash is an option
-    on a command line."""
+    """A new random key of digits and letters, because a key that begins with a dash would be an
+    option on a command line."""
     return secrets.token_hex(_KEY_BYTES)
 
 
@@ -140,7 +141,7 @@ def create_user(draft: Draft, record: UserRecord) -> None:
 
 
 def remove_user(draft: Draft, user_id: str) -> None:
-    """Take a user away; raises NotFound."""
+    """Remove a user; raises NotFound."""
     draft.remove_user(_existing(draft, user_id).id)
 
 

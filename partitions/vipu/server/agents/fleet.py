@@ -63,7 +63,7 @@ class Machines(Protocol):
         ...
 
     def fail_part(self, seen: PartitionRecord, problem: str) -> None:
-        """Machines cannot serve a partition as it was `seen`."""
+        """Record that machines cannot serve a partition as it was `seen`."""
         ...
 
 
@@ -206,7 +206,7 @@ def begun_parts(
     keys: Iterable[tuple[str, str]],
     known: Mapping[str, tuple[PartitionRecord, frozenset[str]]],
 ) -> dict[tuple[str, str], PartitionRecord]:
-    """Those of the partitions, by id and generation, that are about to be ACTIVE."""
+    """The partitions, by id and generation, that are about to become ACTIVE."""
     found = {}
     for partition, generation in keys:
         record = known[partition][0] if partition in known else None

@@ -76,9 +76,9 @@ class AgentLink:
     """The connection to one agent, and what it reported since the start.
 
     `indexes`: the IPUs that the fleet counts on. `leaving`: by partition, the generation of its
-    removal, where the machine has or had a part. `gone`: the removals whose partition it no longer
-    had when it was last asked. `held`: the partitions that the machine may have a part of, None
-    while it has not answered yet; nothing of a lost machine is waited for.
+    removal, where the machine has or had a part. `gone`: the removals whose partition its last
+    answer no longer had. `held`: the partitions that the machine may have a part of, None while it
+    has not answered yet; nothing of a lost machine is waited for.
     """
 
     agent: str
@@ -145,8 +145,8 @@ class AgentLink:
     def has_done(self, record: PartitionRecord) -> bool:
         """Return whether the machine has done its part of a partition.
 
-        Nobody waits for a lost machine to free IPUs: they get no new partition, and it frees them
-        first.
+        A lost machine does not delay the freeing of IPUs: they get no new partition until it
+        returns, and it frees them first.
         """
         if record.is_removing:
             is_gone = (record.id, record.generation) in self.gone
@@ -235,8 +235,8 @@ class AgentLink:
         await self.around.confirm(self)
 
     async def _report(self, health: Health) -> None:
-        """Tell the controller what has changed: the agent is there, faults of its IPUs, partitions
-        that it cannot serve."""
+        """Report changes to the controller: the agent is back, faults of its IPUs, partitions that
+        it cannot serve."""
         machines = self.around.machines
         if self.outage is not Outage.NONE:
             await asyncio.to_thread(machines.agent_back, self.agent)

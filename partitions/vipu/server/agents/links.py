@@ -87,7 +87,7 @@ class AgentLinks:
         self._loop.run(self._add(agent))
 
     def remove(self, agent: str) -> None:
-        """Follow an agent no longer; what its machine does stays as it is."""
+        """Stop following an agent; its machine stays unchanged."""
         self._loop.run(self._remove(agent))
 
     def watch(self, machines: Machines) -> None:
@@ -96,7 +96,7 @@ class AgentLinks:
         self._loop.run(self._watch(machines))
 
     def changed(self, partitions: Collection[str]) -> None:
-        """These partitions were made, reset or removed: tell their machines now."""
+        """Send changes of these partitions (created, reset or removed) to their machines now."""
         with self._changing:
             is_first = not self._changed
             self._changed.update(partitions)
@@ -122,7 +122,7 @@ class AgentLinks:
         return self._loop.run(self._freeing(agent))
 
     def stop(self) -> None:
-        """End all connections; what the machines do stays as it is."""
+        """Close all connections; the machines stay unchanged."""
         self._loop.stop(self._close)
 
     async def _connect(self) -> None:
@@ -186,7 +186,7 @@ class AgentLinks:
         await asyncio.gather(*(link.client.close() for link in self._links.values()))
 
     def _refresh(self) -> None:
-        """Say to the machines' links what changed partitions have to be configured for."""
+        """Pass the new configuration of changed partitions to the links of their machines."""
         with self._changing:
             changed, self._changed = self._changed, set()
         partitions = self._around.machines.state.partitions
@@ -208,7 +208,7 @@ class AgentLinks:
             self._links[agent].want(partition, configuration, record)
 
     async def _confirm(self, link: AgentLink) -> None:
-        """Tell the controller which partitions all their machines have set up or freed by now."""
+        """Report to the controller the partitions that all their machines have created or freed."""
         done = []
         for partition in (*link.wanted, *link.leaving):
             record, agents = self._known.get(partition, (None, frozenset()))

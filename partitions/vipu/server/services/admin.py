@@ -149,7 +149,7 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
-        """Answer with everybody's partitions, or those of one machine."""
+        """Answer with all partitions, or the partitions of one machine."""
         wanted = {ipu.id for ipu in self._machine(request.agent_id)} if request.agent_id else None
         return pb.ListPartitionsReply(
             partitions=[

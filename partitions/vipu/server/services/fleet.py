@@ -190,7 +190,7 @@ def _address(request: pb.CreateAgentRequest) -> str:
 def _inventory_at(links: AgentLinks, address: str) -> Inventory:
     """Return the inventory of the machine whose agent is at an address.
 
-    Raises NotReady if nobody answers there, AlreadyExists if the machine has an agent here.
+    Raises NotReady if no agent answers there, AlreadyExists if the machine has an agent here.
     """
     try:
         inventory = links.inventory_at(address)

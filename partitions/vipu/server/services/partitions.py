@@ -44,7 +44,7 @@ _Listed = dict[str, tuple[PartitionRecord, ReadyState, pb.Partition]]
 def answering(
     method: Callable[[Any, _Question], _Answer],
 ) -> Callable[[Any, _Question, ServicerContext], _Answer]:
-    """Tell the client a VipuError as its gRPC status, with the sentence as details."""
+    """Turn a VipuError into its gRPC status, with the message as details."""
 
     @wraps(method)
     def answer(self: Any, request: _Question, context: ServicerContext) -> _Answer:
@@ -139,7 +139,7 @@ class UserService(UserServiceServicer):
     def ResetPartition(
         self, request: pb.ResetPartitionRequest, caller: Caller
     ) -> pb.ResetPartitionReply:
-        """Begin a reset; a partition that is still being created just goes on."""
+        """Begin a reset; a partition that is still being created is not interrupted."""
         moves = request.relocatable
         self._controller.reset(request.partition_id, caller, relocatable=moves)
         return pb.ResetPartitionReply()
@@ -156,7 +156,7 @@ class UserService(UserServiceServicer):
     def ListPartitions(
         self, request: pb.ListPartitionsRequest, caller: Caller
     ) -> pb.ListPartitionsReply:
-        """Answer with all partitions, or those of one allocation."""
+        """Answer with all partitions, or the partitions of one allocation."""
         now = self._controller.clock()
         known, listed = self._listed.get(caller.name, {}), _Listed()
         for record in self._controller.list(request.allocation_id, caller):

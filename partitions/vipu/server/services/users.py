@@ -64,7 +64,7 @@ class UserAdminService(UserAdminServiceServicer):
 
     @answering
     def RemoveUser(self, request: pb.RemoveUserRequest) -> pb.RemoveUserReply:
-        """Take a user away; partitions stay."""
+        """Remove a user; the user's partitions stay."""
         name = request.user_id
         self._change("user removed", name, lambda draft: users.remove_user(draft, name))
         return pb.RemoveUserReply()
