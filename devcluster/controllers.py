@@ -73,7 +73,7 @@ class Controllers:
         self._finish_claims()
 
     def forget_old_events(self) -> None:
-        """Remove Events that nobody has counted up for EVENT_LIFE, and the oldest of too many."""
+        """Remove Events without a new count for EVENT_LIFE, and the oldest of too many."""
         now = self._objects.clock()
         # A copy, not `body`: these would take the place of what is asked for.
         items = self._objects.store.items(_EVENTS.resource_name)
@@ -239,7 +239,7 @@ def _remaining(left: dict[str, int], finalizers: dict[str, int], now: str) -> li
 
 
 def _with(body: Body, conditions: list[Body]) -> Body:
-    """The namespace with these conditions; as it is when they say nothing new."""
+    """The namespace with these conditions; unchanged if they are the same."""
     said = [entry["message"] for entry in body["status"].get("conditions") or []]
     if said != [entry["message"] for entry in conditions]:
         body["status"]["conditions"] = conditions

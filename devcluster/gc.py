@@ -24,9 +24,9 @@ _DONE: Final = {404, 409}
 
 
 class GarbageCollector:
-    """Deletes what lost its last owner and carries out orphan and foreground deletions.
+    """Deletes objects without a remaining owner, and carries out orphan and foreground deletions.
 
-    It remembers places to look at while others write; `run_once` looks at each again.
+    Writes queue objects to check; `run_once` checks each again.
     """
 
     def __init__(self, objects: Objects) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePath:
-    """A parsed path; empty strings for what it does not have."""
+    """A parsed path; missing parts are empty strings."""
 
     group: str
     version: str

@@ -59,7 +59,7 @@ class DevClusterError(RuntimeError):
 
 
 class DevCluster:
-    """A Kubernetes API on this machine; its state lies in `directory` and survives kill -9.
+    """A Kubernetes API on this machine; its state is in `directory` and survives kill -9.
 
     `port` 0 takes a free port, `history` is the number of changes that watches can resume from,
     `authorization` is "rbac" (the stored roles decide about requests) or "allow-all",

@@ -68,7 +68,7 @@ def forbidden_field(field: str, detail: str) -> FieldError:
 
 
 def join_errors(errors: Sequence[FieldError]) -> str:
-    """The tail of `X "name" is invalid: ...`: one fault as it is, several in brackets."""
+    """The tail of `X "name" is invalid: ...`: a single fault as it is, several in brackets."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 

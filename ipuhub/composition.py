@@ -112,8 +112,8 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
 
 @contextlib.asynccontextmanager
 async def lonely_metrics_guard(name: str) -> AsyncIterator[Guard]:
-    """Yield who may read the metrics of a process that needs no API server: a server is looked for
-    when a token has to be judged."""
+    """Yield the guard of the metrics of a process that needs no API server: the API server is
+    looked up when a token has to be verified."""
     async with contextlib.AsyncExitStack() as stack:
         made: list[Reviewer] = []
 

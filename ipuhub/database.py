@@ -64,8 +64,8 @@ def database_tls(mode: str, ca: str, certificate: str, key: str) -> dict[str, st
 
 
 def database_settings(url: str, tls: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return Django's DATABASES entry for `url`; what it says itself goes before `tls`. Raise
-    SettingError for a URL that would have the server verified less than a CA of `tls` asks.
+    """Return Django's DATABASES entry for `url`; its own options take precedence over `tls`. Raise
+    SettingError for a URL that would weaken the verification that a CA of `tls` requires.
 
     An empty URL is allowed, since only the web process, the prober and the reports need Postgres:
     the entry then names a database that does not exist, and its first use says so. A socket

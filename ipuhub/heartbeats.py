@@ -63,7 +63,7 @@ class Heart:
             self.beat()
 
     def keep_beating(self) -> None:
-        """Note the time every 30 s, for ever: the work of a daemon thread."""
+        """Record the time every 30 s, forever: the work of a daemon thread."""
         while True:
             self.beat()
             time.sleep(HEARTBEAT_SECONDS)

@@ -62,15 +62,14 @@ class TrackerPlace:
 class Partition:
     """The partition of one instance of a job.
 
-    `node_selector` is what pods must carry to reach it. `needed` and `free` count IPUs, in phase
-    `waiting` only. `key` names this holding of it and is what a recorder acknowledges; times are
-    aware UTC. `lost_at`: since when the partition is known to be gone, with the reason in
-    `message`; `release_error`: why the controller does not remove it, in its words. `pod_key`: the
-    id of the key with which pods reach it, KEY_WANTED before they have a key; empty: they need
-    none.
+    `node_selector` is required in pods to reach it. `needed` and `free` count IPUs, in phase
+    `waiting` only. `key` names this holding of it; recorders acknowledge it; times are aware UTC.
+    `lost_at`: when its loss was noticed, with the reason in `message`; `release_error`: why the
+    controller does not remove it, in its words. `pod_key`: the id of the key with which pods reach
+    it, KEY_WANTED before they have a key; empty: they need none.
 
-    `asked_at` is the operator's own note and never sent: when it last asked for the partition
-    (None: not since it started, or not since something changed that makes asking worth while).
+    `asked_at` is internal to the operator and never sent: when it last requested the partition
+    (None: not since it started, or not since a change that may free IPUs).
     """
 
     uid: str = ""
@@ -112,7 +111,7 @@ class Partition:
         return self.pod_key == KEY_WANTED
 
     def was_asked(self, now: datetime) -> bool:
-        """Return whether the operator requested it a moment ago."""
+        """Return whether the operator has just requested it."""
         return self.asked_at is not None and now - self.asked_at < ASK_AGAIN
 
 
@@ -189,10 +188,11 @@ def partition_from_json(found: Mapping[str, Any]) -> Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodKey:
-    """The credentials that a job's pods show a V-IPU controller, and the CAs they trust; no log
-    shows them.
+    """The credentials of a job's pods for a V-IPU controller, and the CAs they trust; they are
+    never logged.
 
-    `id` names the key and tells nothing of it. `ca`, `certificate` and `private_key` are PEM texts.
+    `id` names the key and reveals nothing of it. `ca`, `certificate` and `private_key` are PEM
+    texts.
     """
 
     id: str

@@ -104,9 +104,9 @@ class _Progress:
 async def migrating(health: Health) -> AsyncIterator[None]:
     """Apply missing migrations in a thread meanwhile, if the settings ask this process to.
 
-    Nothing waits for them: whoever needs the tables retries until they are there, and serves its
-    pages as it does while PostgreSQL is away. Until the schema is current `health` is not ready.
-    The end waits for a migration that has begun here. An error that PostgreSQL did not raise
+    Nothing waits for them: code that needs the tables retries until they exist, and serves its
+    pages as it does while PostgreSQL is unavailable. Until the schema is current `health` is not
+    ready. The end waits for a migration that has begun here. An error that PostgreSQL did not raise
     cancels the block, and is raised.
     """
     body = asyncio.current_task()

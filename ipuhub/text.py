@@ -218,9 +218,8 @@ def is_label_key(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AuthorTrust:
-    """The condition under which `ipuhub.io/created-by` is the webhook's word: where a webhook is
-    installed (`is_on`), and not in `unasked` namespaces, about which the API server does not ask
-    it."""
+    """The condition under which the webhook has set `ipuhub.io/created-by`: a webhook is installed
+    (`is_on`), and the namespace is not in `unasked`, for which the API server does not call it."""
 
     is_on: bool = False
     unasked: frozenset[str] = frozenset()

@@ -61,10 +61,10 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
     requires = frozenset({"celery.worker.components:Pool"})  # forked without our thread
 
     def start(self, _worker: Any) -> None:
-        """Begin; ends the process where the port is taken.
+        """Begin; ends the process if the port is in use.
 
-        From now on the worker takes tasks only with the whole schema: a task that begins on half
-        of it fails, and a daily one is then not done that day.
+        From now on the worker takes tasks only with the complete schema: a task on a partial schema
+        fails, and a daily task is then not done that day.
         """
         taskqueue.CONTACT.missing = _Awaited().missing
         serve("worker")

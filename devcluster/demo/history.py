@@ -70,7 +70,7 @@ def job_states(past: PastJob) -> list[Manifest]:
 
 
 def is_deleted(past: PastJob) -> bool:
-    """Return whether somebody deleted it while it ran."""
+    """Return whether a user deleted it while it ran."""
     return past.job.outcome is Outcome.DELETED
 
 
@@ -277,7 +277,7 @@ _CLEAR: Final = (
 
 
 class HistoryError(RuntimeError):
-    """The history cannot be written as planned; the message says what the recorders found."""
+    """The history cannot be written as planned; the message has the recorders' problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,5 +396,5 @@ def _decoded(recorder: Recorder[Any], manifest: Manifest) -> Any:
 
 
 def longest_ended(now: datetime) -> datetime:
-    """The end of the history: a minute ago, so that nothing of it lies in the future."""
+    """The end of the history: one minute before now, so that nothing is in the future."""
     return (now - timedelta(minutes=1)).replace(microsecond=0)

@@ -56,7 +56,7 @@ class LoadOptions:
 class DemoLoad:
     """One stream of jobs, each made by one of its team's people, whom `client` impersonates.
 
-    `counts` says what became of them: submitted, deleted.
+    `counts` has the number of submitted and deleted jobs.
     """
 
     client: KubeClient
@@ -102,7 +102,7 @@ class DemoLoad:
                 await apply_manifest(self.client, manifest)
 
     async def _first_free_number(self) -> int:
-        """One more than the highest number in a name, so that a second run goes on."""
+        """One more than the highest number in a name, so that a second run continues."""
         listed = await self.client.list(IPUJOBS, label_selector=_SELECTOR)
         numbers = [_metadata(job)["name"].rpartition("-")[2] for job in listed.items]
         return max((int(text) for text in numbers if text.isdigit()), default=0) + 1

@@ -36,15 +36,15 @@ class PortClaims:
     """The ports that a demo means to use: no other demo's claims take these ports until they are
     closed or their process has ended.
 
-    Between the choice of a port and the moment its server listens lie seconds, in which a second
-    demo would choose it, too; and again while the server restarts.
+    Seconds pass between the choice of a port and the moment its server listens, and again while the
+    server restarts; a second demo would choose it in this time.
     """
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
 
     def take(self, number: int) -> bool:
-        """Return whether nobody else has claimed `number`: then it is ours."""
+        """Claim `number` unless another demo has; return whether it is claimed now."""
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # No file: a name of the kernel's, as wide as the port numbers are (Linux).
@@ -95,7 +95,7 @@ def read_ports(path: Path) -> dict[str, int]:
 
 
 def _is_free(number: int) -> bool:
-    """Say whether nobody listens on `number`, on any address."""
+    """Return whether no process listens on `number`, on any address."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:

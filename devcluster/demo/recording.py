@@ -53,9 +53,9 @@ def sample_recorders() -> Recorders:
 
 
 def write_samples(connection: psycopg.Connection[Any]) -> str:
-    """Write the sample history of last and this month; say what was written.
+    """Write the sample history of last and this month, and return a summary.
 
-    An older month's report would be closed with the samples in it, for ever.
+    An older month's report would be closed with the samples in it permanently.
     """
     end = longest_ended(timezone.now())
     begin = first_of_month_before(end, 1)
@@ -71,7 +71,7 @@ def write_samples(connection: psycopg.Connection[Any]) -> str:
 
 
 def set_sample_rates(first: date, now: datetime) -> None:
-    """Set invented prices from the day `first` on, unless somebody has set a rate."""
+    """Set invented prices from the day `first` on, unless a rate already exists."""
     if not Rate.objects.exists():
         for resource, price in _PRICES.items():
             set_rate(Rate(resource=resource, price=price, valid_from=first), _SET_BY, now)

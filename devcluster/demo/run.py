@@ -291,6 +291,6 @@ class Demo:
 
 
 def _shown(path: Path) -> str:
-    """Return `path` relative to the current folder where it lies below it."""
+    """Return `path` relative to the current folder if it is inside it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

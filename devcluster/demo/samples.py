@@ -113,7 +113,7 @@ def access_manifests(team: Team) -> list[dict[str, Any]]:
 
 
 def job_manifest(job: SampleJob) -> dict[str, Any]:
-    """Return the IPUJob, with annotations that tell stand-in nodes how it goes."""
+    """Return the IPUJob, with annotations that control its life on stand-in nodes."""
     requests = {"cpu": str(job.cpu_cores), "memory": f"{job.memory_gib}Gi"}
     container = {
         "name": "trainer",
@@ -204,7 +204,7 @@ def sample_uid(*parts: object) -> str:
 
 
 def first_of_month_before(now: datetime, months: int) -> datetime:
-    """The beginning of the month that lies `months` before the one of `now` (aware UTC)."""
+    """The beginning of the month `months` before the month of `now` (aware UTC)."""
     count = now.year * 12 + now.month - 1 - months
     midnight = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return midnight.replace(year=count // 12, month=count % 12 + 1)

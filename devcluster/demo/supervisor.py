@@ -119,7 +119,7 @@ class Supervisor:
             await asyncio.sleep(delay)
 
     async def _run_once(self, process: Process) -> int:
-        """Run `process` to its end, and end what it leaves behind; return its code.
+        """Run `process` to its end, and end its remaining children; return its exit code.
 
         The pipe is ours: asyncio's own would let us wait until everything that inherited it has
         ended, and a server's worker outlives a killed server, and keeps its port.

@@ -74,7 +74,7 @@ async def review_token(api: Api, request: ApiRequest) -> web.StreamResponse:
 
 
 async def review_access(api: Api, request: ApiRequest) -> web.StreamResponse:
-    """POST of a SubjectAccessReview: may somebody do something?"""
+    """POST of a SubjectAccessReview: is the action allowed?"""
     body = await _read_review(request)
     spec = body.get("spec") or {}
     if not spec.get("user") and not spec.get("groups"):

@@ -100,7 +100,7 @@ def _blocks(log: StandInLog, first: int, options: LogOptions) -> Iterator[bytes]
 
 
 def _run_of(pod: Mapping[str, Any], container: str, options: LogOptions) -> Run:
-    """Return the run whose log is asked for, as a kubelet chooses it. StatusError 400."""
+    """Return the run whose log is requested, as a kubelet chooses it. StatusError 400."""
     status = pod.get("status") or {}
     known = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
     found: dict[str, Any] = next((entry for entry in known if entry["name"] == container), {})

@@ -40,7 +40,7 @@ def render(api: Api, request: ApiRequest, item: Item) -> bytes:
 
 
 def make_table(api: Api, request: ApiRequest, items: list[Item]) -> dict[str, Any]:
-    """Return the Table of objects, its rows carrying what includeObject asks for."""
+    """Return the Table of objects; its rows include objects as includeObject requests."""
     custom = api.registry.custom_kind(request.kind)
     columns = custom.columns if custom is not None else []
     bodies = [item.body for item in items]

@@ -141,7 +141,7 @@ async def delete_collection(api: Api, request: ApiRequest) -> web.StreamResponse
 async def _delete_one(
     api: Api, request: ApiRequest, item: Item, options: DeleteOptions
 ) -> dict[str, Any]:
-    """Delete one object of a collection; _GoneError where somebody else was quicker."""
+    """Delete one object of a collection; _GoneError if another request has deleted it."""
     try:
         last, _ = await api.admitted.delete(request, item.key, options)
     except StatusError as error:

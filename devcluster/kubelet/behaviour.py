@@ -106,7 +106,7 @@ class Behaviour:
         return self._default_run_seconds()
 
     def is_told_to_end(self, container: dict[str, Any]) -> bool:
-        """Return whether the container is the operator's sleep and has been told to end."""
+        """Return whether the container is the operator's sleep and has the signal to end."""
         watches = _WATCHING_SLEEP.search(_command(container))
         return watches is not None and bool(self._annotations.get(_END))
 
@@ -182,7 +182,7 @@ def are_workers_ready(launcher: dict[str, Any], pods: Iterable[dict[str, Any]]) 
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
-    """Return whether the pod's Ready condition is true and nobody is deleting it."""
+    """Return whether the pod's Ready condition is true and the pod is not being deleted."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()

@@ -144,7 +144,7 @@ def own_conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
 def conditions_of(status: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
     """Return the pod's conditions with `status` as it is now.
 
-    The times of those that did not change stay; conditions of other writers are left out.
+    Unchanged conditions keep their times; conditions of other writers are left out.
     """
     old = {one["type"]: one for one in status.get("conditions") or ()}
     return [

@@ -41,7 +41,7 @@ class NodeAgent:
         self._problem = ""
 
     async def register(self) -> None:
-        """Create the nodes, or take them over; waits as long as the API server is away."""
+        """Create the nodes, or take them over; waits while the API server is unavailable."""
         backoff, tries = Backoff(), 0
         while True:
             try:

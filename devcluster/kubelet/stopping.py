@@ -65,7 +65,7 @@ def end_at_deadline(life: Life) -> None:
 
 
 def _stop(life: Life, since: datetime, kill_at: datetime) -> bool:
-    """End the containers that were told to stop at `since`; return whether none runs."""
+    """Stop the containers, signalled at `since`; return whether none runs."""
     if life.situation.ends is not None:
         return _stop_processes(life, kill_at)
     for container, status in life.all_pairs():

@@ -168,7 +168,7 @@ class ClaimBinder:
             await self._changed.wait()
 
     async def bind_all(self) -> None:
-        """Free what deleted claims held, then bind every claim that needs a volume."""
+        """Free the volumes of deleted claims, then bind every claim that needs a volume."""
         world = self._world
         volumes = {one["metadata"]["name"]: one for one in world.volumes.all()}
         for volume in list(volumes.values()):

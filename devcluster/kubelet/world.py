@@ -76,8 +76,8 @@ class World:
 
 
 def _whole(manifest: Manifest) -> Manifest:
-    """Return the object with a spec and a status, as every server shows those of real nodes; an
-    object may be stored without them."""
+    """Return the object with a spec and a status, which every real node has; an object may be
+    stored without them."""
     return {"spec": {}, "status": {}} | manifest
 
 

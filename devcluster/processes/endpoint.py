@@ -68,7 +68,7 @@ async def join(socket: web.WebSocketResponse, process: Spawned, *, owns: bool) -
 
 
 def status_of(code: int) -> dict[str, Any]:
-    """The Status that tells a client how its command ended."""
+    """The Status with the result of a command."""
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
     if code == 0:
         return {**head, "status": "Success"}

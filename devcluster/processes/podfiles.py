@@ -144,7 +144,7 @@ class PodFiles:
         (self.folder / "work").mkdir(parents=True, exist_ok=True)
 
     def show(self, pod: Manifest) -> None:
-        """Write anew what the volumes show of the pod itself, if it may have changed."""
+        """Rewrite the volumes with the pod's own fields, if they may have changed."""
         before, self.pod = self.pod["metadata"], pod
         if any(before.get(part) != pod["metadata"].get(part) for part in ("labels", "annotations")):
             for volume in pod["spec"].get("volumes") or ():

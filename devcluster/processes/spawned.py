@@ -88,7 +88,7 @@ class Spawned:
                 self._process.stdin.close()
 
     def resize(self, width: int, height: int) -> None:
-        """Tell the terminal its size."""
+        """Set the size of the terminal."""
         if self._terminal is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             with contextlib.suppress(OSError):
@@ -151,10 +151,8 @@ class Spawned:
 
 
 async def _exited(pid: int) -> None:
-    """Return when the process has ended, whoever still holds its output open.
-
-    asyncio's own wait also waits for the pipes, which a left child can hold for ever.
-    """
+    """Return when the process has ended, even if another process holds its output open. asyncio's
+    own wait also waits for the pipes, which a remaining child can hold without end."""
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:

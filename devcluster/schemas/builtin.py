@@ -165,7 +165,7 @@ def _merge_paths(name: str, path: str, above: tuple[str, ...]) -> Iterator[tuple
 
 
 def _types_in(message: str) -> tuple[str, str]:
-    """The JSON type found and the Go type wanted, out of a validation message."""
+    """Parse a validation message into the found JSON type and the expected Go type."""
     found = message.rpartition(': "')[2].rstrip('"')
     wanted = message.partition("must be of type ")[2].partition(":")[0]
     # A text of the wrong format (a time, base64) stands there itself instead of its type.

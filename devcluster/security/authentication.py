@@ -26,7 +26,7 @@ _ALGORITHM: Final = "ES256"
 
 
 class Authenticator:
-    """Issues tokens and tells whose a certificate or token is."""
+    """Issues tokens, and identifies the user of a certificate or token."""
 
     def __init__(self, store: Store, folder: Path, clock: Callable[[], datetime]) -> None:
         self._store, self._clock = store, clock

@@ -49,10 +49,10 @@ def is_permitted(store: Store, user: User, attributes: Attributes) -> bool:
 
 
 class Authorizer:
-    """Judges requests; with `is_on` false it lets everybody do everything.
+    """Authorizes requests; with `is_on` false it allows everything.
 
-    Each right that an account is allowed by is written to `used_file` once, so that what it was
-    granted can be compared with what it needs.
+    Each right that an account uses is written to `used_file` once, so that granted rights can be
+    compared with used rights.
     """
 
     def __init__(self, store: Store, *, is_on: bool, used_file: Path | None = None) -> None:
@@ -84,11 +84,11 @@ class Authorizer:
             self._require(user, attributes)
 
     def grants(self, kind: Kind) -> bool:
-        """Return whether objects of this kind give rights away."""
+        """Return whether objects of this kind grant rights."""
         return self.is_on and kind.group == RBAC_GROUP
 
     def check_grant(self, user: User, kind: Kind, new: Body, old: Body | None = None) -> None:
-        """Refuse to give away rights that `user` does not hold. StatusError 403, 404."""
+        """Refuse to grant rights that `user` does not have. StatusError 403, 404."""
         if not self.grants(kind) or MASTERS in user.groups:
             return
         if old is not None and _for_collector(old) == _for_collector(new):
@@ -135,7 +135,7 @@ class Authorizer:
 
 
 def _resource(attributes: Attributes) -> str:
-    """Return what is asked for: `pods/log`, `ipujobs.graphcore.ai`, or a path."""
+    """Return the requested resource: `pods/log`, `ipujobs.graphcore.ai`, or a path."""
     below = f"/{attributes.subresource}" if attributes.subresource else ""
     group = f".{attributes.group}" if attributes.group else ""
     return attributes.path or f"{attributes.resource}{below}{group}"
@@ -166,7 +166,7 @@ def _verb(request: web.Request, path: ResourcePath) -> str:
 
 
 def _selected_name(request: web.Request) -> str:
-    """The one name that a field selector leaves: a rule of that name then allows the list."""
+    """The single name that a field selector allows: a rule for that name then allows the list."""
     try:
         selector = parse_field_selector(request.query.get("fieldSelector", ""))
     except ValueError:

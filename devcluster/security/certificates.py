@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Authority:
-    """A CA that stays the same over restarts; its files lie in `folder`."""
+    """A CA that stays the same over restarts, with files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class Authority:
         )
 
     def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
-        """Return TLS for the server; a client certificate is asked for, not required."""
+        """Return TLS for the server; a client certificate is requested, not required."""
         issued = self.issue("kube-apiserver", (), hosts)
         path = self._folder / "server.pem"
         write_private(path, issued.key + issued.certificate)

@@ -22,7 +22,7 @@ _METADATA: Final = Schema({"type": "object"}, definitions())
 class Decoding:
     """The way to read a body: `mode` is Ignore, Warn (into `warnings`) or Strict.
 
-    `old` is the stored object of an update: what is as before needs no second look.
+    `old` is the stored object of an update: unchanged values are not checked again.
     """
 
     mode: str
@@ -35,8 +35,8 @@ def decode(
 ) -> list[FieldError]:
     """Drop nulls and unknown fields from `body` and fill in a CRD's defaults.
 
-    StatusError 400 for a field of a wrong type and, in mode Strict, for unknown fields. Returns
-    what else is wrong with an object of a built-in kind.
+    StatusError 400 for a field of a wrong type and, in mode Strict, for unknown fields. Returns the
+    other errors of an object of a built-in kind.
     """
     api_version, name = body["apiVersion"], body["kind"]
     schema = custom.schema if custom is not None else schema_of(api_version, name)

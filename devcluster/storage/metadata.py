@@ -298,7 +298,7 @@ def _finalizers(present: list[str], propagation: str) -> list[str]:
 
 
 def _grace(kind: Kind, body: dict[str, Any], asked: int | None) -> int:
-    """Seconds until the kubelet must have ended a Pod; 0 for everything nobody has to end."""
+    """Seconds until the kubelet must have ended a Pod; 0 for all other objects."""
     if kind.resource_name != "pods" or not body["spec"].get("nodeName"):
         return 0
     if (body.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
@@ -311,7 +311,7 @@ def _grace(kind: Kind, body: dict[str, Any], asked: int | None) -> int:
 
 
 def without_finalizer(finalizer: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Take one finalizer out of the object, and return the object."""
+    """Remove one finalizer from the object, and return the object."""
     metadata = body["metadata"]
     metadata["finalizers"] = [each for each in metadata["finalizers"] if each != finalizer]
     if not metadata["finalizers"]:

@@ -168,7 +168,7 @@ def track(old: Body, new: Body, schema: Schema, manager: Manager, now: str) -> l
 
 
 def _owners(live: Body, schema: Schema) -> Owners:
-    """The owners so far. What `kubectl apply` wrote itself may be taken over by anybody."""
+    """The current owners. Any manager may take over fields that `kubectl apply` itself wrote."""
     owners = Owners.of(live)
     if not owners.fields:
         fields, metadata = Fields(schema), live["metadata"]

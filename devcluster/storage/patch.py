@@ -28,8 +28,9 @@ def apply_patch(
 ) -> dict[str, Any]:
     """The object after `patch` (decoded JSON); `obj` is never changed and shares nothing with it.
 
-    `merge_keys` are those of the object's kind (`builtin.merge_keys`); None for custom resources,
-    which have no strategic merge (415). Raises StatusError with the status the server would give.
+    `merge_keys` are the keys of the object's kind (`builtin.merge_keys`); None for custom
+    resources, which have no strategic merge (415). Raises StatusError with the status the server
+    would give.
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == JSON_PATCH:

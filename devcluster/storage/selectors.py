@@ -79,7 +79,7 @@ class FieldSelector:
         return all((field_value(obj, field) == want) == equal for field, equal, want in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """The one value that `field` must have, or None."""
+        """The only value that `field` may have, or None."""
         return next((want for name, equal, want in self.terms if equal and name == field), None)
 
 

@@ -37,10 +37,11 @@ Key = tuple[str, str]
 
 
 class Decoded:
-    """The versions that are kept decoded: the last that were decoded, up to DECODED_BYTES of JSON.
+    """A cache of the last decoded versions, up to DECODED_BYTES of JSON.
 
-    Decoded, an object takes five times the memory of its JSON. Those who list everything would
-    leave all of it decoded, and the memory would follow whatever anybody has ever looked at.
+    Decoded, an object takes five times the memory of its JSON. Without a limit, a list of
+    everything would leave all objects decoded, and memory would grow with everything that was ever
+    read.
     """
 
     def __init__(self) -> None:

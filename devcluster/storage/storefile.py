@@ -69,7 +69,7 @@ class StoreFile:
     def changes(self) -> list[Kept]:
         """Return the changes that are kept, the newest first: without a hole up to the last write.
 
-        A file that an older version wrote to has changes that nobody kept.
+        A file of an older version lacks changes that were not kept.
         """
         kept: list[Kept] = []
         expected = self.revision()

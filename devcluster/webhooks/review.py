@@ -246,9 +246,9 @@ def matches_selectors(
     objects: Iterable[Body | None],
     namespace_labels: Mapping[str, str] | None,
 ) -> bool:
-    """Return whether the selectors take the request in: any of its objects, and its namespace.
+    """Return whether the selectors match the request: any of its objects, and its namespace.
 
-    `namespace_labels` is None for what lies in no namespace, which every selector takes in.
+    `namespace_labels` is None for objects without a namespace, which every selector matches.
     """
     in_namespace = selector_of(hook.spec.get("namespaceSelector") or {})
     if namespace_labels is not None and not in_namespace.matches(namespace_labels):

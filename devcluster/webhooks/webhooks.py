@@ -111,7 +111,7 @@ class Webhooks:
     async def _mutate_once(
         self, hook: Hook, action: Action, new: Body | None, old: Body | None, warnings: list[str]
     ) -> Body | None:
-        """Return the object after the webhook's patch, None when it left it as it was."""
+        """Return the object after the webhook's patch, None if the webhook did not change it."""
         verdict = await self._ask(hook, action, new, old)
         if verdict is None:
             return None
@@ -151,8 +151,7 @@ class Webhooks:
             raise internal(f'failed calling webhook "{hook.name}": {error}') from error
 
     def _wants(self, hook: Hook, action: Action, new: Body | None, old: Body | None) -> bool:
-        """Return whether the webhook is to be asked. StatusError where its conditions cannot
-        tell."""
+        """Return whether to call the webhook. StatusError if its conditions cannot be evaluated."""
         if is_exempt(action.kind) or not matches_rules(hook, action):
             return False
         if not matches_selectors(hook, (new, old), self._namespace_labels(action, new, old)):

@@ -124,8 +124,8 @@ def require_scope(token: ApiToken, scope: str) -> None:
 def scope_for(view: APIView, method: str) -> str:
     """Return the scope that a token needs for this method of a view.
 
-    A view may say it with `token_scope`. Otherwise what only accountants may see needs `reports`,
-    and each method that changes something `write`: a new view is never open by omission.
+    A view may set `token_scope`. Otherwise views for accountants need `reports`, and each method
+    that changes something needs `write`, so a new view is never open by omission.
     """
     declared: str | None = getattr(view, "token_scope", None)
     if declared is not None:

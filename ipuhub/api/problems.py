@@ -31,7 +31,7 @@ _SENTENCES = {
 
 
 def problem(status: int, detail: str = "", kind: str = "", **extra: Any) -> dict[str, Any]:
-    """Return the problem document; `detail` and `kind` default to those of the status."""
+    """Return the problem document; `detail` and `kind` default to the values of the status."""
     known = HTTPStatus(status)
     sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
     name = kind or kind_of_status(status)

@@ -84,12 +84,12 @@ class KubeClient:
         resource_version: str = "",
         keep: Callable[[Manifest], Manifest] = lambda item: item,
     ) -> ListResult:
-        """Read all objects, of all namespaces when none is given, in pages of `limit` (0: one).
+        """Read all objects, of all namespaces when none is given, in pages of `limit` (0: no
+        pages).
 
-        `keep` says what to keep of each, as its page comes: all in full may be many times that.
-
-        All pages show the same moment. When it falls out of the server's history between two
-        pages, the list is read again in one piece, so that slow readers come to an end.
+        `keep` trims each object as its page arrives, because the full objects may need many times
+        the memory. All pages are from one version. If it expires from the server's history between
+        two pages, the list is read again without pages, so that slow readers finish.
         """
         params = selector_params(label_selector, field_selector)
         if resource_version:
@@ -275,8 +275,8 @@ class KubeClient:
 
 
 def _with_options(request: Request, options: WriteOptions) -> Request:
-    """Return the write with its options: those of a deletion in its body, with which an API server
-    ignores the query and would carry out what was to be tried."""
+    """Return the write with its options. A deletion has them in its body: an API server then
+    ignores the query, and would carry out a dry run."""
     if options is _PLAIN:
         return request
     body, params = request.body, None

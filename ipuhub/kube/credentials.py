@@ -34,7 +34,7 @@ class CredentialSource(Protocol):
         """Return whether what `read` returned last is still to be used; cheap."""
 
     def invalidate(self) -> None:
-        """The server refused the credentials: the next `read` must get new ones."""
+        """Discard credentials that the server refused: the next `read` must get new ones."""
 
     def read(self) -> Credentials:
         """Return the credentials. Raises ConfigError with a sentence that says what to do."""
@@ -77,7 +77,7 @@ class FileCredentials:
         self._seen = None
 
     def read(self) -> Credentials:
-        """Return what the files hold now."""
+        """Return the current content of the files."""
         marks = self._marks()
         content = {name: self._content(path) for name, path in self._paths.items()}
         token = content["token"].decode().strip()
@@ -158,7 +158,7 @@ def _renewal_time(expires: str | datetime | None, now: datetime) -> datetime:
 def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
     """Make `context` show the client certificate on its next connections.
 
-    OpenSSL reads certificates from files only; the key lies in a private folder for that moment.
+    OpenSSL reads certificates from files only; the key is in a private folder for that moment.
     Raises ConfigError when certificate and key are not PEM or do not belong together.
     """
     with tempfile.TemporaryDirectory(prefix="ipuhub-") as folder:
@@ -213,8 +213,8 @@ class Trust:
 class ClusterConfig:
     """One cluster and one identity. Made by `load_config`, or by hand in tests.
 
-    `server` is the base URL; `namespace` the one used where a command gives none; `acts_as` a user
-    to impersonate. Usable from several threads and event loops.
+    `server` is the base URL; `namespace` the default namespace of commands; `acts_as` a user to
+    impersonate. Usable from several threads and event loops.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class ClusterConfig:
         )
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """TLS settings with the client certificate, None for plain http; one object for ever.
+        """TLS settings with the client certificate, None for plain http; always the same object.
 
         May read files or run an exec plug-in. Raises ConfigError.
         """

@@ -116,9 +116,9 @@ class EventRecorder:
         return True
 
     def _forget_full(self, now: datetime) -> None:
-        """Drop budgets that are full again; those of whom nothing was said for longest stand first.
+        """Drop budgets that are full again; the least recently used are first.
 
-        A budget that has just been drawn from is not full.
+        A budget that was just used is not full.
         """
         while next(iter(self._budgets.values())).amount(now) >= _BURST:
             del self._budgets[next(iter(self._budgets))]

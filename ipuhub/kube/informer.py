@@ -59,7 +59,7 @@ class IndexedStore:
         return list(self._index.get((index, value), {}).values())
 
     def put(self, manifest: Manifest) -> None:
-        """Store an object in the place of its predecessor."""
+        """Store an object and replace its previous version."""
         key = key_of(manifest)
         self._unindex(key)
         self._objects[key] = manifest
@@ -97,13 +97,13 @@ def _version_of(manifest: Manifest) -> tuple[object, object]:
 
 
 class Informer:
-    """The objects of one resource, namespace and selection, as of a moment ago.
+    """The objects of one resource, namespace and selection, in a local copy.
 
     Objects are shared: read them, never change them. `managedFields` are dropped, `transform` may
-    drop more. Neither indexers nor `transform` may raise. `shows_anew` is called before each watch:
-    True: the server shows the same versions otherwise than before, so that all are listed and
-    taken again. `relists` counts lists, the first included; `problem` says what keeps the copy from
-    being current (empty: nothing).
+    drop more. Neither indexers nor `transform` may raise. `shows_anew` is called before each watch;
+    True: the server converts stored versions differently than before, so all objects are listed
+    again. `relists` counts lists, the first included; `problem` is why the copy is not current
+    (empty: it is).
     """
 
     def __init__(  # noqa: PLR0913  # the scope's own parts, flat for its many callers
@@ -140,7 +140,7 @@ class Informer:
 
     @property
     def synced(self) -> bool:
-        """Return whether a first list has been taken; stays true while the server is away."""
+        """Return whether a first list has been read; stays true while the server is unavailable."""
         return self._synced.is_set()
 
     @property
@@ -156,7 +156,7 @@ class Informer:
     def stale_seconds(self, now: float) -> float:
         """Seconds from the server's last sign of life to `now` (of the clock); inf before any.
 
-        A quiet watch comes to about 70 s; more means that the server is away.
+        A quiet watch reaches about 70 s; more means that the server is unavailable.
         """
         return float("inf") if self._heard_at is None else max(now - self._heard_at, 0.0)
 
@@ -179,7 +179,7 @@ class Informer:
     def add_handler(self, handler: Handler) -> None:
         """Call `handler(old, new)` after each change; old is None on arrival, new on removal.
 
-        What is known already is replayed. A handler must be quick; what it raises is logged.
+        Known objects are replayed. A handler must be quick; what it raises is logged.
         """
         self._handlers.append(handler)
         for manifest in self._store.all():

@@ -41,10 +41,10 @@ _VERSION: Final = {VERSION_ANNOTATION: __version__}
 async def lease_changes(
     client: KubeClient, namespace: str, name: str
 ) -> AsyncIterator[asyncio.Event]:
-    """An event that is set at each change of the Lease; who waits for it clears it.
+    """An event that is set at each change of the Lease; its waiter clears it.
 
-    A change may be missed, and a server that lets nobody watch is told of in the log only: who
-    waits looks by himself, too.
+    A change may be missed, and a server that refuses the watch is only logged, so the waiter also
+    checks periodically.
     """
     changed = asyncio.Event()
     task = asyncio.create_task(_follow(client, namespace, name, changed))
@@ -156,9 +156,9 @@ class LeaderElection:
         return clock_seconds() - self._renewed_at
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the Lease, then run `work` for as long as it is held; give it back at the end.
+        """Wait for the Lease, then run `work` for as long as it is held; release it at the end.
 
-        It is renewed until `work` has ended, however long that takes, and given back only then.
+        It is renewed until `work` has ended, however long that takes, and released only then.
         Returns when `work` returns. Raises LeadershipLost, after `work` has been cancelled, and
         whatever `work` raises.
         """
@@ -222,7 +222,7 @@ class LeaderElection:
                 return
 
     async def _changed(self, changed: asyncio.Event) -> None:
-        """Wait for news of a change, or for as long as it is safe to wait without."""
+        """Wait for a change of the Lease, or until the next check is due."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_seconds()):
                 await changed.wait()

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Lull:
-    """Counts what is under way and urgent. A lull is when there is nothing.
+    """Counts urgent operations in progress; a lull is a time without any.
 
-    Without a lull, what waits continues after `patience_seconds`.
+    Without a lull, waiting operations continue after `patience_seconds`.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -45,7 +45,7 @@ class Lull:
         return end
 
     def due(self) -> float:
-        """Return the time of the event loop at which something that is wanted now goes on at the
+        """Return the time of the event loop at which an operation requested now continues at the
         latest."""
         return asyncio.get_running_loop().time() + self._patience_seconds
 

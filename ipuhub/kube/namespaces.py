@@ -62,7 +62,7 @@ class ChosenNamespaces:
         return [name for name in names if self.covers(name)]
 
     def told_in_vain(self, names: list[str]) -> None:
-        """Tell these again."""
+        """Report these namespaces again."""
         self._untold |= {*names}
         self._news.set()
 

@@ -46,9 +46,9 @@ _TLS_MAY_STAY_OPEN = sys.version_info < (3, 12, 8)
 class Request:
     """One HTTP request. `body` is sent as JSON, or as it is when it is bytes.
 
-    `raw` asks for the bytes of a JSON answer instead of what they say. `headers`, of which several
-    may have one name, replace headers of the credentials with the same names. `on_warning` gets
-    each warning of the answer, such as warnings of admission webhooks.
+    `raw` requests the bytes of a JSON answer instead of its decoded value. `headers`, of which
+    several may have one name, replace headers of the credentials with the same names. `on_warning`
+    gets each warning of the answer, such as warnings of admission webhooks.
     """
 
     method: str

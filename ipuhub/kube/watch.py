@@ -68,9 +68,9 @@ class Pace:
 class Watch:
     """The changes of `scope` after `resource_version`, in order, each exactly once.
 
-    `resource_version` is always the version to continue from; `problem` says what keeps the watch
-    from the server now (empty: nothing); `on_heard` is called at every sign of life. `before_open`
-    runs before each connection; what it raises counts as if the connection had.
+    `resource_version` is always the version to continue from; `problem` is why the watch is
+    disconnected (empty: it is connected); `on_heard` is called whenever the server sends anything.
+    `before_open` runs before each connection; what it raises counts as if the connection had.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Watch:
         self._opened_at: float | None = None
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:
-        """Yield events for ever, bookmarks included; close the generator to stop.
+        """Yield events without end, bookmarks included; close the generator to stop.
 
         Raises Gone when the server no longer knows `resource_version` (list again), and other
-        ApiErrors that waiting does not cure. The rest is waited out with backoff.
+        ApiErrors that a retry does not resolve. All other errors are retried with backoff.
         """
         async with aclosing(self.batches(decode_event)) as batches:
             async for batch in batches:

@@ -37,7 +37,7 @@ class RoleGrant(models.Model):
 
 
 class RoleChange(models.Model):
-    """A role that was granted to a user or revoked, and by whom."""
+    """A granted or revoked role of a user, and the user who changed it."""
 
     at = models.DateTimeField()
     by = models.TextField()
@@ -91,9 +91,9 @@ class SignInAttempts(models.Model):
 class ExternalIdentity(models.Model):
     """The identity of a user at a provider of sign-in; see `ipuhub.oidc.accounts`.
 
-    Users are found by issuer and subject, never by their name, which a provider may give away
-    again. `issuer` is the OIDC issuer, or `header:` for names from a proxy in front. `groups`:
-    as of the last sign-in, as the provider names them.
+    Users are found by issuer and subject, never by their name, which a provider may assign to
+    another user. `issuer` is the OIDC issuer, or `header:` for names from a proxy in front.
+    `groups`: as of the last sign-in, as the provider names them.
     """
 
     user = models.ForeignKey(

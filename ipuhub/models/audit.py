@@ -10,13 +10,13 @@ from django.db.models import F, Value
 
 
 class AuditEntry(models.Model):
-    """A write to Kubernetes that a user asked for, and what the API server answered.
+    """A write to Kubernetes that a user requested, and the API server's answer.
 
     The row is committed before the write is sent, with the outcome `sent`; the answer makes it
     `accepted`, `refused` or `unknown` (no answer: the write may have happened). A row that stays
-    `sent` belongs to a web process that ended in between.
-    `kubernetes_user` and `kubernetes_groups` are whom it impersonated; `via` is `page`, `session`
-    (of the API) or `token NAME`; `change` is the body, `status` the HTTP status of the answer.
+    `sent` belongs to a web process that ended in between. `kubernetes_user` and `kubernetes_groups`
+    are the impersonated user and groups; `via` is `page`, `session` (of the API) or `token NAME`;
+    `change` is the body, `status` the HTTP status of the answer.
     """
 
     at = models.DateTimeField()

@@ -34,7 +34,7 @@ class IdempotentRequest(models.Model):
     nothing was sent, `sending` from then on, and `unknown` if it failed without saying whether the
     change happened. The answer is `status`, `body` (JSON, empty: none) and `location`. `digest` is
     of the request's method, address and body; `owner` is the name of `user`, which rows of releases
-    without states do not have; `at` also tells apart who claimed the key.
+    without states do not have; `at` also distinguishes claims of the key.
     """
 
     owner = models.TextField()
@@ -86,7 +86,7 @@ class IdempotentRequest(models.Model):
             raise ClaimLostError
 
     def _own(self) -> QuerySet[IdempotentRequest]:
-        """Return this row, unless somebody else has claimed it since."""
+        """Return this row, unless another request has claimed it since."""
         return IdempotentRequest.objects.filter(pk=self.pk, at=self.at)
 
 

@@ -12,9 +12,9 @@ from django.db.models import F, Q
 class Subscription(models.Model):
     """The kinds of messages that a user subscribed to, and their address; see `dashboard.notify`.
 
-    `job_user`, `group` and `namespace` narrow jobs down (empty: any); the owner's rights do, too.
-    `target` is a URL or a mail address. `secret` signs webhooks. Facts from before `since` are not
-    told.
+    `job_user`, `group` and `namespace` restrict the jobs (empty: any), in addition to the owner's
+    rights. `target` is a URL or a mail address. `secret` signs webhooks. Facts from before `since`
+    are not sent.
     """
 
     owner = models.ForeignKey(

@@ -33,7 +33,7 @@ def groups_in(claims: Mapping[str, Any], path: str) -> frozenset[str]:
 
 
 def missing_claims(claims: Mapping[str, Any], paths: Collection[str]) -> list[str]:
-    """Return those of `paths` at which there is no claim; an empty list of groups is a claim."""
+    """Return the `paths` without a claim; an empty list of groups is a claim."""
     return [path for path in paths if claim_at(claims, path) is None]
 
 

@@ -138,7 +138,8 @@ async def _fetch(
 
 @asynccontextmanager
 async def _connector() -> AsyncIterator[aiohttp.TCPConnector]:
-    """Yield what opens connections; none stays open, not even to a peer that ignores TLS's end."""
+    """Yield the connector; no connection stays open, not even to a peer that ignores the end of
+    TLS."""
     opened: list[socket.socket] = []
 
     def open_socket(address: Any) -> socket.socket:

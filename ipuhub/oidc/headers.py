@@ -34,7 +34,7 @@ _MOST_REMEMBERED: Final = 1000
 
 
 class HeaderSignIn:
-    """Middleware: the user of a request is whom the trusted proxy names."""
+    """Middleware: the user of a request is the user that the trusted proxy names."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         if not settings.AUTH_HEADER_USER:

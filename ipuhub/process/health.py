@@ -38,8 +38,8 @@ class Limits:
     `silence_seconds`: until a head is whole, and between two requests of a connection.
     `body_seconds`: until a body is whole, and for how long a large body waits until there is room
     for it among the `bodies_bytes` of all; bodies of at most 64 KiB do not wait. Without
-    `bodies_bytes` (0) the application limits bodies itself.
-    `lingering_seconds`: how long the rest of a body is thrown away after its answer.
+    `bodies_bytes` (0) the application limits bodies itself. `lingering_seconds`: how long the rest
+    of a body is read and discarded after its answer.
     """
 
     silence_seconds: float = IDLE_SECONDS
@@ -74,10 +74,8 @@ _FILTER = _OneLine()
 
 
 def is_departure(request: web.Request, error: Exception) -> bool:
-    """Return whether a request failed only because its client disconnected.
-
-    That is no failure of ours, and nobody reads an answer.
-    """
+    """Return whether a request failed only because its client disconnected, which is not an error
+    of ours."""
     has_left = request.transport is None or request.transport.is_closing()
     return has_left and isinstance(error, ConnectionError)
 
@@ -94,11 +92,11 @@ def build_runner(
     limits: Limits = LIMITS,
     **options: Any,
 ) -> web.AppRunner:
-    """Return what serves `app` within `limits`: without a log line for each request, and bodies as
-    they come. `options` are those of aiohttp's runner.
+    """Return a runner that serves `app` within `limits`, without a log line for each request and
+    without decompression.
 
-    Nobody sends compressed bodies to us. aiohttp would unpack them before their size is judged,
-    and log a traceback for those that are broken.
+    `options` are aiohttp's. No client sends us compressed bodies, and aiohttp would unpack them
+    before their size is checked, and log a traceback for broken ones.
     """
     log_bad_requests_in_one_line()
     app.middlewares.append(_bodies_within(limits))  # the innermost: all others hear of a refusal

@@ -93,11 +93,12 @@ class Leadership:
         return f"this replica stands by: {why}"
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the right to work, then run `work` for as long as it is there; and again.
+        """Wait for leadership, then run `work` while it lasts; repeat.
 
-        A replica that loses the right, to another replica or because the API server was away, has
-        its `work` cancelled and stands by. `work` must begin anew each time: another replica may
-        have changed everything meanwhile. Returns when `work` does, raises what it raises.
+        When a replica loses leadership, to another replica or because the API server was
+        unavailable, its `work` is cancelled and it becomes a standby. `work` must start from
+        scratch each time, because another replica may have changed everything meanwhile. Returns
+        when `work` does, raises what it raises.
         """
         if self._election is None:
             await work()
@@ -140,13 +141,13 @@ def fenced(
 ) -> T:
     """Return `api`, whose methods are called only while no other replica can lead.
 
-    For services that take orders from anybody. A process that stood still between a decision and
-    its order would give the order under its successor, who may have decided otherwise since.
+    For services that accept writes from any client. A process that was paused between a decision
+    and its call would send the call while its successor leads, which may have decided otherwise.
 
-    `left_seconds` says for how long this replica surely leads (0: not any more). A call then
-    raises `not_leading`, and nothing is sent; a call without an answer in that time raises
-    `given_up`, and may have been carried out. Methods named in `questions` change nothing and
-    always pass.
+    `left_seconds` returns for how long the leadership of this replica is certain (0: it has ended).
+    A call then raises `not_leading`, and nothing is sent; a call without an answer in that time
+    raises `given_up`, and may have been carried out. Methods named in `questions` change nothing
+    and always pass.
     """
     return cast("T", _Fenced(api, questions, left_seconds, not_leading, given_up))
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 def configure(level: str, log_format: str) -> None:
     """Send structlog and the standard library's loggers to standard error.
 
-    `level` is debug, info, warning or error; `log_format` is text or json. As JSON an entry is
-    one line; as text so, too, but for tracebacks, which are indented: no name can forge an entry
-    or steer a terminal.
+    `level` is debug, info, warning or error; `log_format` is text or json. An entry is one line; as
+    text, tracebacks follow indented. No name can forge an entry or control a terminal.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

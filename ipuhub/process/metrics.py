@@ -58,8 +58,8 @@ class Metric:
 
 
 def safe_text(value: object) -> str:
-    """`value` as a label that can be written down: a lone surrogate would stop every later
-    answer, and a long text would be held for ever."""
+    """`value` as a safe label: a lone surrogate would break every later answer, and a long text
+    would stay in memory."""
     text = str(value)[:LONGEST_TEXT]
     return text.encode(errors="backslashreplace").decode()
 
@@ -166,7 +166,7 @@ class Page:
         self._meters.append(meters)
 
     def at_scrape(self, fill: Callable[[], object]) -> None:
-        """Call `fill` before each answer: it costs nothing as long as nobody asks."""
+        """Call `fill` before each answer: without scrapes it costs nothing."""
         self._fills.append(fill)
 
     def render(self) -> bytes:

@@ -138,7 +138,8 @@ class ClusterProcess(Process):
         self.leadership = Leadership(client, None)
 
     def metrics_guard(self, token: str) -> Guard:
-        """Return who may read the metrics: holders of `token`, and whom the API server allows."""
+        """Return the guard of the metrics: it allows holders of `token`, and clients that the API
+        server allows."""
         reviewer = Reviewer(self.client, audience="")
         return Guard(token, lambda: reviewer)
 
@@ -151,7 +152,7 @@ class ClusterProcess(Process):
         self.metrics.at_scrape(lambda: LEASE_PROBLEM.set(bool(leadership.problem)))
 
     def follow(self, informers: Callable[[], Mapping[str, Informer]]) -> None:
-        """Show the watches; `informers` returns those of the present term, by name."""
+        """Show the watches; `informers` returns the informers of the present term, by name."""
         self.metrics.show(WITH_WATCHES)
         self.metrics.at_scrape(lambda: _fill_watches(informers()))
 

@@ -55,7 +55,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def until_stopped(work: Awaitable[None]) -> None:
-    """Run `work` until it ends or the process is asked to stop; then cancel it."""
+    """Run `work` until it ends or the process is stopped; then cancel it."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -45,8 +45,8 @@ class Mark:
 class PositionClock:
     """Dates the positions of one watch that continues from `version`, known complete at `known_at`.
 
-    `revision` asks the server for its version now. Bracket each wait for the watch by `asking` and
-    `heard`; call `opening` before each connection.
+    `revision` requests the server's current version. Bracket each wait for the watch by `asking`
+    and `heard`; call `opening` before each connection.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class PositionClock:
         self._ticking = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
     def _tick(self) -> None:
-        """See whether the process was stopped (its machine paused, its processor taken away): who
-        seems to have waited then has not read what came meanwhile."""
+        """Detect whether the process was paused (by its machine or scheduler): a reader that seems
+        to have waited then has not read the events of that time."""
         now = self._clock()
         if now - self._ticked_at > _PROMPT:
             self._asked_at = now

@@ -157,10 +157,11 @@ class Reader(Generic[Row]):
         position_at: datetime | None = None,
         since: datetime | None = None,
     ) -> Batch[Row]:
-        """Make a batch of changes heard `at`, in their order; the last change gives its position.
+        """Make a batch of changes received `at`, in their order; the last change gives its
+        position.
 
-        `position_at`: the time before which all is known at that position, where it is another.
-        `since`: all of the changes happened after this.
+        `position_at`: the time up to which that position is complete, if different. `since`: all of
+        the changes happened after this.
         """
         version = changes[-1].resource_version
         batch: Batch[Row] = Batch(version, position_at or at, events=len(changes))
@@ -180,7 +181,7 @@ class Reader(Generic[Row]):
         return batch
 
     def read_page(self, changes: Sequence[Change], at: datetime) -> tuple[Batch[Row], list[str]]:
-        """Make a batch of a page of a list, and tell the UIDs of all that are there."""
+        """Make a batch of a page of a list, and report the UIDs of all its objects."""
         batch = self.read(changes, at) if changes else Batch("", at)
         subjects = (change.subject or subject_of(change.manifest) for change in changes)
         return batch, [subject.uid for subject in subjects]
@@ -213,7 +214,7 @@ class Lister(Generic[T]):
     async def all(self, limit: int) -> tuple[list[T], str]:
         """Every page, and the version that a watch continues from.
 
-        In pages of `limit`; in one piece when the first page falls out of the server's history
+        In pages of `limit`; without pages if the first page expires from the server's history
         before the last page is read.
         """
         try:

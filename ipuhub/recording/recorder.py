@@ -62,11 +62,11 @@ class Recorder(Protocol[Row]):
         at: datetime,
         since: datetime | None = None,
     ) -> Row | None:
-        """Make a row of an object, None where it is none of ours.
+        """Make a row of an object, None if it does not concern this recorder.
 
-        `kind` is ADDED, MODIFIED or DELETED (LISTED from a full list), `at` when it was heard.
-        What is heard happened after `since`, where that is known. What is broken in it goes to
-        `faults`. Raises ValueError where no row can be made.
+        `kind` is ADDED, MODIFIED or DELETED (LISTED from a full list), `at` is when it was
+        received. It happened after `since`, if that is known. Invalid parts go to `faults`. Raises
+        ValueError if no row can be made.
         """
 
     def subject(self, row: Row) -> Subject:
@@ -87,7 +87,8 @@ class Recorder(Protocol[Row]):
         """End what a full list no longer shows; return how many."""
 
     async def committed(self, rows: Sequence[Row]) -> None:
-        """Hear what is committed now. A crash can come before: not the place for what must be."""
+        """Handle a commit. A crash can come before this call, so nothing essential may depend on
+        it."""
 
 
 LONGEST_EXCERPT: Final = 2_000

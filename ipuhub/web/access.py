@@ -93,7 +93,7 @@ class Access:
     """The rights of one user: the namespaces whose jobs they see, change (`operates`), and whose
     cost they see (`accounts`).
 
-    `kubernetes_user` is as whom their changes are sent; empty: they can change nothing.
+    `kubernetes_user` is the Kubernetes user of their changes; empty: they can change nothing.
     `cluster_name` is the Kubernetes user that the settings map them to, where it was looked up.
     """
 
@@ -173,8 +173,8 @@ def _groups_of(key: Any) -> tuple[str, ...]:
 
 
 def acts_as(user: Caller) -> ClusterUser | None:
-    """Return as whom the changes of `user` are sent, with those of their groups that the settings
-    list; None: they can change nothing."""
+    """Return the Kubernetes identity of the changes of `user`, with those of their groups that the
+    settings list; None: they can change nothing."""
     name = access_of(user).kubernetes_user
     if not name:
         return None

@@ -34,7 +34,7 @@ class Column:
     a phone, `1.1` to `2.3`; a list with such columns shows no others there.
 
     `room`: from which width of the page on it is shown, if no columns are chosen: 992, 1200 or 1600
-    pixels, as ipuhub.css has them; 0: at any, as for what tells rows apart. `gives_way_to`: the key
+    pixels, as ipuhub.css has them; 0: at any, as for identifying columns. `gives_way_to`: the key
     of a column beside which it needs the widest page.
 
     `total`: SUM or SAME, in files. `unit` of a row: only amounts in one unit are added up.
@@ -95,13 +95,13 @@ def chosen(columns: Sequence[Column], given: QueryDict) -> Sequence[Column]:
 
 
 def choices(columns: Sequence[Column], shown: Iterable[Column]) -> list[Choice]:
-    """Return what there is to choose from on the page."""
+    """Return the columns to choose from on the page."""
     keys = {column.key for column in shown}
     return [Choice(each.key, each.label, each.key in keys, each.room) for each in _shown(columns)]
 
 
 def columns_of(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
-    """Return those of the columns that a page of these rows shows."""
+    """Return the columns that a page of these rows shows."""
     found = [
         each
         for each in _shown(columns)

@@ -205,7 +205,7 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
 
     @property
     def no_suggestions(self) -> dict[str, tuple[str, ...]]:
-        """The suggestions before anybody has asked: none."""
+        """The suggestions before the first request: none."""
         return dict.fromkeys(self.suggested, ())
 
     @property

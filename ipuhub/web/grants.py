@@ -23,7 +23,7 @@ BY_GROUPS: Final = "sign-in"
 def give(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
     """Grant a role; return whether that changed something.
 
-    What a group granted becomes a grant of its own, which sign-ins no longer take away.
+    A role granted by a group becomes a separate grant, which sign-ins no longer revoke.
     """
     if _is_everything(grant):
         return set_admin(user, by, now, is_admin=True)

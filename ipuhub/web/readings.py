@@ -128,7 +128,7 @@ class _Slot(Generic[_T]):
     """What that build raised."""
 
     def renew(self, now: datetime, build: Callable[[], _T]) -> _T:
-        """Build it anew, and return it; who calls holds the lock."""
+        """Build the value again, and return it; the caller holds the lock."""
         self.began, self.failure = time.monotonic(), None
         try:
             value = build()
@@ -162,7 +162,7 @@ class Shared(Generic[_K, _T]):
         self._lock = threading.Lock()
 
     def get(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
-        """Return what was built for `key` a moment ago, or else what `build` returns."""
+        """Return a recently built value for `key`, or else the result of `build`."""
         slot, asked_at = self._slot(key), time.monotonic()
         with _turn(
             slot.lock, lambda: slot.is_younger(now, self._seconds + _GRACE_SECONDS)
@@ -174,8 +174,8 @@ class Shared(Generic[_K, _T]):
             return slot.built[1]
 
     def get_current(self, key: _K, now: datetime, build: Callable[[], _T]) -> _T:
-        """Return what was begun to be built after this call: all who call while a value is built
-        share the next, or what it raises, so that nobody waits for more than two."""
+        """Return a value whose build began after this call. Calls during a build share the next
+        build, or its exception, so no call waits for more than two."""
         slot, asked_at = self._slot(key), time.monotonic()
         with slot.lock:
             slot.check(asked_at)
@@ -196,7 +196,7 @@ _AWAY_SECONDS: Final = 10.0
 
 @dataclass(slots=True)
 class _Silence:
-    """Until when a database that gave no answer is not asked again, by the monotonic clock."""
+    """The time until which a silent database is not queried again, by the monotonic clock."""
 
     until: float = 0.0
 
@@ -205,10 +205,10 @@ _SILENCE: Final = _Silence()
 
 
 def ask_briefly(read: Callable[[], _T], otherwise: Callable[[], _T]) -> _T:
-    """Return what `read` finds in PostgreSQL, or `otherwise` if that does not answer soon.
+    """Return the result of `read` from PostgreSQL, or `otherwise` if that does not answer soon.
 
-    For what must be answered within a scrape's deadline. A silent server is not asked again for a
-    while, so that several questions of one scrape do not wait for it one after the other.
+    For queries within a scrape's deadline. A silent server is not queried again for a while, so
+    that several queries of one scrape do not wait for it one after the other.
     """
     if time.monotonic() < _SILENCE.until:
         return otherwise()
@@ -228,7 +228,7 @@ STALE_SECONDS = 90  # a watch shows at least a bookmark each minute
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """The time at which the cluster last sent data (None: never, or just now), and whether that is
-    too long ago. `as_of`: when it did, in any case; it changes no ETag."""
+    too old. `as_of`: when it did, in any case; it changes no ETag."""
 
     seen_at: datetime | None
     is_stale: bool

@@ -132,8 +132,8 @@ def live_page(
 ) -> HttpResponse:
     """Return a page with live figures, its changing part for htmx, or 304 for an unchanged part.
 
-    `templates`: the page's and the part's. The ETag is that of `shown`; `unmarked`, such as the
-    time, changes without being a change. `as_of`: of when the figures are.
+    `templates`: the page's and the part's. The ETag is computed from `shown`; `unmarked` values,
+    such as the time, do not affect it. `as_of`: the time of the figures.
     """
     tag = fragment_etag(request, shown)
     note_as_of(request, as_of)

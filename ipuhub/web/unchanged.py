@@ -45,11 +45,10 @@ _lock: Final = Lock()
 
 
 def rows_alone(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer polls of a view with 304 while the database is as it was when the client's copy was
-    read.
+    """Answer polls of a view with 304 while the database has not changed since the client's copy
+    was read.
 
-    What the view shows has to follow from rows, settings and the time, unless it calls
-    `shows_live`.
+    The view must depend only on rows, settings and the time, unless it calls `shows_live`.
     """
 
     @wraps(view)
@@ -74,7 +73,7 @@ def rows_alone(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespo
 
 
 def shows_live(request: HttpRequest) -> None:
-    """Note that the answer shows what another process says now, which no snapshot covers."""
+    """Note that the answer contains live data of another process, which no snapshot covers."""
     setattr(request, _LIVE, True)
 
 

@@ -165,10 +165,10 @@ class WebServer:
         return int(self._runner.addresses[0][1])
 
     async def leave(self, path: str, seconds: float) -> None:
-        """Answer for `seconds` more, but 503 on `path`, which says whether this replica is ready.
+        """Answer for another `seconds`, but 503 on the readiness `path`, from which load balancers
+        learn of the shutdown.
 
-        Whoever routes requests here hears of the end only then. Each response ends its connection,
-        so that the next request goes to another replica.
+        Each response ends its connection, so that the next request goes to another replica.
         """
         self._unready = path
         await asyncio.sleep(seconds)

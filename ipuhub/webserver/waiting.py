@@ -27,7 +27,7 @@ async def serve_until(
 ) -> bool:
     """Run `work` in a thread and let `server` answer until it ends; raises what it raises.
 
-    Return False if the process was asked to stop before. Raise OSError if the port is in use.
+    Return False if the process was stopped before. Raise OSError if the port is in use.
     """
     pauses = Pauses()
     await server.start(host, port)
