@@ -27,6 +27,7 @@ _MODULES = {
     "usage-ingest": "usage_ingest",
     "usage-reports": "usage_reports",
     "vipu-cycles": "vipu_cycles",
+    "visits": "visits",
     "webhooks": "webhooks",
 }
 
@@ -82,10 +83,12 @@ def main() -> None:
     heap.add_argument("--jobs", type=int, default=5_000, help="of four pods each")
     heap.add_argument("--relists", type=int, default=3)
     full = commands.add_parser("pages", help="queries and server time of each page")
-    full.add_argument("--jobs", type=int, default=100_000)
-    full.add_argument("--lifetimes", type=int, default=1_000_000)
-    full.add_argument("--rounds", type=int, default=20)
-    full.add_argument("--database", type=Path, help="folder of a database to fill once and keep")
+    seen = commands.add_parser("visits", help="first content and bytes of pages, in Chromium")
+    for one, rounds in ((full, 20), (seen, 7)):
+        one.add_argument("--jobs", type=int, default=100_000)
+        one.add_argument("--lifetimes", type=int, default=1_000_000)
+        one.add_argument("--rounds", type=int, default=rounds)
+        one.add_argument("--database", type=Path, help="folder of a database to fill once and keep")
     opened = commands.add_parser("dashboards", help="open overviews at a running demo")
     opened.add_argument("--demo", type=Path, default=Path(".ipuhub"), help="folder of the demo")
     opened.add_argument("--url", default="http://localhost:8000")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from django.test import Client
+
 MOST_QUERIES, MOST_MS = 8, 150
 JOB = (
     "(SELECT uid FROM jobs_jobrecord ORDER BY created_at DESC LIMIT 1"
@@ -34,16 +36,28 @@ JOB = (
 def run(options: argparse.Namespace) -> None:
     """Fill a database, or use the database in DATABASE_URL as it is, and print a line for each
     page."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
-    os.environ.setdefault("IPUHUB_SECRET_KEY", "only for the bench " * 4)
-    os.environ["IPUHUB_HTTPS"] = "0"
+    configure()
     if os.environ.get("DATABASE_URL"):
         _measure(options)
         return
+    with filled(options):
+        _measure(options)
+
+
+def configure() -> None:
+    """Set what Django and processes that are started need besides a database."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
+    os.environ.setdefault("IPUHUB_SECRET_KEY", "only for the bench " * 4)
+    os.environ["IPUHUB_HTTPS"] = "0"
+
+
+@contextmanager
+def filled(options: argparse.Namespace) -> Iterator[None]:
+    """Let DATABASE_URL name a filled database until the end, and set Django up with it."""
     with _folder(options) as folder, _postgres(folder) as url:
         os.environ["DATABASE_URL"] = url
         _prepare(options, folder / f"filled-{options.lifetimes}-{options.jobs}")
-        _measure(options)
+        yield
 
 
 @contextmanager
@@ -105,21 +119,13 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     _setup()
-    from django.contrib.auth import get_user_model
-    from django.db import connection
-    from django.test import Client
     from django.utils import timezone
 
     from tests.bench.pageparts import PARTS, priced
     from usage.time.months import usage_zone
     from usage.time.windows import Month
 
-    user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
-    client = Client(headers={"Host": "localhost"})
-    client.force_login(user)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {JOB}")
-        job = cursor.fetchone()[0]
+    client, job = signed_in(), some_job()
     last = Month.of(timezone.now(), usage_zone()).previous()
     print(f"{'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'kB':>6}  page ({options.rounds} rounds)")
     for part in PARTS:
@@ -127,6 +133,27 @@ def _measure(options: argparse.Namespace) -> None:
             print(f"{part.heading}:")
             for page in part.pages:
                 _print_page(client, page.format(job=job, last=last), options.rounds)
+
+
+def signed_in() -> Client:
+    """Return a client of the bench's administrator."""
+    from django.contrib.auth import get_user_model
+    from django.test import Client
+
+    user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
+    client = Client(headers={"Host": "localhost"})
+    client.force_login(user)
+    return client
+
+
+def some_job() -> str:
+    """Return the UID of a job that is neither new nor old."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {JOB}")
+        found: str = cursor.fetchone()[0]
+    return found
 
 
 def _print_page(client: Any, address: str, rounds: int) -> None:

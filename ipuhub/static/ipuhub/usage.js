@@ -1,28 +1,13 @@
-// Draws the bars of a month in the page's own colours, from the numbers behind data-chart. The
-// legend is HTML (the simple build of the library has none): it shows the month, and under the
-// pointer a day. Names only ever become text, never HTML.
+// Draws the bars of a month as SVG, from the numbers behind data-chart, in the colours and patterns of the stylesheet.
+// The legend is HTML: it shows the month, and under the pointer a day. Names only ever become text, never HTML.
 (() => {
-  // The patterns of _decals.html, as the library has them: dots, and lines across.
-  const DECALS = {
-    "decal-1": { symbol: "circle", symbolSize: 0.6, dashArrayX: [[3, 3], [0, 3, 3, 0]], dashArrayY: [3, 0] },
-    "decal-2": { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [1.5, 3] },
-  };
+  const BAR = 28, TEXT = 12, FOOT = 22, PAPER = { width: 1000, height: 192 };
   const places = (value, most, least = most) => value.toLocaleString("en", { maximumFractionDigits: most, minimumFractionDigits: least });
   const tick = (value) => places(value, value < 10 ? 2 : 0, 0);
   // As the table below (the template filter `in_column`), so that both say the same.
   const amount = (value) => value > 0 && value < 0.005 ? "< 0.01" : places(value, 2);
   const sum = (values) => values.reduce((all, value) => all + value, 0);
   const short = (day) => (day.length === 10 ? String(Number(day.slice(8))) : /^\d/.test(day) ? day.slice(5) : day);
-
-  // The theme's colours may be written in ways the library cannot read: let the browser resolve them.
-  const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const resolved = (text) => {
-    pixel.clearRect(0, 0, 1, 1);
-    pixel.fillStyle = text;
-    pixel.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = pixel.getImageData(0, 0, 1, 1).data;
-    return `rgba(${r},${g},${b},${a / 255})`;
-  };
 
   const drawing = (name, given) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -39,27 +24,60 @@
     mark.append(fill, ...decals.map((decal) => drawing("rect", { ...box, fill: `url(#${decal})` })));
     return mark;
   };
-  const style = (series) => {
-    if (series.colour) return { color: series.colour };
-    const [decal] = series.paint[1];
-    const mark = key(series);
-    document.body.append(mark);
-    const color = resolved(getComputedStyle(mark.firstChild).fill);
-    mark.remove();
-    return { color, ...(decal && { decal: { ...DECALS[decal], color: "rgba(255,255,255,.85)" } }) };
+  // The height of one grid line above the other: 1, 2 or 5 times a power of ten, four to eight lines.
+  const stepOf = (most) => {
+    const power = 10 ** Math.floor(Math.log10(most / 4));
+    return [5, 2, 1].map((each) => each * power).find((each) => each <= most / 4);
+  };
+  // Text is as wide here as digits are at most: what stands beside it leaves room.
+  const wide = (texts) => Math.max(0, ...texts.map((text) => text.length)) * TEXT * .65;
+
+  // One path a series, whatever the number of days; patterns lie over it as a second one.
+  const bars = (data, slot, heightOf, floor) => {
+    const width = Math.min(BAR, slot * .8), base = data.days.map(() => 0);
+    return data.series.flatMap((series) => {
+      const shape = series.values.map((value, day) => {
+        if (!(value > 0)) return "";
+        const top = floor - heightOf(base[day] += value), tall = heightOf(value);
+        return `M${((day + .5) * slot - width / 2).toFixed(2)} ${top.toFixed(2)}h${width.toFixed(2)}v${tall.toFixed(2)}h-${width.toFixed(2)}z`;
+      }).join("");
+      const [css, decals] = series.paint ?? ["", []];
+      const fill = drawing("path", { d: shape, class: css });
+      if (series.colour) fill.style.fill = series.colour;
+      return [fill, ...decals.map((decal) => drawing("path", { d: shape, fill: `url(#${decal})` }))];
+    });
   };
 
-  const options = (data, place) => {
-    const own = getComputedStyle(place);
-    const ink = resolved(own.color), faint = resolved(own.borderTopColor);
-    return {
-      animation: false,
-      textStyle: { fontFamily: own.fontFamily },
-      grid: { left: 4, right: 4, top: 12, bottom: 4, containLabel: true },
-      xAxis: { type: "category", data: data.days, axisTick: { show: false }, axisLine: { lineStyle: { color: faint } }, axisLabel: { color: ink, hideOverlap: true, formatter: short } },
-      yAxis: { type: "value", axisLabel: { color: ink, formatter: tick }, splitLine: { lineStyle: { color: faint } } },
-      series: data.series.map((series) => ({ name: series.name, type: "bar", stack: "all", barMaxWidth: 28, data: series.values, itemStyle: style(series) })),
+  const written = (text, given) => {
+    const element = drawing("text", given);
+    element.textContent = text;
+    return element;
+  };
+
+  // Return the drawing, and what says the day under a place in it.
+  const paint = (data, { width, height }) => {
+    const most = Math.max(...data.days.map((_, day) => sum(data.series.map((series) => series.values[day])))) || 1;
+    const step = stepOf(most), lines = Array.from({ length: Math.ceil(most / step) + 1 }, (_, n) => n * step);
+    const left = wide(lines.map(tick)) + 8, floor = height - FOOT, slot = (width - left) / data.days.length;
+    const heightOf = (value) => value / lines.at(-1) * (floor - TEXT);
+    const image = drawing("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+    for (const line of lines) {
+      const y = Math.round(floor - heightOf(line)) + .5;
+      image.append(drawing("path", { class: "line", d: `M${left} ${y}H${width}` }), written(tick(line), { x: left - 8, y: y + 4, "text-anchor": "end" }));
+    }
+    const plot = drawing("g", { transform: `translate(${left} 0)` });
+    const mark = drawing("rect", { class: "marked", y: 0, width: slot, height: floor, visibility: "hidden" });
+    plot.append(mark, ...bars(data, slot, heightOf, floor));
+    const names = data.days.map(short), every = Math.ceil((wide(names) + 8) / slot);
+    names.forEach((name, day) => { if (day % every === 0) plot.append(written(name, { x: (day + .5) * slot, y: height - 4, "text-anchor": "middle" })); });
+    image.append(plot);
+    const dayAt = (x) => {
+      const day = Math.floor((x - left) / slot), isDay = day >= 0 && day < data.days.length;
+      mark.setAttribute("visibility", isDay ? "visible" : "hidden");
+      if (isDay) mark.setAttribute("x", day * slot);
+      return isDay ? day : null;
     };
+    return { image, dayAt };
   };
 
   const makeLegend = (data, place) => {
@@ -89,17 +107,19 @@
     const data = await answer.json();
     if (!data.series.length) { place.textContent = data.whole ? `No ${data.label} in this range.` : `No ${data.label} in this month.`; place.classList.add("usage-chart-empty"); return; }
     place.textContent = "";
-    const chart = window.echarts.init(place);
-    const update = makeLegend(data, place);
-    chart.setOption(options(data, place));
+    const update = makeLegend(data, place), paper = matchMedia("print");
+    let drawn;
+    const redraw = () => {
+      const size = paper.matches ? PAPER : { width: place.clientWidth, height: place.clientHeight };
+      if (!size.width) return;
+      drawn = paint(data, size);
+      place.replaceChildren(drawn.image);
+    };
     update(null);
-    chart.getZr().on("mousemove", (event) => {
-      const inside = chart.containPixel("grid", [event.offsetX, event.offsetY]);
-      update(inside ? chart.convertFromPixel({ xAxisIndex: 0 }, event.offsetX) : null);
-    });
-    chart.getZr().on("globalout", () => update(null));
-    new ResizeObserver(() => chart.resize()).observe(place);
-    new MutationObserver(() => chart.setOption(options(data, place))).observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
+    place.addEventListener("pointermove", (event) => update(drawn.dayAt(event.clientX - place.getBoundingClientRect().left)));
+    place.addEventListener("pointerleave", () => { drawn.dayAt(-1); update(null); });
+    paper.addEventListener("change", redraw);
+    new ResizeObserver(redraw).observe(place);
   };
 
   const start = () => document.querySelectorAll("[data-chart]").forEach((place) => {

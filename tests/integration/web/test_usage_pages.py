@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
-from django.contrib.staticfiles import finders
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -230,17 +229,6 @@ def test_the_page_has_no_inline_script_or_style(admin: User) -> None:
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", html))
     assert " style=" not in html
     assert "onclick" not in html
-
-
-def test_the_chart_library_is_the_one_named_beside_it() -> None:
-    import hashlib
-    from pathlib import Path
-
-    found = finders.find("ipuhub/vendor/echarts/echarts.simple.min.js")
-    script = Path(str(found))
-    digest = hashlib.sha256(script.read_bytes()).hexdigest()
-    assert digest in script.with_name("README.md").read_text(encoding="utf-8")
-    assert script.with_name("LICENSE").exists()
 
 
 def test_a_page_costs_the_same_queries_whatever_it_shows(alice: User) -> None:
