@@ -54,7 +54,7 @@ def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
     return ""
 
 
-def _strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
+def strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
     """Return the same for a partition that may have appeared after its release. It is removed
     without confirmation only if all properties match the request. The controller's current settings
     are no evidence."""
@@ -217,6 +217,6 @@ def _late(
         partition = view.by_id.get(entry.id)
         if partition is None or where in known or where in found:
             continue
-        if not _strangeness_of_late(entry, partition):
+        if not strangeness_of_late(entry, partition):
             found.add(where)
             yield entry

@@ -12,7 +12,13 @@ from ipuhub.partition import Phase
 from partitions.errors import PartitionsError
 from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import ControllerSpec
-from partitions.proxy.drift import Drift, compare, contradicted, why_lost
+from partitions.proxy.drift import (
+    Drift,
+    compare,
+    contradicted,
+    strangeness_of_late,
+    why_lost,
+)
 from partitions.proxy.tombstones import is_over
 from partitions.vipu.errors import NotFound, VipuError
 
@@ -109,7 +115,7 @@ class Sweep:
             drift, views = await self.look()
         await self._mark(drift, {view.spec.address: view for view in views})
         self._note_places(views)
-        await self._remove_late(drift)
+        await self._remove_late(drift, views)
         await self._bury(drift)
         holders = {entry.holder for entry in drift.unfinished}
         await asyncio.gather(*(self._service.resume(holder) for holder in holders))
@@ -172,19 +178,20 @@ class Sweep:
         wants_key = fleet.wants_key(entry.controller)
         return lifecycle.activate(entry, self._now(), wants_key=wants_key)
 
-    async def _remove_late(self, drift: Drift) -> None:
+    async def _remove_late(self, drift: Drift, views: Iterable[ControllerView]) -> None:
         """Remove what V-IPU made of a request whose job had given it up by then."""
+        seen = {(view.spec.address, one.id): one for view in views for one in view.partitions}
         for entry in drift.late:
             if self._is_taken(entry):
                 continue
             try:
-                await self._remove(entry)
+                await self._remove(entry, seen[entry.controller, entry.id])
             except NotFound:
                 continue  # the next list shows whether it is gone
             except (VipuError, PartitionsError) as error:
                 log.warning("late partition not removed", problem=str(error), **entry.log_fields)
 
-    async def _remove(self, tomb: TrackerEntry) -> None:
+    async def _remove(self, tomb: TrackerEntry, found: VipuPartition) -> None:
         """Have a late partition removed, once and again where that failed.
 
         One that is sound after its removal is another one: its id was free by then.
@@ -194,22 +201,28 @@ class Sweep:
         if status.is_removing:
             return
         if tomb.has_come and not status.is_faulty:
-            await self._note(tomb, tombstones.settle)
+            await self._note(tomb, found, tombstones.settle)
             return
         await api.remove_partition(tomb.id)
         log.warning("late partition removed", controller=tomb.controller, **tomb.log_fields)
-        await self._note(tomb, tombstones.note_arrival)
+        await self._note(tomb, found, tombstones.note_arrival)
 
     async def _note(
-        self, tomb: TrackerEntry, change: Callable[[TrackerEntry], TrackerEntry]
+        self,
+        tomb: TrackerEntry,
+        found: VipuPartition,
+        change: Callable[[TrackerEntry], TrackerEntry],
     ) -> None:
-        """Note what became of a late partition, for all tombstones that wait for one of its id."""
+        """Note what became of a late partition, for all tombstones that it may be of."""
+
+        def may_be(other: TrackerEntry) -> bool:
+            return not strangeness_of_late(other, found)
 
         def note(draft: Draft) -> None:
             now = draft.get(tomb.key)  # a recorder may have acknowledged it meanwhile
             if now is not None and tombstones.is_waiting(now):
                 draft.put(change(now))
-            tombstones.settle_others(draft, tomb)
+            tombstones.settle_others(draft, tomb, may_be)
 
         await self._store.write(note)
 

@@ -22,6 +22,7 @@ from ipuhub.partition import Phase, Reason
 from partitions.proxy.lifecycle import enter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from partitions.proxy.lifecycle import TrackerEntry
@@ -92,12 +93,14 @@ def settle(entry: TrackerEntry) -> TrackerEntry:
     return replace(entry, may_come=False, has_come=False, missed_at=None, asked="", terms="")
 
 
-def settle_others(draft: Draft, tomb: TrackerEntry) -> None:
-    """Settle all other tombstones of the id: one partition can match only one of them, and any
-    later partition belongs to another owner."""
+def settle_others(draft: Draft, tomb: TrackerEntry, may_be: Callable[[TrackerEntry], bool]) -> None:
+    """Settle the other tombstones of the id that the partition `may_be` of: one partition can match
+    only one of them, and any later partition belongs to another owner. A tombstone with other terms
+    still waits for its own partition."""
     place = (tomb.controller, tomb.id)
     for other in list(draft.entries()):
-        if other.key != tomb.key and is_waiting(other) and (other.controller, other.id) == place:
+        is_other = other.key != tomb.key and (other.controller, other.id) == place
+        if is_other and is_waiting(other) and may_be(other):
             draft.put(settle(other))
 
 

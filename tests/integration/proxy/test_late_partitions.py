@@ -145,6 +145,27 @@ async def test_of_two_tombstones_of_an_id_none_claims_what_comes_after_the_first
     assert list(world.vipu.partitions) == [ID]
 
 
+async def test_of_two_tombstones_of_an_id_each_has_the_partition_on_its_own_terms_removed(
+    world: World,
+) -> None:
+    proxy = await give_up(world)
+    tomb = world.entry()
+    both = replace(tomb, terms="1s"), replace(tomb, serial=1, terms="2s")
+    for each in both:
+        await proxy.store.write(lambda draft, each=each: draft.put(each))  # type: ignore[misc]
+    for gcds, left in ((1, {1}), (2, set[int]())):
+        world.vipu.by_hand(ID, 4)
+        made = world.vipu.partitions[ID]
+        made.request = replace(made.request, num_gcds=gcds)
+        await proxy.sweep.once()
+        assert world.vipu.partitions == {}
+        await proxy.sweep.once()
+        assert {one.serial for one in world.entries() if one.may_come} == left
+    world.vipu.by_hand(ID, 4)  # another cluster's
+    assert (await proxy.sweep.once()).late == ()
+    assert list(world.vipu.partitions) == [ID]
+
+
 async def test_an_arrival_is_noted_although_a_recorder_acknowledges_meanwhile(
     world: World,
 ) -> None:
