@@ -6,6 +6,7 @@ After a wanted change: `IPUHUB_GOLDEN=write` and this test write the file again.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -46,6 +47,19 @@ def test_the_rights_are_those_that_were_reviewed() -> None:
     if os.environ.get("IPUHUB_GOLDEN") == "write":
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_long_names_give_each_component_its_own_rights() -> None:
+    """Two documents of one name are one object to the API server: the last of them."""
+    release, namespace = "graphcore-ipu-operators-of-the-whole-production-cluster", "n" * 63
+    documents = render(*EVERYTHING, release=release[:53], namespace=namespace)
+    names = [
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+        for each in documents
+    ]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
+    # A Service's name is a label of DNS, and a pod's label has its Deployment's.
+    assert max(len(name) for kind, _, name in names if not kind.startswith("Cluster")) <= 63
 
 
 def test_without_logs_the_dashboard_may_read_no_pod() -> None:

@@ -40,6 +40,14 @@ Two names with two values stop the installation.
 {{- end -}}
 {{- end -}}
 
+{{/*
+dict root name: the name of a ClusterRole and its binding. It is never cut: several components would get the
+same name, and each of them the rights of the last. Its parts have at most 63, 40 and 17 characters; a role may have 253.
+*/}}
+{{- define "ipuhub.clusterName" -}}
+{{- printf "%s-%s-%s" .root.Release.Namespace (include "ipuhub.fullname" .root) .name -}}
+{{- end -}}
+
 {{- define "ipuhub.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 app.kubernetes.io/name: {{ include "ipuhub.appName" . | quote }}
