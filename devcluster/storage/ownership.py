@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL: Final = "kubectl"
 _NOBODYS: Final = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
     | {
@@ -126,7 +127,7 @@ class Apply:
 
         Fields that this manager applied before and leaves out now go, unless others own them.
         """
-        fields, owners = Fields(schema), _owners(live, schema)
+        fields, owners = Fields(schema), _owners(live, schema, self.manager)
         wanted = _fields(fields, self.config, self.manager.subresource)
         merged = fields.merge(live, self._relevant())
         changed, _ = _changes(fields, live, merged)
@@ -167,14 +168,16 @@ def track(old: Body, new: Body, schema: Schema, manager: Manager, now: str) -> l
     return owners.entries()
 
 
-def _owners(live: Body, schema: Schema) -> Owners:
-    """The current owners. Any manager may take over fields that `kubectl apply` itself wrote."""
+def _owners(live: Body, schema: Schema, manager: Manager) -> Owners:
+    """The current owners. Only kubectl itself may take over what its plain `apply` wrote."""
     owners = Owners.of(live)
     if not owners.fields:
         fields, metadata = Fields(schema), live["metadata"]
         first = Manager("before-first-apply", "Update", live["apiVersion"])
-        applied = json.loads((metadata.get("annotations") or {}).get(_LAST_APPLIED) or "{}")
-        own = _own(fields.flat(live)) - set(fields.flat(applied))
+        own = _own(fields.flat(live))
+        if manager.name == _KUBECTL:
+            applied = json.loads((metadata.get("annotations") or {}).get(_LAST_APPLIED) or "{}")
+            own -= set(fields.flat(applied))
         owners.give(first, own, metadata["creationTimestamp"])
     return owners
 

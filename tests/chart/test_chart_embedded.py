@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TRIAL = ("-f", f"{CHART}/trial-values.yaml")
 WEB = ("deployment", "gc-ipu-operator-web")
+CRD = "files/graphcore.ai_ipujobs.yaml"
 LEFT = {"secret/gc-ipu-operator-database"}  # kept for the next installation
 
 
@@ -86,15 +87,33 @@ def test_an_upgrade_takes_the_crd_along(
     """Helm itself never upgrades what a chart has in `crds/`."""
     helm, older = Helm(embedded, "ipus", program), tmp_path / "ipuhub"
     shutil.copytree(ROOT / CHART, older)
-    file = older / "files/graphcore.ai_ipujobs.yaml"
-    definition = read_yaml(file.read_text("utf-8"))
-    del fields(definition)["suspend"]
-    file.write_text(write_documents([definition]))
+    (older / CRD).write_text(write_documents([older_crd()]))
 
     helm.run("install", "gc", str(older), "--create-namespace", *TRIAL)
     assert "suspend" not in fields(kubectl.json("get", "crd", "ipujobs.graphcore.ai"))
     helm.run("upgrade", "gc", CHART, *TRIAL)
     assert "suspend" in fields(kubectl.json("get", "crd", "ipujobs.graphcore.ai"))
+
+
+@pytest.mark.parametrize("program", HELMS)
+def test_a_release_takes_over_the_crd_that_kubectl_applied(
+    program: str, embedded: servers.Server, kubectl: Kubectl
+) -> None:
+    """As the pages about installation and migration say: Helm 4 needs another word than Helm 3."""
+    helm = Helm(embedded, "ipus", program)
+    kubectl.run("apply", "-f", "-", stdin=older_crd())
+    take_over = ["--take-ownership"]
+    if helm.run("version", "--template", "{{.Version}}").stdout.startswith("v4"):
+        refused = helm.run(
+            "install", "gc", CHART, "--create-namespace", *TRIAL, *take_over, check=False
+        )
+        assert ": .spec.versions" in refused.stderr
+        helm.run("uninstall", "gc", "--no-hooks")
+        take_over.append("--force-conflicts")
+    helm.run("install", "gc", CHART, "--create-namespace", *TRIAL, *take_over)
+    assert "suspend" in fields(kubectl.json("get", "crd", "ipujobs.graphcore.ai"))
+    for page in ("install", "migrate-from-graphcore"):
+        assert " ".join(take_over) in (ROOT / f"docs/admin/{page}.md").read_text("utf-8")
 
 
 def test_the_notes_run_a_job_with_the_image_of_the_release(helm: Helm) -> None:
@@ -122,6 +141,13 @@ def test_a_field_that_another_changed_stops_the_upgrade(helm: Helm, kubectl: Kub
 
     helm.run(*wanted, "--force-conflicts")
     assert web(kubectl)["spec"]["replicas"] == 4
+
+
+def older_crd() -> dict[str, Any]:
+    """The CRD before `suspend`."""
+    definition: dict[str, Any] = read_yaml((ROOT / CHART / CRD).read_text("utf-8"))
+    del fields(definition)["suspend"]
+    return definition
 
 
 def fields(definition: dict[str, Any]) -> dict[str, Any]:

@@ -205,6 +205,8 @@ def test_kubectl_applies_on_the_server_side(kubectl: Kubectl, namespace: str) ->
 def test_kubectl_goes_over_to_apply_on_the_server_side(kubectl: Kubectl, namespace: str) -> None:
     command = ("apply", "-n", namespace, "-f", "-")
     kubectl.run(*command, stdin=config_map("a", {"k": "v", "l": "v"}))
+    other = ("--server-side", "--field-manager=helm")
+    assert ": .data.k" in kubectl.fails(*command, *other, stdin=config_map("a", {"k": "w"}))
     kubectl.run(*command, "--server-side", stdin=config_map("a", {"k": "w"}))
     assert kubectl.json("get", "-n", namespace, "cm", "a")["data"]["k"] == "w"
 
