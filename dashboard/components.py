@@ -158,12 +158,13 @@ def of_agents(fleet: Mapping[str, Any]) -> list[Component]:
     return [
         _agents_of(each["address"], named)
         for each in fleet.get("controllers") or []
-        if each["reachable"] and (named := [one for one in each["machines"] if one["agent"]])
+        if each["reachable"]
+        and (named := [machine for machine in each["machines"] if machine["agent"]])
     ]
 
 
 def _agents_of(address: str, machines: Iterable[Mapping[str, Any]]) -> Component:
-    lost = {one["agent"]: bool(one.get("lost")) for one in machines}
+    lost = {machine["agent"]: bool(machine.get("lost")) for machine in machines}
     absent = tuple(agent for agent, is_lost in lost.items() if is_lost)
     said = f"{len(lost) - len(absent)} of {len(lost)} answer"
     state = DOWN if absent else UP

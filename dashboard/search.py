@@ -116,16 +116,18 @@ def _partitions(text: str, scope: Scope) -> list[Found]:
     """Partitions of now: of older partitions, the jobs are found."""
     held = live_reader().read(timezone.now()).partitions.value
     matching = (
-        one for one in held if one.id and text.lower() in one.id and scope.covers(one.namespace)
+        partition
+        for partition in held
+        if partition.id and text.lower() in partition.id and scope.covers(partition.namespace)
     )
     return [
         Found(
             "Partition",
-            one.id,
-            reverse("jobs:detail", args=[one.uid]),
-            f"{one.size} IPUs · {one.phase} · {one.namespace}/{one.name}",
+            partition.id,
+            reverse("jobs:detail", args=[partition.uid]),
+            f"{partition.size} IPUs · {partition.phase} · {partition.namespace}/{partition.name}",
         )
-        for one in list(matching)[:_PARTITIONS]
+        for partition in list(matching)[:_PARTITIONS]
     ]
 
 

@@ -67,7 +67,7 @@ async def handle(api: Api, request: web.Request) -> web.StreamResponse:
         response = _refusal(bad_request("the body is nested too deeply"))
     except Exception as error:
         if is_departure(request, error):
-            return web.Response()  # to nobody: the answer that was begun is broken off
+            return web.Response()  # the client is gone, and the answer is incomplete
         log.exception("request failed", method=request.method, path=request.path)
         response = _refusal(StatusError(500, "InternalError", "Internal error occurred"))
     if not request.content.at_eof():

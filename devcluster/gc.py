@@ -133,7 +133,7 @@ class GarbageCollector:
         for reference in item.body["metadata"]["ownerReferences"]:
             known, owner = self._find_owner(kind, item, reference)
             if not known:
-                return  # an owner of a kind that nobody serves: nobody can say
+                return  # an owner of a kind that is not served: unknown
             if owner is None:
                 gone.add(reference["uid"])
             elif _is_waiting(owner) and FOREGROUND in owner["metadata"]["finalizers"]:

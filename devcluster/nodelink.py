@@ -53,9 +53,9 @@ class NodeLink:
         endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
         certificate = (metadata.get("annotations") or {}).get(CERTIFICATE, "")
         addresses = [
-            one["address"]
-            for one in status.get("addresses") or ()
-            if one["type"] == "InternalIP" and _is_loopback(one["address"])
+            address["address"]
+            for address in status.get("addresses") or ()
+            if address["type"] == "InternalIP" and _is_loopback(address["address"])
         ]
         if not (endpoint.get("Port") and certificate and addresses):
             return None

@@ -28,9 +28,9 @@ from ipuhub.schema import count_missing
 if TYPE_CHECKING:
     from celery import Celery
 
-SILENCE_SECONDS: Final = 120.0  # a server that is away is tried at least every 30 s
+SILENCE_SECONDS: Final = 120.0  # an unavailable server is tried at least every 30 s
 TICK_SECONDS: Final = 30.0
-LOOK_AGAIN_SECONDS: Final = 2.0  # while PostgreSQL is away, or its tables are
+LOOK_AGAIN_SECONDS: Final = 2.0  # while PostgreSQL or its tables are missing
 _SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
 
 
@@ -105,7 +105,7 @@ class Beating(PersistentScheduler):  # type: ignore[misc]
         """Do what is due; return the seconds until there may be more to do."""
         taskqueue.CONTACT.look()
         self._heart.beat_if_due()
-        if taskqueue.CONTACT.problem:  # else nobody would ask until the next task is due
+        if taskqueue.CONTACT.problem:  # else there would be no query until the next task is due
             taskqueue.try_database()
         wait = super().tick(*arguments, **options)
         return min(wait, LOOK_AGAIN_SECONDS) if taskqueue.CONTACT.problem else wait

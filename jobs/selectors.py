@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _M = TypeVar("_M", bound=Model)
 WATCH = "ipujobs"  # the checkpoint of the jobs' recorder
-_LOOKED_AT: Final = 1000  # jobs that ended last, of which those of one size count
+_LOOKED_AT: Final = 1000  # jobs that ended last; of these, jobs of one size count
 _TYPICAL: Final = 50
 _EARLIER: Final = 3
 _EARLIER_DAYS: Final = 30

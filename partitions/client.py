@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from partitions.vipu.telemetry import Heartbeat
 
 
-# No access is a state of the cluster that somebody will mend, not a fault of the request.
+# Missing access is a state of the cluster to be fixed there, not an error of the request.
 _RETRYABLE: Final = frozenset({401, 403, 408, 429})
 
 

@@ -199,7 +199,7 @@ class Prober:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:  # one prober records everything or nothing
                 task.cancel()
-        return next((one.rival for one in self._recordings if one.rival), "")
+        return next((recording.rival for recording in self._recordings if recording.rival), "")
 
     async def list_once(self) -> None:
         """Commit one full list for each recorder that can; raises ApiError for the last other.
@@ -287,7 +287,7 @@ async def run_prober() -> None:
         composition.running(NAME, RECORDINGS, elects=True) as process,
         composition.proxy_client(process.client) as proxy,
     ):
-        build_chosen(process.client)  # says now what is wrong, not once it leads
+        build_chosen(process.client)  # reports problems now, not once it leads
         process.metrics.at_scrape(fill_position_ages)
 
         async def record() -> str:

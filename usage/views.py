@@ -158,7 +158,7 @@ def _chart_label(output: Output, question: Question) -> str:
 
 
 def _add_costs(request: HttpRequest, filters: Filters, rows: Sequence[PodLifetime]) -> None:
-    # Whole minutes: what goes on would otherwise be another page with each poll.
+    # Whole minutes: running pods would otherwise change the page with each poll.
     now = timezone.now().replace(second=0, microsecond=0)
     add_pod_costs(usage_scope_of(request.user), filters.form.cleaned_data, rows, now)
 

@@ -38,7 +38,7 @@ def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> 
     priced = [job for job in rows if may_see_cost(request.user, job.namespace)]
     if not priced:
         return
-    # Whole minutes: what goes on would otherwise be another page with each poll.
+    # Whole minutes: running jobs would otherwise change the page with each poll.
     now = timezone.now().replace(second=0, microsecond=0)
     began = min(now, *(job.created_at for job in priced))
     costs = read_job_costs([job.uid for job in priced], began, now, usage_zone())

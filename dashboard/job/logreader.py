@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.podlogs import LogRequest, PodRef
 
 READ_SECONDS: Final = 5.0
-SHOWN_BYTES: Final = 2 * 2**20  # of what is read
+SHOWN_BYTES: Final = 2 * 2**20  # of the bytes read
 _BUSY: Final = "Too many logs are being read now. Try again in a few seconds."
 _MAY_NOT: Final = (
     "The dashboard may not read logs in this cluster: its ServiceAccount needs `get` on `pods` and "
@@ -95,10 +95,10 @@ def containers_of(pod: Mapping[str, Any]) -> list[ContainerNow]:
         ("containers", "containerStatuses", False),
         ("initContainers", "initContainerStatuses", True),
     ):
-        known = {one.get("name"): one for one in status.get(told) or ()}
+        known = {known_status.get("name"): known_status for known_status in status.get(told) or ()}
         for container in spec.get(key) or ():
-            one = known.get(container["name"]) or {}
-            found.append(_container(container["name"], one, policy, is_init, is_over))
+            known_status = known.get(container["name"]) or {}
+            found.append(_container(container["name"], known_status, policy, is_init, is_over))
     return found
 
 

@@ -121,7 +121,14 @@ def kept_of(job: JobRecord, pod: PodLifetime) -> JobAttempt | None:
 def kept_among(attempts: Iterable[JobAttempt], pod: PodLifetime) -> JobAttempt | None:
     """The one of these that the pod belonged to, if it left something."""
     place = pod.instance or 0, pod.attempt or 0
-    return next((one for one in attempts if one.log and place == (one.instance, one.attempt)), None)
+    return next(
+        (
+            attempt
+            for attempt in attempts
+            if attempt.log and place == (attempt.instance, attempt.attempt)
+        ),
+        None,
+    )
 
 
 @require_safe
@@ -231,7 +238,7 @@ def _pod_among(pods: Sequence[PodLifetime], uid: str) -> PodLifetime | None:
 
 def _choose(containers: Sequence[ContainerNow], name: str) -> ContainerNow:
     """The container of this name; else the first: each pod has its own names."""
-    return next((one for one in containers if one.name == name), containers[0])
+    return next((container for container in containers if container.name == name), containers[0])
 
 
 def _goes_on(seen: Seen, asked: Asked) -> bool:

@@ -34,7 +34,7 @@ def manifests_of(job: JobRecord) -> Manifests:
     plain = manifest_of(job)
     applied: dict[str, Any] = job.applied or plain
     running = {**plain, "spec": job.running or with_defaults(job.spec)}
-    # A reason outlives its state, so that an ended job says what it never did.
+    # A reason outlives its state, so an ended job can have a reason that no longer applies.
     waits = waiting_edit(job.status, job.reason, job.message).removesuffix(".")
     return Manifests(applied, job.applied_by, running, waits)
 

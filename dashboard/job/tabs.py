@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ipuhub.web.readings import Freshness
     from jobs.models import JobRecord
 
-GROWS_EACH_SECONDS: Final = 15  # how often bars and sums of a running job are drawn anew
+GROWS_EACH_SECONDS: Final = 15  # how often bars and sums of a running job are redrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def answer_tab(
     view: JobView, tab: str, body: str, context: dict[str, Any], *shown: object
 ) -> HttpResponseBase:
     """Answer with the page, its changing part, or 304; `shown` is what the tab adds to the head."""
-    # What grows is not drawn anew with each second; what has ended changes with rates alone.
+    # Growing values are not redrawn each second; ended ones change only with the rates.
     ticks = int(view.now.timestamp() // GROWS_EACH_SECONDS)
     grows = ticks if view.goes_on else str(view.held.usage.costs)
     lives = [

@@ -48,7 +48,7 @@ def record_incidents(fleet: Mapping[str, Any], now: dt.datetime) -> None:
     found = incidents_of(fleet)
     opened = {_key_of(row): row for row in MachineIncident.objects.filter(ended_at=None)}
     silent = {each["address"] for each in fleet["controllers"] if not each["reachable"]}
-    lost = {(address, one["agent"]) for address, one in _told(fleet) if one.get("lost")}
+    lost = {(address, machine["agent"]) for address, machine in _told(fleet) if machine.get("lost")}
     over = [
         row.pk
         for key, row in opened.items()

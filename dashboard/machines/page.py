@@ -109,7 +109,7 @@ def _answer(
         "machine": machine,
         "ipu": ipu,
         "ipus": ipus,
-        "tiles": [(one, show(sensors_of(heartbeat, one.device))) for one in ipus],
+        "tiles": [(each, show(sensors_of(heartbeat, each.device))) for each in ipus],
         "heard_at": heard_at(heartbeat),
         "stays": stays,
         "is_gone": seen.is_gone,

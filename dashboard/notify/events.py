@@ -79,7 +79,7 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
     are more."""
     Notification.objects.filter(at__lt=now - KEPT).delete()
     made = 0
-    away: set[int] = set()  # owners of whom Kubernetes does not say what they may see
+    away: set[int] = set()  # owners whose rights Kubernetes does not report
     active = Subscription.objects.filter(
         is_paused=False, owner__is_active=True, event__in=[*events]
     ).select_related("owner")

@@ -90,7 +90,9 @@ def _begin(down: list[Component], opened: list[ComponentOutage], now: dt.datetim
         ComponentOutage(
             name=each.name,
             member=member,
-            episode=min((one.episode for one in young if one.name == each.name), default=now),
+            episode=min(
+                (outage.episode for outage in young if outage.name == each.name), default=now
+            ),
             since=now,
             detail="does not answer" if member else each.detail,
         )

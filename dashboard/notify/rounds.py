@@ -82,7 +82,7 @@ class Rounds:
                     make_round(now, self._clock)
             except DatabaseError as error:
                 _LOG.warning("no round", problem=" ".join(str(error).split()))
-            except Exception:  # noqa: BLE001  # the outermost frame of a thread, which goes on
+            except Exception:  # noqa: BLE001  # the outermost frame of a thread, which continues
                 _LOG.exception("round failed")
             finally:
                 connection.close()

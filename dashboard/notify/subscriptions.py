@@ -55,7 +55,7 @@ class SubscriptionForm(forms.Form):
         hidden = set() if access.is_admin else {CONTROLLER_DOWN, COMPONENT_DOWN}
         if not access.is_accountant:
             hidden.add(MONTH_CLOSED)
-        if not settings.USAGE_ENABLED:  # then nobody records the other events
+        if not settings.USAGE_ENABLED:  # then the other events are not recorded
             hidden |= EVENTS.keys() - {COMPONENT_DOWN}
             self.fields["event"].error_messages |= dict.fromkeys(
                 ("required", "invalid_choice"), USAGE_OFF

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 STEP_SECONDS: Final = 600
 STEPS: Final = 144
-_SHOWN: Final = 6  # more areas are told apart by nobody; the rest is one
+_SHOWN: Final = 6  # readers cannot distinguish more areas; the rest is one
 _WIDTH: Final = 864
 _HEIGHT: Final = 120
 

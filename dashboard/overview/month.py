@@ -72,7 +72,7 @@ def read_month(scope: Scope, now: datetime, zone: ZoneInfo, *, costed: bool) -> 
     def read() -> MonthSoFar:
         try:
             return _compared(scope, now, zone, costed=costed)
-        except BadFilter:  # raw rows of last month were purged, or nobody summed its days
+        except BadFilter:  # raw rows of last month were purged, or its days have no sums
             return _alone(scope, now, zone)
 
     return _KEPT.get((scope.namespaces, costed), now, read)

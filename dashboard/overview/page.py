@@ -133,8 +133,8 @@ def overview(request: HttpRequest) -> HttpResponseBase:
         return not_as_asked(request, error.messages)
     now, audience = timezone.now(), _audience(request.user, fill)
     show = partial(_show, audience, now)
-    # A page that is asked for shows what is: those asked for at once share it, drawn once. Polls of
-    # many open pages share what was a moment ago.
+    # A requested page is current; concurrent requests share one rendering. Polls of
+    # many open pages share a recent rendering.
     if not wants_fragment(request):
         shown = _POLLED.get_current(audience, now, lambda: show().drawn())
         # What of it the frame of the page shows, too.

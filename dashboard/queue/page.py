@@ -31,7 +31,7 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
     state = live_reader().read(now)
     reader = Reader(scope.covers, scope.sees_all, now)
     board = read_board(state.fleet.value, visible_jobs_of(state, scope, now), reader)
-    # A queue shrinks while somebody reads it: a page that is gone becomes the last page that is
+    # A queue shrinks while it is read: a page beyond the end becomes the last page that is
     # left.
     page = Paginator(board.queue, A_PAGE).get_page(request.GET.get("page"))
     shown = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from jobs.selectors import TypicalRun
 
-# By job, not by what is on a page: each page, and each change of the queue, has other jobs on it.
+# By job, not by page: each page, and each change of the queue, has other jobs.
 _Runs = dict[str, "TypicalRun | None"]
 _KEPT: Final[Shared[frozenset[str] | None, _Runs]] = Shared(seconds=60, most=1000)
 

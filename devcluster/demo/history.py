@@ -313,7 +313,7 @@ class HistoryWriter:
 
     def write_jobs(self, jobs: list[PastJob]) -> None:
         """Write these jobs with their partitions and pods. Raises HistoryError."""
-        # Partitions count for whom their jobs count: the jobs come first.
+        # Partitions count for the owners of their jobs, so the jobs come first.
         self._feed("job states", self.recorders.jobs, _job_changes(jobs, self.end))
         self._feed("partitions", self.recorders.partitions, _tracker_changes(jobs))
         ended = (("MODIFIED", pod) for past in jobs for pod in pods_of(past))
@@ -384,7 +384,7 @@ def _tracker_changes(jobs: list[PastJob]) -> Iterator[tuple[str, Manifest]]:
 
 def _batches(changes: Iterable[tuple[str, Manifest]]) -> Iterator[list[tuple[str, Manifest]]]:
     numbered = enumerate(changes)
-    for _, group in groupby(numbered, key=lambda one: one[0] // _BATCH):
+    for _, group in groupby(numbered, key=lambda item: item[0] // _BATCH):
         yield [change for _, change in group]
 
 

@@ -89,7 +89,7 @@ class DemoLoad:
                 elif not wanted and not alive:
                     return
             except ApiError as error:
-                # A busy or restarting API server: the stream goes on when it is back.
+                # A busy or restarting API server: the stream continues when it is back.
                 log.warning("the API server refused", why=str(error))
             await wait_set(stop, self.options.pause_seconds)
 

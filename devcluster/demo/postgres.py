@@ -189,7 +189,7 @@ class EmbeddedPostgres:
         found = self.binaries or find_binaries()
         if self._owner is None:
             return found
-        # The checkout may lie below a folder that the other user cannot enter.
+        # The checkout may be in a folder that the other user cannot enter.
         copy = self._home / "install"
         if not (copy / "bin" / "postgres").exists():
             shutil.copytree(found.parent, copy, symlinks=True, dirs_exist_ok=True)

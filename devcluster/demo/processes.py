@@ -182,9 +182,9 @@ class Processes:
             "IPUHUB_VIPU_CONTROLLERS": ",".join(
                 f"127.0.0.1:{self.ports[each.purpose]}:{each.label}" for each in self.controllers
             ),
-            # Without a recorder nobody would ever let the tracker forget a partition.
+            # Without a recorder the tracker would never drop a partition.
             "IPUHUB_TRACKER_RECORDER": "on" if self.meters else "off",
-            # Its jobs take two minutes at most, and what is released is recorded at once.
+            # Its jobs take two minutes at most, and releases are recorded at once.
             "IPUHUB_TRACKER_TOMBSTONE_SECONDS": "300",
         }
         return Process(
@@ -277,7 +277,7 @@ class Processes:
             "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
             "DATABASE_URL": database_url,
             "IPUHUB_SECRET_KEY": self._secret("secret-key", 48),
-            "IPUHUB_HTTPS": "off",  # the demo speaks plain HTTP on this machine
+            "IPUHUB_HTTPS": "off",  # the demo uses plain HTTP on this machine
         }
 
     def _environment(self, account: str) -> dict[str, str]:
@@ -285,7 +285,7 @@ class Processes:
             "KUBECONFIG": str(self.accounts / f"{account}.kubeconfig"),
             "IPUHUB_NAMESPACE": NAMESPACE,
             "IPUHUB_SERVICE_ACCOUNT": f"{NAMESPACE}/{account}",
-            # Started again, a process goes on at once instead of waiting for its own lease's end.
+            # A restarted process continues at once instead of waiting until its own lease expires.
             "IPUHUB_IDENTITY": f"{account}-demo",
             "IPUHUB_PROXY_URL": f"http://127.0.0.1:{self.ports['proxy']}",
             "PYTHONUNBUFFERED": "1",

@@ -82,9 +82,9 @@ def ports_of(controllers: list[DemoController]) -> dict[str, int]:
     """The wanted ports of further controllers; the ports of the first controller are the demo's
     own."""
     return {
-        purpose: _FIRST_PORT + 2 * one.number + offset
-        for one in controllers[1:]
-        for offset, purpose in enumerate((one.purpose, one.admin_purpose))
+        purpose: _FIRST_PORT + 2 * controller.number + offset
+        for controller in controllers[1:]
+        for offset, purpose in enumerate((controller.purpose, controller.admin_purpose))
     }
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from devcluster.storage.objects import WriteOptions
     from devcluster.storage.store import Item
 
-# On a real server these answer with what was deleted, the others with a Status.
+# On a real server these answer with the deleted object, the others with a Status.
 _RETURNS_DELETED = {"pods", "serviceaccounts", "persistentvolumeclaims"}
 _RBAC = ".rbac.authorization.k8s.io"
 _MADE_BY_PUT = {
@@ -236,7 +236,7 @@ async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
 
     def scale_object(old: Body) -> Body:
         scale = change(_scale_of(paths, old))
-        _replicas(scale, target.name)  # refuses what is no Scale
+        _replicas(scale, target.name)  # rejects objects that are not a Scale
         version = (scale.get("metadata") or {}).get("resourceVersion")
         if version and version != old["metadata"]["resourceVersion"]:
             raise conflict(request.kind, target.name)

@@ -47,7 +47,7 @@ _WATCHING_SLEEP: Final = re.compile(r"\(until \[ -s \S+/end \]; do sleep \d+; do
 _TRAPPED_SLEEP: Final = re.compile(r"\bsleep (\d+)([smhd]?) & wait\b")
 _UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _TRAP: Final = re.compile(r"""\btrap\s+(["'])\s*exit 0\s*\1\s+(?:SIG)?TERM\b""")
-_END: Final = "ipuhub.io/end"  # the operator tells sleeping pods by it that they may end
+_END: Final = "ipuhub.io/end"  # the operator signals sleeping pods with it to end
 
 
 @dataclass(frozen=True, slots=True)

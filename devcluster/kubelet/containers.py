@@ -106,14 +106,16 @@ _OWN: Final = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 
 def phase_of(restart_policy: str, status: dict[str, Any]) -> str:
     """Phase by the kubelet's rules; `status` has the statuses of all containers."""
-    inits = [exit_code(one) for one in status.get("initContainerStatuses") or ()]
+    inits = [exit_code(container) for container in status.get("initContainerStatuses") or ()]
     if restart_policy == "Never" and any(code for code in inits):
         return "Failed"
     mains = status["containerStatuses"]
-    never_ran = any(last_end(one) is None and not is_running(one) for one in mains)
+    never_ran = any(
+        last_end(container) is None and not is_running(container) for container in mains
+    )
     if any(code != 0 for code in inits) or never_ran:
         return "Pending"
-    codes = [exit_code(one) for one in mains]
+    codes = [exit_code(container) for container in mains]
     if restart_policy == "Always" or None in codes:
         return "Running"
     if not any(codes):
@@ -124,10 +126,10 @@ def phase_of(restart_policy: str, status: dict[str, Any]) -> str:
 def final_phase(status: dict[str, Any]) -> str:
     """Phase of a pod whose containers were all stopped for good; unchanged if none ever ran."""
     containers = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
-    ends = [end for one in containers if (end := last_end(one))]
+    ends = [end for container in containers if (end := last_end(container))]
     if not ends:
         return str(status["phase"])
-    mains_ran = all(last_end(one) for one in status["containerStatuses"])
+    mains_ran = all(last_end(container) for container in status["containerStatuses"])
     failed = not mains_ran or any(end["exitCode"] for end in ends)
     return "Failed" if failed else "Succeeded"
 
@@ -135,9 +137,9 @@ def final_phase(status: dict[str, Any]) -> str:
 def own_conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the conditions in `status` that a kubelet writes, without nulls."""
     return [
-        {key: value for key, value in one.items() if value is not None}
-        for one in status.get("conditions") or ()
-        if one["type"] in _OWN
+        {key: value for key, value in condition.items() if value is not None}
+        for condition in status.get("conditions") or ()
+        if condition["type"] in _OWN
     ]
 
 
@@ -146,7 +148,7 @@ def conditions_of(status: dict[str, Any], now: datetime) -> list[dict[str, Any]]
 
     Unchanged conditions keep their times; conditions of other writers are left out.
     """
-    old = {one["type"]: one for one in status.get("conditions") or ()}
+    old = {condition["type"]: condition for condition in status.get("conditions") or ()}
     return [
         _condition(name, *_judge(name, status), old.get(name), format_time(now)) for name in _OWN
     ]
@@ -159,14 +161,16 @@ def _judge(name: str, status: dict[str, Any]) -> tuple[bool, str, str]:
     ended_well = status["phase"] == "Succeeded"
     if name == "Initialized":
         inits = status.get("initContainerStatuses") or ()
-        missing = [one["name"] for one in inits if exit_code(one) != 0]
+        missing = [container["name"] for container in inits if exit_code(container) != 0]
         if missing:
             text = f"containers with incomplete status: [{' '.join(missing)}]"
             return False, "ContainersNotInitialized", text
         return True, "PodCompleted" if ended_well else "", ""
     if status["phase"] in TERMINAL:
         return False, "PodCompleted" if ended_well else "PodFailed", ""
-    unready = [one["name"] for one in status["containerStatuses"] if not one["ready"]]
+    unready = [
+        container["name"] for container in status["containerStatuses"] if not container["ready"]
+    ]
     if unready:
         text = f"containers with unready status: [{' '.join(unready)}]"
         return False, "ContainersNotReady", text

@@ -38,7 +38,7 @@ class PodState:
         status.setdefault("phase", "Pending")
         for key in _CONTAINERS:
             if found.get(key):
-                status[key] = [_container(one) for one in found[key]]
+                status[key] = [_container(container) for container in found[key]]
         if found.get("conditions"):
             status["conditions"] = own_conditions(found)
         return cls(status)
@@ -132,7 +132,11 @@ class Life:
         key = _CONTAINERS[0] if kind == "initContainers" else _CONTAINERS[1]
         by_name = {status["name"]: status for status in self.status.get(key) or ()}
         containers = self.spec.get(kind) or ()
-        return [(one, by_name[one["name"]]) for one in containers if one["name"] in by_name]
+        return [
+            (container, by_name[container["name"]])
+            for container in containers
+            if container["name"] in by_name
+        ]
 
     def all_pairs(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Each container, init containers first, beside its status."""

@@ -59,8 +59,8 @@ def build_patch(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
     Conditions of other writers stay.
     """
     conditions = [
-        {"reason": None, "message": None, "lastProbeTime": None, **one}
-        for one in status.get("conditions") or ()
+        {"reason": None, "message": None, "lastProbeTime": None, **condition}
+        for condition in status.get("conditions") or ()
     ]
     absent = dict.fromkeys(_OPTIONAL)
     return {"metadata": {"uid": uid}, "status": {**absent, **status, "conditions": conditions}}
@@ -88,10 +88,14 @@ def _accept(life: Life) -> None:
         life.status["startTime"] = format_time(life.now)
     life.status |= {
         "hostIP": life.situation.node_ip,
-        "containerStatuses": [new_status(one, reason) for one in life.spec["containers"]],
+        "containerStatuses": [
+            new_status(container, reason) for container in life.spec["containers"]
+        ],
     }
     if inits:
-        life.status["initContainerStatuses"] = [new_status(one, reason) for one in inits]
+        life.status["initContainerStatuses"] = [
+            new_status(container, reason) for container in inits
+        ]
 
 
 def _run(life: Life) -> None:

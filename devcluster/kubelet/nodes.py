@@ -108,7 +108,10 @@ def build_status(
 
 def build_conditions(found: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
     """Return the conditions that the node reports."""
-    old = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+    old = {
+        condition["type"]: condition
+        for condition in (found.get("status") or {}).get("conditions") or ()
+    }
     conditions = []
     for name, status, reason, text in _CONDITIONS:
         same = old.get(name, {}).get("status") == status
@@ -128,10 +131,13 @@ def build_conditions(found: Mapping[str, Any], now: datetime) -> list[dict[str, 
 
 def has_reported(found: Mapping[str, Any], now: datetime) -> bool:
     """Return whether the object shows the conditions that the node would report now."""
-    old = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+    old = {
+        condition["type"]: condition
+        for condition in (found.get("status") or {}).get("conditions") or ()
+    }
     return all(
-        old.get(one["type"], {}).get("status") == one["status"]
-        for one in build_conditions(found, now)
+        old.get(condition["type"], {}).get("status") == condition["status"]
+        for condition in build_conditions(found, now)
     )
 
 

@@ -111,7 +111,8 @@ class Scheduler:
             self._waiting.pop(key, None)
             return
         claims = {
-            one["metadata"]["name"]: one for one in world.claims.by_index(BY_NAMESPACE, key[0])
+            claim["metadata"]["name"]: claim
+            for claim in world.claims.by_index(BY_NAMESPACE, key[0])
         }
         problem = judge_claims(pod, claims)
         placement = choose_node(pod, world.nodes.all(), self._ledger, problem)
@@ -149,7 +150,12 @@ class Scheduler:
     async def _refuse(self, pod: Manifest, message: str) -> None:
         status = pod.get("status") or {}
         found: Manifest = next(
-            (one for one in status.get("conditions") or () if one["type"] == "PodScheduled"), {}
+            (
+                condition
+                for condition in status.get("conditions") or ()
+                if condition["type"] == "PodScheduled"
+            ),
+            {},
         )
         if found.get("message") == message:
             return

@@ -243,7 +243,7 @@ def _problems(
 ) -> list[str]:
     """Return why the pod cannot go to the node: the first rule that fails, all short resources."""
     if (node.get("spec") or {}).get("unschedulable") and not any(
-        tolerates(one, _CORDONED) for one in pod["spec"].get("tolerations") or ()
+        tolerates(toleration, _CORDONED) for toleration in pod["spec"].get("tolerations") or ()
     ):
         return ["node(s) were unschedulable"]
     if not matches_node(pod, node):

@@ -103,11 +103,11 @@ def _end_of(
     ends = [(max(kill_at, began), SIGKILL_CODE)]
     if stop.seconds is not None:
         ends.append((max(since, began) + timedelta(seconds=stop.seconds), stop.code))
-    is_main = any(container is one for one, _ in life.pairs("containers"))
+    is_main = any(container is main for main, _ in life.pairs("containers"))
     seconds = life.behaviour.run_seconds(container) if is_main else None
     if seconds is not None:
         tries = status["restartCount"]
         code = life.behaviour.exit_code("exit-code", tries, container["name"])
         ends.append((began + timedelta(seconds=seconds), code))
-    at, code = min(ends, key=lambda one: one[0])
+    at, code = min(ends, key=lambda end: end[0])
     return code, at

@@ -39,8 +39,8 @@ def choose_volume(
 ) -> Mapping[str, Any] | None:
     """The volume that is this claim's already, else the smallest free volume that is large
     enough."""
-    fitting = [one for one in volumes if _fits(claim, one)]
-    return min(fitting, key=lambda one: _preference(claim, one), default=None)
+    fitting = [volume for volume in volumes if _fits(claim, volume)]
+    return min(fitting, key=lambda volume: _preference(claim, volume), default=None)
 
 
 def _fits(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
@@ -170,7 +170,7 @@ class ClaimBinder:
     async def bind_all(self) -> None:
         """Free the volumes of deleted claims, then bind every claim that needs a volume."""
         world = self._world
-        volumes = {one["metadata"]["name"]: one for one in world.volumes.all()}
+        volumes = {volume["metadata"]["name"]: volume for volume in world.volumes.all()}
         for volume in list(volumes.values()):
             if is_abandoned(volume, world.claims.all()):
                 await self._release(volume)

@@ -215,9 +215,9 @@ class Endpoint:
         pod = self._find_pod(names["namespace"], names["pod"])
         status = (pod or {}).get("status") or {}
         for key in ("initContainerStatuses", "containerStatuses"):
-            for one in status.get(key) or ():
-                if pod is not None and one["name"] == names["container"]:
-                    return pod, one
+            for container in status.get(key) or ():
+                if pod is not None and container["name"] == names["container"]:
+                    return pod, container
         raise web.HTTPNotFound(text=f'pod "{names["pod"]}" or its container is not on this node')
 
 

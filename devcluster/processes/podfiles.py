@@ -166,7 +166,7 @@ class PodFiles:
         account = self.folder / "volumes" / _ACCOUNT
         if account.is_dir() and ACCOUNT_PATH not in [at for _, at in found]:
             found.append((str(account), ACCOUNT_PATH))
-        return sorted(found, key=lambda one: one[1])
+        return sorted(found, key=lambda mount: mount[1])
 
     def remove(self) -> None:
         """Remove the folder."""

@@ -95,12 +95,14 @@ class ProcessRuntime:
         """Return how a pod's containers ended, by containerID; an unknown run counts as lost."""
         ends: dict[str, End] = {}
         for key in ("initContainerStatuses", "containerStatuses"):
-            for one in status.get(key) or ():
-                found = self._containers.get(one.get("containerID", ""))
+            for container in status.get(key) or ():
+                found = self._containers.get(container.get("containerID", ""))
                 if found is not None and found.end is not None:
                     ends[found.id] = found.end
-                elif found is None and "running" in one["state"]:
-                    ends[one.get("containerID", "")] = End(_LOST, now, "the node was restarted")
+                elif found is None and "running" in container["state"]:
+                    ends[container.get("containerID", "")] = End(
+                        _LOST, now, "the node was restarted"
+                    )
         return ends
 
     async def start(self, pod: Manifest, status: Mapping[str, Any]) -> None:
@@ -164,7 +166,11 @@ class ProcessRuntime:
         """Kill everything and see it end."""
         for identity in self._containers:
             self.signal(identity, signal.SIGKILL)
-        waiters = (one.waiter for one in self._containers.values() if one.waiter is not None)
+        waiters = (
+            container.waiter
+            for container in self._containers.values()
+            if container.waiter is not None
+        )
         await asyncio.gather(*waiters, *self._leaving, return_exceptions=True)
 
     def find(self, identity: str) -> Container | None:

@@ -139,7 +139,7 @@ class Spawned:
         _, pending = await asyncio.wait(self._readers, timeout=_DRAIN_SECONDS)
         for task in pending:
             task.cancel()
-        # The watcher of children reaps it in a moment; waiting for the pipes may last for ever.
+        # The watcher of children reaps it in a moment; waiting for the pipes may never end.
         while (code := self._process.returncode) is None:  # noqa: ASYNC110
             await asyncio.sleep(_REAPED_SECONDS)
         if self._terminal is not None:

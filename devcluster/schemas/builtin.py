@@ -78,7 +78,7 @@ def definitions() -> Mapping[str, Mapping[str, Any]]:
     found = {name: _definition(name, fields) for name, fields in table.items()}
     for field in found["ObjectMeta"]["properties"].values():
         if field.get("type") == "array":
-            field[OMIT_EMPTY] = True  # nobody sees empty lists of owners or finalizers
+            field[OMIT_EMPTY] = True  # empty lists of owners or finalizers are never shown
     return found
 
 

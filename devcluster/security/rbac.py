@@ -77,7 +77,7 @@ def rule_allows(rule: Mapping[str, Any], wanted: Attributes) -> bool:
     if not _has(rule, "verbs", wanted.verb):
         return False
     if wanted.path:
-        return any(_covers_path(one, wanted.path) for one in _list(rule, "nonResourceURLs"))
+        return any(_covers_path(pattern, wanted.path) for pattern in _list(rule, "nonResourceURLs"))
     resources, names = _list(rule, "resources"), _list(rule, "resourceNames")
     full = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
     covered = {"*", full} | ({f"*/{wanted.subresource}"} if wanted.subresource else set())
@@ -93,7 +93,7 @@ def missing_rules(held: Sequence[Manifest], wanted: Iterable[Manifest]) -> list[
     found: dict[tuple[str, ...], Manifest] = {}
     for rule in wanted:
         for single, attributes in _singles(rule):
-            if any(rule_allows(one, attributes) for one in held):
+            if any(rule_allows(other, attributes) for other in held):
                 continue
             key = tuple(str(single.get(name)) for name, _ in _SHOWN if name != "verbs")
             merged = found.setdefault(key, {**single, "verbs": []})
@@ -129,7 +129,11 @@ def _grants(
     """Yield each binding that names the user, the subject that does, and the rules it brings."""
     cluster_roles = {_name(role): role for role in objects("clusterroles")}
     roles = {_name(role): role for role in objects("roles") if _namespace(role) == namespace}
-    local = (one for one in objects("rolebindings") if namespace and _namespace(one) == namespace)
+    local = (
+        binding
+        for binding in objects("rolebindings")
+        if namespace and _namespace(binding) == namespace
+    )
     for binding in (*objects("clusterrolebindings"), *local):
         subject = _bound_subject(user, binding)
         if subject is not None:

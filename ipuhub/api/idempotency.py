@@ -147,7 +147,7 @@ def _claim(request: Request, key: str) -> tuple[IdempotentRequest, bool]:
                 key=key,
                 defaults={"user": user, "digest": digest, "at": timezone.now()},
             )
-        except IntegrityError:  # somebody has had the key, and has freed it since
+        except IntegrityError:  # another request had the key, and has freed it since
             continue
         if kept.digest != digest:
             sentence = f"This {HEADER} belongs to another request. Send a new key."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 WINDOW_SECONDS: Final = 60
-_MANY: Final = 1024  # callers, before those of past windows are forgotten
+_MANY: Final = 1024  # callers, before callers of past windows are dropped
 
 
 class State(NamedTuple):

@@ -47,7 +47,7 @@ class Reviewer:
 
     async def authenticate(self, token: str) -> User | None:
         """Return the token's user; None when it is invalid, expired or for another audience."""
-        if not token or not token.isascii():  # a token of other bytes belongs to nobody
+        if not token or not token.isascii():  # a token with other bytes is never valid
             return None
         # The hash, so that a memory dump of the cache gives no tokens away.
         key = hashlib.sha256(token.encode()).digest()

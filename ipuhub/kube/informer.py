@@ -88,7 +88,7 @@ class IndexedStore:
 if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[Manifest | None, Manifest | None], None]
 log = structlog.get_logger(__name__)
-_PAGE = 200  # objects: a page in full is many times what is kept of it
+_PAGE = 200  # objects: a full page needs many times the memory of its trimmed objects
 
 
 def _version_of(manifest: Manifest) -> tuple[object, object]:

@@ -87,7 +87,7 @@ class LeadershipLost(Exception):  # noqa: N818  # what happened, not a fault
     """The Lease could not be renewed in time: another replica may lead by now."""
 
 
-class LeaseHeld(Exception):  # noqa: N818  # what is so, not a fault
+class LeaseHeld(Exception):  # noqa: N818  # a state, not an error
     """Another replica holds the Lease, and is alive."""
 
 

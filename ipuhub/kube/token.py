@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _LIFE_SECONDS: Final = 3600
-_RENEW_AT: Final = 0.8  # of the life: leaves time for an API server that is away for minutes
+_RENEW_AT: Final = 0.8  # of the lifetime: leaves time for an outage of the API server of minutes
 _RETRY_SECONDS: Final = 5.0
 
 

@@ -38,7 +38,7 @@ JSON = "application/json"
 _MAX_RETRIES = 4
 _WARNING = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 # Before Python 3.12.8, a TLS connection that is given up in the middle of an answer, as a watch is,
-# waits for the other side's farewell, and stays open for ever when its loop ends first.
+# waits for the other side's close, and stays open forever if its loop ends first.
 _TLS_MAY_STAY_OPEN = sys.version_info < (3, 12, 8)
 
 

@@ -94,7 +94,7 @@ class Provider:
             found = key_for(known[1], key_id)
             if found is not None or age < _AGAIN_SECONDS:
                 return found
-        with self._lock:  # who waits here has one deadline, and asks nothing after it
+        with self._lock:  # a waiting request has one deadline, and sends nothing after it
             if self._keys is known:  # else another thread has just asked
                 self._keys = (time.monotonic(), self._read_keys())
             fresh = self._keys

@@ -99,7 +99,7 @@ def build_runner(
     before their size is checked, and log a traceback for broken ones.
     """
     log_bad_requests_in_one_line()
-    app.middlewares.append(_bodies_within(limits))  # the innermost: all others hear of a refusal
+    app.middlewares.append(_bodies_within(limits))  # the innermost: all others see its refusals
     return web.AppRunner(
         app,
         access_log=None,

@@ -123,7 +123,7 @@ class Leadership:
             await self._election.lead_now(work)
 
 
-class LeaseOverdue(Exception):  # noqa: N818  # what is so, not a fault
+class LeaseOverdue(Exception):  # noqa: N818  # a state, not an error
     """Another replica may lead by now; the same act may be this replica's again in a moment."""
 
     retryable = True

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 FAST_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 CALL_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 LONG_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
-MOST_SERIES: Final = 1000  # of one metric; what is more is counted together
+MOST_SERIES: Final = 1000  # of one metric; further series are counted together
 LONGEST_TEXT: Final = 200  # characters of one label
 OTHER: Final = "other"
 
@@ -116,7 +116,7 @@ class Meters:
     """
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, for nobody
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the series
         self.registry = CollectorRegistry()
         self._described: list[Metric] = []
 

@@ -164,8 +164,12 @@ def _count_call(verb: str, resource: str, code: str, took: float) -> None:
 
 def _fill_watches(informers: Mapping[str, Informer]) -> None:
     now = time.monotonic()
-    # What was never heard of is on /readyz; a standby, which follows nothing, is no alarm.
-    heard = {(name,): one.stale_seconds(now) for name, one in informers.items() if one.relists}
+    # Watches without a first list are on /readyz; a standby, which has no watches, is no alarm.
+    heard = {
+        (name,): informer.stale_seconds(now)
+        for name, informer in informers.items()
+        if informer.relists
+    }
     WATCH_AGE.set_all(heard)
-    WATCH_LISTS.count_up({(name,): one.relists for name, one in informers.items()})
-    WATCH_OBJECTS.set_all({(name,): len(one) for name, one in informers.items()})
+    WATCH_LISTS.count_up({(name,): informer.relists for name, informer in informers.items()})
+    WATCH_OBJECTS.set_all({(name,): len(informer) for name, informer in informers.items()})

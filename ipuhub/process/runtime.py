@@ -47,7 +47,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end, as `asyncio.run` does, and return its result or raise its error."""
     import uvloop  # who only waits to be stopped loads none
 
-    gc.freeze()  # what is loaded by now stays: no collection needs to look at it again
+    gc.freeze()  # loaded modules stay: collections need not scan them again
     gc.set_threshold(*_THRESHOLDS)
     give_back_what_is_free()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

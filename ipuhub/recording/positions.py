@@ -101,15 +101,15 @@ class PositionClock:
         self._judge(now, waited)
         if not self._is_behind:
             self._known_at = max(self._known_at, self._drained_at - _PROMPT)
-        # Heard late, it may be as old as what was not known before.
+        # Received late, it may be as old as the unknown time before.
         self._happened_after = before if was_behind else self._known_at
         return now, self._known_at
 
     def close(self) -> None:
         """Ask no more."""
-        for one in (self._questioning, self._ticking):
-            if one is not None:
-                one.cancel()
+        for task in (self._questioning, self._ticking):
+            if task is not None:
+                task.cancel()
 
     def _tick_later(self) -> None:
         # A callback, no task: after a standstill it comes before the reader that has woken, too.
@@ -151,7 +151,7 @@ class PositionClock:
     async def _try(self) -> None:
         try:
             await self._ask()
-        except ApiError as error:  # asked again when more is heard
+        except ApiError as error:  # tried again with the next message
             log.info("the position's time stays: the server does not say its own", why=str(error))
         finally:
             self._questioning = None

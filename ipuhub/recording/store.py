@@ -156,7 +156,7 @@ class Store(Generic[Row]):
         end what only the other sees."""
         cursor.execute(_RIVAL, [self._recorder.name, _ALIVE_SECONDS])
         found = cursor.fetchone()
-        lease, rival = (_lease_of(one) for one in (self._holder, found[0] if found else ""))
+        lease, rival = (_lease_of(holder) for holder in (self._holder, found[0] if found else ""))
         if lease and rival and lease != rival:
             raise Rival(
                 f"the prober of Lease {rival} records into this database, and this prober would "

@@ -147,7 +147,7 @@ class Slots:
     def give(self, owner: str) -> None:
         with self._lock:
             self._taken[owner] -= 1
-            self._taken += Counter()  # forgets who has none
+            self._taken += Counter()  # drops users without slots
 
 
 class DownloadSlots:
@@ -167,7 +167,7 @@ class DownloadSlots:
         answer = self._get_response(request)
         if not answer.streaming:
             return answer
-        streamed: StreamingHttpResponse = answer  # type: ignore[assignment]  # that is what it says
+        streamed: StreamingHttpResponse = answer  # type: ignore[assignment]  # `streaming` says so
         owner = _owner(request)
         if why := self._slots.take(owner):
             streamed.close()

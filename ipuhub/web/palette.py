@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Paint = tuple[str, tuple[str, ...]]
 """A CSS class, and the patterns over it."""
-COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; told apart by colour-blind people
+COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; distinct for colour-blind people
 PATTERNS: Final = 3  # plain, and two decals for names that share a colour
 OTHER: Final[Paint] = ("is-other", ())
 UNKNOWN: Final[Paint] = ("is-other", ("decal-1",))

@@ -59,7 +59,7 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
         if is_canceled:
             return problem_answer(status, _TOO_LONG, "query-too-long")
         return problem_answer(status)
-    if wants_fragment(request):  # an open page keeps what it shows, and says this beside it
+    if wants_fragment(request):  # an open page keeps its content, and shows this beside it
         said = _UNFINISHED if is_canceled else _AWAY if status == 503 else _FAILED
         return HttpResponse(said, "text/plain; charset=utf-8", status)
     if is_canceled:
@@ -123,7 +123,7 @@ def _refuse(request: HttpRequest, status: int, sentence: str, kind: str = "") ->
         return problem_answer(status, sentence, kind)
     if wants_fragment(request):
         return render(request, "_problem.html", {"sentence": sentence}, status=status)
-    if not hasattr(request, "user"):  # refused before anybody could be signed in
+    if not hasattr(request, "user"):  # refused before authentication
         return HttpResponse(sentence, status=status, content_type="text/plain")
     return render(request, f"{status}.html", {"sentence": sentence}, status=status)
 

@@ -98,7 +98,7 @@ def _rows_in(shown: object) -> Iterator[Model]:
 def _learn_names(kind: type) -> tuple[str, ...]:
     """The fields that the repr of a dataclass shows; none of another type."""
     if is_dataclass(kind):
-        _NAMES[kind] = tuple(one.name for one in fields(kind) if one.repr)
+        _NAMES[kind] = tuple(part.name for part in fields(kind) if part.repr)
     return _NAMES.get(kind, ())
 
 

@@ -146,8 +146,8 @@ class WebServer:
         busy = "The server is busy. Try again in a few seconds."
         self._pool = _pool("web", limits.threads, limits.queue_seconds, busy)
         self._asides = {
-            path: _pool(f"web{path}", one.threads, one.seconds, one.sentence, is_aside=True)
-            for path, one in self.asides.items()
+            path: _pool(f"web{path}", aside.threads, aside.seconds, aside.sentence, is_aside=True)
+            for path, aside in self.asides.items()
         }
         log_bad_requests_in_one_line()
         self._server = CountedServer(
@@ -222,7 +222,7 @@ class WebServer:
             refused = web.Response(status=no.status, text=f"{no}\n", headers=_PLAIN)
             if no.status == 503:
                 refused.headers["Retry-After"] = "5"
-            else:  # what is left of the body is not worth waiting for
+            else:  # the rest of the body is not worth waiting for
                 refused.force_close()
             return refused
 

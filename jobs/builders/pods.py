@@ -187,7 +187,7 @@ def pod_metadata(
     own = {ANNOTATION_FINGERPRINT: context.fingerprint}
     given = {k: v for k, v in (template.get("annotations") or {}).items() if k != ANNOTATION_END}
     if context.spec.sleeps(role):
-        own[ANNOTATION_END] = ""  # it will hear of its end
+        own[ANNOTATION_END] = ""  # it will get the signal to end
     return {
         "name": name,
         "namespace": context.key.namespace,

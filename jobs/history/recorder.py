@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A group or user once known is not lost with the namespace or the annotation; an estimated end is
 # taken back when the job is there after all, an exact end never is. What nothing says was applied
-# is the spec as it was first seen. An edit that waits leaves what runs as it was.
+# is the spec as first seen. A waiting edit does not change the running spec.
 _JOB = """
 INSERT INTO jobs_jobrecord AS known (
     uid, cluster_uid, namespace, name, "group", "user", user_verified, ipus, instances, workers,
@@ -93,7 +93,7 @@ WHERE attempt.job_id = job.id AND job.uid = %(uid)s AND attempt.instance = %(ins
   AND attempt.attempt < %(attempt)s AND attempt.ended_at IS NULL
 """
 # Within a state the last particular cause stays: why a job waited is known when it no longer does.
-# It keeps the words in which it was first told.
+# It keeps its first message.
 _TRANSITION = """
 INSERT INTO jobs_jobtransition AS known (job_id, at, state, reason, message)
 SELECT id, %(at)s, %(state)s, %(reason)s, %(message)s FROM jobs_jobrecord WHERE uid = %(uid)s
@@ -133,7 +133,7 @@ def store(cursor: Cursor[Any], rows: Sequence[JobRow], cluster_uid: str, at: dat
     _run(cursor, _EARLIER_ATTEMPTS, [attempt for attempt in attempts if attempt["attempt"]])
     _run(cursor, _ATTEMPT, attempts)
     told = [(row.uid, transition) for row in rows for transition in row.transitions]
-    # What was seen comes first: it leaves no room for what was only concluded.
+    # Observed values come first: they leave no room for inferred values.
     for sql, is_inferred in ((_TRANSITION, False), (_INFERRED_TRANSITION, True)):
         chosen = [
             (uid, transition) for uid, transition in told if transition.is_inferred is is_inferred

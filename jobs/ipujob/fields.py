@@ -31,7 +31,7 @@ def whole_number(value: object) -> int | None:
         number = int(value)
     elif isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
         number = int(found[1])
-    # Products of what is larger could not even be written down: Python refuses 4,301 digits.
+    # Products of larger numbers could not even be printed: Python refuses 4,301 digits.
     return number if number is None or abs(number) <= LARGEST_NUMBER else None
 
 

@@ -101,7 +101,7 @@ def beyond(spec: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
 
 
 def _by_standard(job: Fields, privileges: Privileges) -> Iterator[Excess]:
-    found: dict[str, Excess] = {}  # one word about a field, that of the weaker standard
+    found: dict[str, Excess] = {}  # one message about a field, from the weaker standard
     for control in BASELINE:
         for excess in _judged(job, control, privileges):
             found.setdefault(excess.field, excess)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-# No launcher goes on without its access. The containers of pods take about as long to start.
+# No launcher continues without its access. The containers of pods take about as long to start.
 PATIENCE_SECONDS = 2.0
 
 
@@ -71,7 +71,7 @@ class Beside:
         uid = observed.key.uid
         if not steps:
             self.drop(uid)
-        elif uid not in self._under_way:  # what is under way ends with a change, and a new plan
+        elif uid not in self._under_way:  # work in progress ends with a change, and a new plan
             is_new = uid not in self._wanted
             self._wanted[uid] = (observed, steps)
             if is_new:  # else it waits for its turn, or for its next try
@@ -274,7 +274,7 @@ class Controller:
             self.queue.add_after(uid, HELD_SECONDS)
             return "deferred"
         planned = plan(observed, self.effects.now())
-        if not observed.proxy_problem:  # while the proxy is away nobody asks
+        if not observed.proxy_problem:  # while the proxy is unavailable, no job requests
             self.effects.facts.leave_line(uid, planned.asking)
         if not planned.beside:
             self.beside.drop(uid)
@@ -310,7 +310,7 @@ class Controller:
         except NotFound:
             return False
         except ApiError:
-            return True  # as long as nobody says that it is gone
+            return True  # unless the API server says that it is gone
         return uid_of(job) == key.uid
 
     def _schedule(self, uid: str, planned: Plan, outcome: Outcome) -> None:

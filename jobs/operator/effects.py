@@ -44,7 +44,7 @@ class Effects:
     keeper: StatusKeeper = field(default_factory=StatusKeeper)
 
 
-# A watch that has lost something is made anew within 90 s: a plan made from a copy that is known
+# A watch that has lost something is reopened within 90 s: a plan made from a copy that is known
 # to be wrong could start a command twice, so that waiting for it is better.
 TIMEOUT_SECONDS = 120.0
 MOST_GONE = 4096  # objects seen to go of late; an answer comes within seconds of its event
@@ -161,7 +161,7 @@ async def store_key(effects: Effects, job: JobKey, action: StoreKey) -> None:
 
 REMEMBERED_SECONDS = 10.0  # a burst of equal jobs asks once
 MOST_REMEMBERED = 1000
-_NO_DRY_RUN = "does not support dry run"  # a webhook with side effects: nobody can tell beforehand
+_NO_DRY_RUN = "does not support dry run"  # a webhook with side effects: the result is unknown
 
 
 class Rehearsals:
@@ -201,7 +201,7 @@ class Rehearsals:
         try:
             await self._client.try_create(RESOURCE_OF[Kind.POD], action.manifest)
         except AlreadyExists:
-            pass  # the pod of an attempt before, or somebody else's: its creation will tell
+            pass  # a pod of an earlier attempt, or another owner's: its creation will show
         except ApiError as error:
             if _NO_DRY_RUN not in error.message:
                 raise

@@ -267,7 +267,7 @@ class Executor:
                 count_decision(this.observed.job or {}, action, self._effects.now())
                 await self._tell(this, action.events)
                 return
-        this.outcome.failed = True  # what did not stick is not decided twice: nobody acts on it
+        this.outcome.failed = True  # a decision that was not stored is not acted on
 
     async def _patch_job(
         self, this: _Pass, body: Manifest, subresource: str | None

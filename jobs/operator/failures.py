@@ -161,7 +161,7 @@ def fault_of(action: Action, error: BaseException) -> Fault | None:
         return None  # the object has changed: the next pass looks at it again
     why = reason_of(error.status, error.message, error.details)
     message = sentence(why, what, error.message)
-    # A namespace that was made a moment ago has no service account yet.
+    # A new namespace has no service account yet.
     is_new = isinstance(action, TryPod) and "error looking up service account" in error.message
     return Fault(why, message, is_passing=error.retryable or is_new)
 

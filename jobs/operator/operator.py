@@ -55,7 +55,7 @@ HEALTH_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room, jobs go on soon
 CRD_SECONDS = 60.0
 RETRY_SECONDS = 0.2  # while no word of partitions holds up every job, at a start above all
-STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
+STALE_SECONDS = 90.0  # a quiet watch gets a message at least every 70 s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -271,7 +271,7 @@ def _plan_bring_up(
     beside: tuple[Step, ...] = ()
     changed: tuple[Child, ...] = ()
     if not observed.is_namespace_ending:
-        if not effective.waiting:  # what runs goes by what it was made of
+        if not effective.waiting:  # running pods keep the spec they were made from
             changed = changed_children(observed, context, instances)
         steps = [
             _finalizer_step(observed),

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from jobs.operator.observed import Instance, Observed
 
 COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
-# What a job that is not running yet has by now comes with what it reports next, in most cases that
-# it runs: told at once, it would cost each start a third write.
+# The progress of a starting job is written with its next report, usually that it runs: an immediate
+# write would cost each start a third write.
 ON_THE_WAY = timedelta(seconds=30)
-# What a job that waits for room is told depends on others, too (nodes, controllers that do not
-# answer, an older job that is served first): other words are written no more often than this.
+# The message of a job that waits for room also depends on others (nodes, controllers that do not
+# answer, an older job that is served first): a changed message is written no more often than this.
 RECOUNT = timedelta(seconds=60)
 ABOUT_ROOM = frozenset({Reason.NO_CAPACITY.value, Reason.UNSCHEDULABLE.value})
 WORDS = frozenset({"conditions", "lastMessage", "lastReconcileTime"})
@@ -103,7 +103,7 @@ def live_fields(observed: Observed) -> Manifest:
         status["partitions"] = partitions
         held = [p for p in partitions if p["state"] == Phase.ACTIVE]
         status["iPUPartitionCreated"] = len(held) == len(partitions)
-        # While the proxy has not told of all, the number of before stands.
+        # Until the proxy has reported all partitions, the previous number stays.
         if all(p["instance"] in observed.partitions for p in held):
             status["ipus"] = sum(observed.partitions[p["instance"]].size for p in held)
     elif "iPUPartitionCreated" not in observed.status():

@@ -83,7 +83,7 @@ def _schema(crd: Manifest) -> Mapping[str, Any]:
         if version.get("name") == VERSION:
             found = (version.get("schema") or {}).get("openAPIV3Schema") or {}
             return found | {PRESERVE: True} if spec.get("preserveUnknownFields") else found
-    return {PRESERVE: True}  # what is served is not ours to judge
+    return {PRESERVE: True}  # the served schema is unknown
 
 
 def _has(schema: Mapping[str, Any], path: str) -> bool:
@@ -124,7 +124,7 @@ class StatusKeeper:
         }
         self._verdict = CrdVerdict(Keeping.ALL)
         self.schema = ""  # which CRD was looked at last; empty: none could be
-        self._is_known = False  # as long as nothing has told, a status is kept as it is found
+        self._is_known = False  # until it is known, a status is kept as found
 
     @property
     def problem(self) -> str:

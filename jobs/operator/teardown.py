@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from jobs.operator.observed import Observed
     from jobs.operator.pods import PodView
 
-# How long a sleeping pod has to hear of it: a node takes a second or two. Then it is ended like
-# any other, which its phase shows as Failed.
+# How long a sleeping pod has to end after the signal: a node takes a second or two. Then it is
+# ended like any other, and its phase becomes Failed.
 PATIENCE = timedelta(seconds=20)
 
 

@@ -181,7 +181,7 @@ def blocked_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
             yield Reason.START_BLOCKED, str((instance.record.last_exit or {}).get("message"))
 
 
-# What a restart is told as; any other reason of the condition is a cause that has passed.
+# The reasons of a restart; any other reason of the condition is outdated.
 ENDS = frozenset({Reason.RESTARTING.value, *(reason.value for reason in LOST)})
 
 

@@ -56,8 +56,8 @@ def with_authority(keys: Keys, now: datetime) -> Keys:
         return keys
     # Two authorities at one time must not have one name: who checks chooses by the name.
     made = make_authority(f"ipuhub-webhooks-ca {now:%Y-%m-%dT%H:%M:%SZ}", now)
-    kept = [one for one in known if one.not_valid_after_utc > now]
-    trusted = b"".join(pem_of(one) for one in (made.certificate, *kept))
+    kept = [certificate for certificate in known if certificate.not_valid_after_utc > now]
+    trusted = b"".join(pem_of(certificate) for certificate in (made.certificate, *kept))
     return replace(keys, trusted=trusted, authority_key=private_pem_of(made.key))
 
 
@@ -97,7 +97,7 @@ def is_valid(keys: Keys, now: datetime) -> bool:
     served = _certificates(keys.certificate)
     if not served or not _matches(served[0], keys.key) or served[0].not_valid_after_utc <= now:
         return False
-    return any(_signed_by(served[0], one) for one in _certificates(keys.trusted))
+    return any(_signed_by(served[0], certificate) for certificate in _certificates(keys.trusted))
 
 
 def ends_at(pem: bytes) -> datetime:

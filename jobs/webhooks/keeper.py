@@ -96,7 +96,7 @@ class KeptCertificate:
         try:
             _, keys = await self._read()
         except ApiError as error:
-            # What is served stays valid: who asks is not to wait for the API server.
+            # The served certificate stays valid, so reviews do not wait for the API server.
             self._complain(self._why(error) if self._end is None else self._expired())
             return
         self._serve(keys)
@@ -116,7 +116,7 @@ class KeptCertificate:
         try:
             await self._renew()
         except Conflict:
-            return  # somebody wrote it meanwhile: look again
+            return  # another replica wrote it meanwhile: read it again
         except ApiError as error:
             why = self._why(error)
             if why != self._trouble:
@@ -128,7 +128,7 @@ class KeptCertificate:
         secret, keys = await self._read()
         known = with_authority(keys, now)
         has_served = is_valid(known, now)
-        if not has_served:  # nobody can be refused who is not answered: no need to wait
+        if not has_served:  # without clients there is no need to wait
             known = with_certificate(known, names, now)
         if known != keys:
             secret = await self._write(secret, known)

@@ -75,7 +75,7 @@ log = structlog.get_logger(__name__)
 MUTATE_PATH: Final = "/mutate-ipujob"
 VALIDATE_PATH: Final = "/validate-ipujob"
 _PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, *(f"{VALIDATE_PATH}/{name}" for name in PROFILES))
-_MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and what is around them
+_MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and the review around them
 _BODY_SECONDS: Final = 10.0
 
 
@@ -140,7 +140,7 @@ def build_app(
             raise web.HTTPRequestTimeout(text=str(error), headers={"Connection": "close"}) from None
         except ConnectionError as error:
             if is_departure(request, error):
-                return web.Response()  # to nobody
+                return web.Response()  # the client is gone
             raise
         return web.json_response(respond(request.path, data, rules))
 

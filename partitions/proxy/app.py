@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from partitions.proxy.trackerstore import TrackerStore
 
 _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
-# Recording is a right of its own: who has it may not reserve or reset partitions.
+# Recording is a separate right: it does not allow reserving or resetting partitions.
 _ACKNOWLEDGE: Final = "acknowledge"
 _OF_THE_FLEET: Final = frozenset({"/stats", "/query"})
 _OF_PARTITIONS: Final = ("/v1/", "/scheduler/")

@@ -171,7 +171,7 @@ class CircuitBreaker:
         next_try = now + timedelta(seconds=seconds) if is_open else None
         self._facts[calls] = CircuitFacts(circuit.state, facts.since or now, next_try, calls)
         if not is_open:
-            # Each pause ends so, for as long as a controller is away.
+            # Each pause ends this way while a controller is unavailable.
             log.debug("trying a V-IPU controller that did not answer", **where)
         elif before is State.CLOSED:
             CIRCUIT_TRIPS.labels(self._address, calls.value).inc()

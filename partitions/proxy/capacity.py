@@ -54,7 +54,7 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
             used[entry.namespace] = used.get(entry.namespace, 0) + entry.size
     free = sum(view.free for view in views if view.has_node)
     answer = {space: Usage(used=used[space], available=free) for space in sorted(used)}
-    # A namespace may be called "total"; the sum wins, as nothing else tells the two apart.
+    # A namespace may be called "total"; the sum wins, because nothing else distinguishes the two.
     answer.pop(TOTAL, None)
     answer[TOTAL] = Usage(used=sum(used.values()), available=free)
     return answer
@@ -110,7 +110,7 @@ def stats_in_detail(
     how many differences the last sweep found between tracker and controllers."""
     reached = [view for view in views if view.has_node]
     return {
-        "namespaces": {space: one for space, one in usage.items() if space != TOTAL},
+        "namespaces": {space: used for space, used in usage.items() if space != TOTAL},
         "total": usage[TOTAL],
         "controllers": [
             _controller(view)

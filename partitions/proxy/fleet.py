@@ -32,7 +32,7 @@ _NO_SETTINGS = PartitionSettings()
 _RENEW_AFTER = 0.8
 # For so long the last answer of a controller that is silent by now is good enough for people.
 _REMEMBER_SECONDS = 60.0
-# Controllers off the list that nobody has called for so long hold nothing of ours any more.
+# Removed controllers without calls for so long hold none of our partitions any more.
 _FORGET_SECONDS = 600.0
 
 
@@ -224,7 +224,7 @@ class Fleet:
         last, age = answer.view, self._clock() - answer.at
         if last.spec != view.spec or age >= _REMEMBER_SECONDS:
             return view
-        # At least 1, as it is told in whole seconds and 0 means now.
+        # At least 1: it is reported in whole seconds, and 0 means now.
         age = max(age, 1.0)
         last = replace(last, problem=view.problem, circuit=view.circuit, has_node=view.has_node)
         return replace(last, age_seconds=age)
@@ -266,7 +266,10 @@ class Fleet:
                 at: answer[1] for at, answer in answers.items() if answer and answer[0] > since
             }
             if found:
-                return {at: {one.id: one for one in listed} for at, listed in found.items()}
+                return {
+                    at: {partition.id: partition for partition in listed}
+                    for at, listed in found.items()
+                }
             await self._heard.wait()
 
     async def run(self) -> None:
@@ -310,7 +313,7 @@ class Fleet:
         """
         if member.following is None or member.following.done():
             member.following = asyncio.create_task(self._list_after(member, address))
-            # Nobody may be left to hear of a failure, which the member remembers anyway.
+            # No caller may be left to get the error, which the member stores anyway.
             member.following.add_done_callback(lambda task: task.cancelled() or task.exception())
         task = member.following
         await asyncio.wait({task}, timeout=seconds)

@@ -70,7 +70,7 @@ class Room:
     def best_block(self, size: int) -> tuple[int, Block] | None:
         """The block of `size` with the fewest IPUs of ours in it, and how many; None: as above."""
         found = block_with_fewest(self._blocks, self.ours, size)
-        # Room that looks free and is refused is not kept from anybody: it would be for ever.
+        # Room that looks free but is refused is not reserved: the reservation would never end.
         is_refused = found is not None and found[0] == 0 and 0 < self.refused_from <= size
         return None if is_refused else found
 
@@ -277,7 +277,7 @@ class WaitingQueue:
         self.note(holder, size, now)
         self._held_back.add(holder)
         free = sum(view.free for view in offer.views if view.has_node)
-        # Nothing of whom: it may be a job of a namespace that this user may not look into.
+        # Without the job's name: this user may not have access to its namespace.
         sentence = f"held back for an older job that needs {kept.waiter.size} IPUs"
         return (), Shortage(Reason.NO_CAPACITY, sentence, free)
 

@@ -52,7 +52,7 @@ async def read_claims(client: KubeClient) -> dict[tuple[str, str], Claim]:
     try:
         jobs = await read_jobs(client)
     except NotFound:
-        return {}  # IPUJobs are not installed: nobody claims anything
+        return {}  # IPUJobs are not installed: there are no owners
     return {(where, partition): claim for job in jobs for where, partition, claim in _claims(job)}
 
 

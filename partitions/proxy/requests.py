@@ -84,7 +84,7 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
     except Exception as error:  # the outermost loop of one request
         problem = _problem_of(error)
         if problem is None and is_departure(request, error):
-            return web.Response(status=CLIENT_LEFT)  # for the metrics: nobody hears it
+            return web.Response(status=CLIENT_LEFT)  # for the metrics: the client is gone
         if problem is None:
             log.exception("request failed", method=request.method, path=request.path)
             problem = Problem(500, "internal error of the proxy; its log has the details")

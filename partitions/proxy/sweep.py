@@ -92,7 +92,7 @@ class Sweep:
         while True:
             try:
                 await self.overhear()
-            except PartitionsError:  # a tracker that is away: the sweep says so
+            except PartitionsError:  # the tracker is unavailable: the sweep reports it
                 await asyncio.sleep(self._options.overhear_seconds)
 
     async def overhear(self) -> None:
@@ -273,11 +273,13 @@ class Sweep:
         for view in views:
             self._add_places(view.spec.address, view.partitions)
         entries = self._store.tracker.entries.values()
-        live = {(one.controller, one.id) for one in entries if one.phase is not Phase.RELEASED}
+        live = {
+            (entry.controller, entry.id) for entry in entries if entry.phase is not Phase.RELEASED
+        }
         self._places = {place: ipus for place, ipus in self._places.items() if place in live}
 
     def _add_places(self, address: str, partitions: Iterable[VipuPartition]) -> None:
-        self._places |= {(address, one.id): one.ipus for one in partitions}
+        self._places |= {(address, partition.id): partition.ipus for partition in partitions}
 
 
 def _warn(drift: Drift) -> None:

@@ -36,7 +36,7 @@ def finish_release(entry: TrackerEntry, now: datetime, *, was_there: bool = Fals
     """
     if was_there or not entry.may_come:
         entry = settle(entry)
-    else:  # what is of no use any more leaves room for what is to be noted (tracker.py)
+    else:  # outdated fields leave room for new ones (tracker.py)
         num_gcds = 0 if entry.terms[:-1] else entry.num_gcds
         entry = replace(entry, label="", num_gcds=num_gcds, num_replicas=0)
     return replace(enter(entry, Phase.RELEASED), released_at=entry.lost_at or now)

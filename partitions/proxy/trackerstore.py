@@ -180,7 +180,7 @@ class TrackerStore:
             try:
                 await self._send(draft, len(batch))
             except (Conflict, AlreadyExists) as error:
-                # Somebody else writes, or removed a ConfigMap: look, then decide anew.
+                # Another client writes, or removed a ConfigMap: read, then decide again.
                 log.info("tracker changed by someone else", what=error.message)
                 metrics.CONFLICTS.inc()
                 self._stale = True

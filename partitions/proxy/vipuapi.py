@@ -143,13 +143,13 @@ async def find_removals(
         for partition in view.partitions
         if partition.ready_state is ReadyState.PENDING
     ]
-    known = {one for one in pending if phases.get(one) is Phase.RELEASING}
-    asked = [one for one in pending if phases.get(one) not in _NO_QUESTION][:_MOST_QUESTIONS]
+    known = {key for key in pending if phases.get(key) is Phase.RELEASING}
+    asked = [key for key in pending if phases.get(key) not in _NO_QUESTION][:_MOST_QUESTIONS]
     answers = await asyncio.gather(
         *(is_under_removal(api_of(address), name) for address, name in asked),
         return_exceptions=True,
     )
-    found = {one for one, answer in zip(asked, answers, strict=True) if answer is True}
+    found = {key for key, answer in zip(asked, answers, strict=True) if answer is True}
     return frozenset(known | found)
 
 

@@ -114,19 +114,19 @@ class Discovery:
         with self._lock:
             self._forget(now)
             found = sorted(self._heard.items())
-        return [(one, max(now - one.seen_at, 0.0)) for _, one in found]
+        return [(agent, max(now - agent.seen_at, 0.0)) for _, agent in found]
 
-    def hear(self, one: Announcement) -> None:
+    def hear(self, agent: Announcement) -> None:
         """Store an announcement; if there are too many, drop the oldest."""
         with self._lock:
-            self._forget(one.seen_at)
-            self._heard.pop((one.host, one.port), None)
+            self._forget(agent.seen_at)
+            self._heard.pop((agent.host, agent.port), None)
             if len(self._heard) >= MOST_KEPT:
                 del self._heard[next(iter(self._heard))]
-            self._heard[one.host, one.port] = one
+            self._heard[agent.host, agent.port] = agent
 
     def _forget(self, now: float) -> None:
-        old = [key for key, one in self._heard.items() if now - one.seen_at > FORGOTTEN_SECONDS]
+        old = [key for key, agent in self._heard.items() if now - agent.seen_at > FORGOTTEN_SECONDS]
         for key in old:
             del self._heard[key]
 

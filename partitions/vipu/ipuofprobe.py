@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 ASK_SECONDS: Final = 1.0
-# A machine that says READY opens its ports at once; what is closed for longer stays closed.
+# A READY machine opens its ports at once; a port that is closed for longer stays closed.
 PATIENCE_SECONDS: Final = 3.0
 _Key: TypeAlias = tuple[str, str]  # a partition and its generation
 _Address: TypeAlias = tuple[int, str, tuple[int, ...]]  # family, address, what follows the port
@@ -72,7 +72,7 @@ class _Lookup:
 async def _look_up(host: str) -> _Lookup:
     ask = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
     try:
-        found = ask(flags=socket.AI_NUMERICHOST)  # asks nobody
+        found = ask(flags=socket.AI_NUMERICHOST)  # without a DNS query
     except OSError:  # a name
         try:
             async with asyncio.timeout(ASK_SECONDS):

@@ -34,7 +34,7 @@ def with_places(topology: Topology, partitions: Iterable[VipuPartition]) -> Topo
         return _guessed(topology, seen)
     if any(ipu.cluster for ipu in topology.ipus):
         return Topology(tuple(_told(ipu, ipu.id, seen) for ipu in topology.ipus))
-    if len(clusters) > 1:  # the stated places are of one cluster only, nobody says of which
+    if len(clusters) > 1:  # the reported places are of one unknown cluster only
         return _guessed(topology, seen)
     (cluster,) = clusters
     places = (replace(ipu, id=ipu.id._replace(cluster=cluster)) for ipu in topology.ipus)

@@ -71,8 +71,8 @@ def heartbeat_to_json(heartbeat: Heartbeat) -> dict[str, Any]:
     return {
         "heardAt": heartbeat.heard_at.isoformat() if heartbeat.heard_at else None,
         "ipus": [
-            {"device": index} | {name: getattr(one, field) for _, field, name in _NAMES}
-            for index, one in sorted(heartbeat.sensors.items())
+            {"device": index} | {name: getattr(sensors, field) for _, field, name in _NAMES}
+            for index, sensors in sorted(heartbeat.sensors.items())
         ],
     }
 
@@ -83,8 +83,8 @@ def heartbeat_from_json(found: Mapping[str, Any]) -> Heartbeat:
     return Heartbeat(
         datetime.fromisoformat(heard) if heard else None,
         {
-            int(one["device"]): Sensors(**{field: one[name] for _, field, name in _NAMES})
-            for one in found["ipus"]
+            int(ipu["device"]): Sensors(**{field: ipu[name] for _, field, name in _NAMES})
+            for ipu in found["ipus"]
         },
     )
 

@@ -147,7 +147,7 @@ def _end(
     source = BY_EVENT if is_over else BY_DELETION
     deleted_at = pod.metadata.deletion_timestamp
     if deleted_at is not None:
-        # Kubernetes counts the grace period in; who is gone before it is over had less.
+        # Kubernetes includes the grace period; a pod that is gone before its end had less.
         grace = timedelta(seconds=max(pod.metadata.deletion_grace_period_seconds or 0, 0))
         late = max(deleted_at - at, timedelta(0))
         guess = max(deleted_at - late, latest) if latest else deleted_at - late

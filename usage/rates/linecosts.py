@@ -106,7 +106,7 @@ def read_job_cost(
 
 def _job_cost(pricing: Pricing, job_uid: str, namespace: str) -> Money | None:
     cost = CostSql(pricing.usable)
-    # The third condition is that of the index.
+    # The third condition lets PostgreSQL use the index.
     where = "job_uid = %(job_uid)s AND namespace = %(namespace)s AND job_uid <> ''"
     lines = " UNION ALL ".join(each.sql(cost, where) for each in (PODS, PARTITIONS))
     begin, until = pricing.segments[0].begin, pricing.segments[-1].end

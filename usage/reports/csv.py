@@ -78,7 +78,7 @@ def copy_all(
 
 def _blocks(connection: psycopg.Connection[Any]) -> Iterator[bytes]:
     libpq = connection.pgconn
-    # The first lines leave alone: somebody waits for them.
+    # The first lines are sent alone, because the client waits for them.
     lines: list[memoryview] = []
     size, limit = 0, 1
     while True:

@@ -144,7 +144,7 @@ def purge(
 def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
     if plan.day is not None:
         # From the moment that this row is seen the sums of those days are kept as they are: they
-        # must be right then, whatever was changed a moment ago.
+        # must be right then, whatever has just changed.
         for _ in range(3):
             refresh(now, zone)
             utilization.refresh(now)

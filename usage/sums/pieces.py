@@ -76,7 +76,7 @@ def pieces(source: str, columns: str, where: str, name: str, *, many: bool = Tru
         f"SELECT {columns}, b.bucket, (b.opens OR {began} >= b.begins) AS counts,"  # noqa: S608
         f" {began} >= b.begins AS begun, {_SECONDS} AS secs"
         f" FROM ({clipped}) AS lifetimes CROSS JOIN LATERAL ({piece}) AS b"
-        " OFFSET 0"  # else `secs` is computed anew for each sum
+        " OFFSET 0"  # else `secs` is computed again for each sum
     )
 
 

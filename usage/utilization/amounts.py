@@ -143,7 +143,7 @@ class _Now:
 
     def _hear(self, state: State, held: int) -> None:
         self.total, self.answers = state.total, state.known
-        # A faulty IPU in a job's partition is told as faulty and not as used: it is the job's.
+        # A faulty IPU in a partition is reported as faulty and not as used, but the job holds it.
         used = state.total - state.free - state.down
         self.others = max(0, used - held)
         self.down = max(0, min(state.down, used + state.down - held))

@@ -122,7 +122,7 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
 
     Edges are whole seconds; `gaps` as `read_asked` returns them, at least those of this time.
     """
-    # One text, not a list: psycopg quotes each of a week's 672 edges anew for each mention.
+    # One text, not a list: psycopg quotes each of a week's 672 edges again for each mention.
     array = f"{{{','.join(edge.isoformat() for edge in edges)}}}"
     cursor.execute(_ALL, bounds(edges[0], edges[-1]) | {"bounds": array})
     timelines = _take_timelines(cursor, gaps)

@@ -261,7 +261,7 @@ def _schema(rows: list[dict[str, Any]]) -> dict[str, Any]:
                     parent, {"type": "object", "additionalProperties": False, "properties": {}}
                 )
             node["properties"][leaf] = {"description": row["text"], **_TYPES[row["type"]]}
-    # Helm hands a chart's `global` on to its parents and children as it is.
+    # Helm passes a chart's `global` unchanged to its parents and children.
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": _DEFINITIONS}
     return head | root
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "/scheduler/"
 # Whole nodes are some 8 kB each. Larger clusters send names (nodeCacheCapable: true).
 MAX_QUESTION_BYTES: Final = 8 * 1024 * 1024
-# Below the httpTimeout of our KubeSchedulerConfiguration: the scheduler hears why.
+# Below the httpTimeout of our KubeSchedulerConfiguration, so the scheduler gets the reason.
 DEADLINE_SECONDS: Final = 1.5
 
 

@@ -60,7 +60,7 @@ class NodeLabels:
 def node_of(manifest: Manifest) -> Node:
     """Return the used fields of a node, from the API server or from kube-scheduler."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
-    addresses = (one.get("address") for one in status.get("addresses") or ())
+    addresses = (address.get("address") for address in status.get("addresses") or ())
     return Node(
         metadata["name"],
         metadata.get("labels") or {},
@@ -72,7 +72,10 @@ def shown_node(manifest: Manifest) -> ShownNode:
     """Return the IPUs that a node shows."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     conditions = status.get("conditions") or ()
-    is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    is_ready = any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    )
     capacity, allocatable = ((status.get(path) or {}).get(RESOURCE, "") for path in _AMOUNTS)
     return ShownNode(
         metadata["name"],
@@ -101,7 +104,7 @@ def what_is_read(node: Manifest) -> Manifest:
     conditions = status.get("conditions") or ()
     shown: dict[str, Any] = {
         "addresses": status.get("addresses") or [],
-        "conditions": [one for one in conditions if one.get("type") == "Ready"],
+        "conditions": [condition for condition in conditions if condition.get("type") == "Ready"],
     }
     for path in _AMOUNTS:
         amounts = status.get(path) or {}

@@ -46,4 +46,4 @@ async def record_active(step: Step, entry: TrackerEntry) -> Next:
         around.readiness.learn(entry.controller, took, memory.looks, is_reset=memory.is_reset)
     wants_key = around.fleet.wants_key(entry.controller)
     await step.replace(lifecycle.activate(entry, around.now(), wants_key=wants_key))
-    return Next.NOW  # somebody may have written something else into the tracker meanwhile
+    return Next.NOW  # another change may have been written to the tracker meanwhile

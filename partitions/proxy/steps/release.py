@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 # A controller that takes a removal may begin it late; a controller that has forgotten it never
 # does.
 LOOKS_UNTIL_ASKED_AGAIN: Final = 10
-# A removal that takes longer, about 1 s, is worth a write: people see that it goes on.
+# A removal that takes longer than about 1 s is worth a write: people see the progress.
 LOOKS_UNTIL_TOLD: Final = 6
 
 

@@ -155,16 +155,22 @@ class IpuMeters(Meters):
 
     def fill_partitions(self, agent: str, readings: tuple[PartitionReading, ...]) -> None:
         """Show these partitions of a machine, and no others."""
-        self._partition_ipus.set_all({(agent, one.partition): one.ipus for one in readings})
+        self._partition_ipus.set_all(
+            {(agent, reading.partition): reading.ipus for reading in readings}
+        )
         for field, counter in self._partition_counters:
-            counter.replace_all({(agent, one.partition): getattr(one, field) for one in readings})
+            counter.replace_all(
+                {(agent, reading.partition): getattr(reading, field) for reading in readings}
+            )
 
     def fill(self, agent: str, readings: tuple[IpuReading, ...]) -> None:
         """Show these readings of a machine."""
         for field, gauge in self._gauges:
-            gauge.set_all({(agent, one.index): getattr(one, field) for one in readings})
+            gauge.set_all({(agent, reading.index): getattr(reading, field) for reading in readings})
         for field, counter in self._counters:
-            counter.count_up({(agent, one.index): getattr(one, field) for one in readings})
+            counter.count_up(
+                {(agent, reading.index): getattr(reading, field) for reading in readings}
+            )
 
 
 class Exporter:

@@ -74,7 +74,7 @@ class IpuofPorts:
             if index not in self._bound:
                 self._bound[index] = _bind(self._host, self.ports[index])
             self._bound[index].listen(_BACKLOG)
-        except OSError as error:  # whoever asks this port is told that it does not answer
+        except OSError as error:  # clients of this port see that it does not answer
             port = self.ports[index]
             log.warning("IPUoF port not open", port=port, ipu=index, problem=error.strerror)
             return

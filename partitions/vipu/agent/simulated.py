@@ -163,8 +163,10 @@ class SimulatedMachine:
             partitions=tuple(self._as_seen(part, faults, now) for part in self._parts.values()),
             faults=faults,
             sensors={
-                one.index: Sensors(one.temperature_celsius, one.power_watts, one.clock_hertz)
-                for one in self.metrics(now)
+                reading.index: Sensors(
+                    reading.temperature_celsius, reading.power_watts, reading.clock_hertz
+                )
+                for reading in self.metrics(now)
             },
         )
 

@@ -94,7 +94,9 @@ def configuration_from_message(message: pb.Configuration) -> Configuration:
     return Configuration(
         partition=message.partition_id,
         generation=message.generation,
-        devices=tuple(Device(one.index, one.routing_id, one.gcd) for one in message.devices),
+        devices=tuple(
+            Device(device.index, device.routing_id, device.gcd) for device in message.devices
+        ),
         routing=_word(IpuLinkRouting, "routing", message.routing),
         sync_type=_word(SyncType, "sync_type", message.sync_type),
         num_gcds=message.num_gcds,
@@ -117,8 +119,8 @@ def health_to_message(health: Health) -> pb.GetHealthReply:
         ],
         faults=health.faults,
         sensors=[
-            pb.Sensors(index=index, **{name: getattr(one, name) for name in _SENSORS})
-            for index, one in sorted(health.sensors.items())
+            pb.Sensors(index=index, **{name: getattr(sensors, name) for name in _SENSORS})
+            for index, sensors in sorted(health.sensors.items())
         ],
     )
 
@@ -136,7 +138,7 @@ def health_from_message(message: pb.GetHealthReply) -> Health:
             for partition in message.partitions
         ),
         faults=dict(message.faults),
-        sensors={one.index: _sensors(one) for one in message.sensors},
+        sensors={sensors.index: _sensors(sensors) for sensors in message.sensors},
     )
 
 

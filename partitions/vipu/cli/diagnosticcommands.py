@@ -82,28 +82,28 @@ def _show(diagnostic: pb.Diagnostic, *, is_last: bool) -> None:
 def _list(found: Any) -> Table:
     rows = [
         (
-            one.id,
-            _KINDS.get(one.kind, str(one.kind)),
-            as_word(pb.DiagnosticState, one.state),
-            f"{one.done}/{one.steps}",
-            str(one.failed),
-            str(one.skipped),
-            as_time(one.started_at),
+            test.id,
+            _KINDS.get(test.kind, str(test.kind)),
+            as_word(pb.DiagnosticState, test.state),
+            f"{test.done}/{test.steps}",
+            str(test.failed),
+            str(test.skipped),
+            as_time(test.started_at),
         )
-        for one in found
+        for test in found
     ]
-    return Table(_HEADS, rows, [as_data(one) for one in found])
+    return Table(_HEADS, rows, [as_data(test) for test in found])
 
 
 def _results(diagnostic: pb.Diagnostic) -> Table:
     rows = [
         (
-            one.agent_id,
-            str(one.ipu) if one.HasField("ipu") else "-",
-            as_word(pb.Outcome, one.outcome),
-            one.message or "-",
+            result.agent_id,
+            str(result.ipu) if result.HasField("ipu") else "-",
+            as_word(pb.Outcome, result.outcome),
+            result.message or "-",
         )
-        for one in diagnostic.results
+        for result in diagnostic.results
     ]
     is_bad = diagnostic.state in {pb.DIAGNOSTIC_STATE_FAILED, pb.DIAGNOSTIC_STATE_CANCELLED}
     heads, data = ("Agent", "IPU", "Result", "Why"), as_data(diagnostic)

@@ -64,12 +64,12 @@ class _Progress:
         if not self.is_cordoned:
             self.is_cordoned = True
             self.say(f"{self.agent} is cordoned")
-        moved = {one.partition_id: " ".join(one.agent_ids) for one in reply.moved}
+        moved = {partition.partition_id: " ".join(partition.agent_ids) for partition in reply.moved}
         for name, where in moved.items():
             self.say(f"partition {name} has moved to {where}")
         for name in reply.ended:
             self.say(f"partition {name} has been ended")
-        now = {one.partition_id: one.why for one in reply.remaining}
+        now = {partition.partition_id: partition.why for partition in reply.remaining}
         self.moved |= moved.keys()
         for name in self.remaining.keys() - now.keys() - moved.keys() - set(reply.ended):
             is_moved = name in self.moved

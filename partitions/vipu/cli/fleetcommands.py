@@ -47,20 +47,20 @@ async def discover_agents(client: VipuClient, options: argparse.Namespace) -> Ta
     found = (await client.ask("DiscoverAgents", pb.DiscoverAgentsRequest())).agents
     rows = [
         (
-            one.host,
-            str(one.port),
-            one.network_interface,
-            f"{one.since_last_seen.seconds}s",
-            one.auto_add_id,
-            one.agent_id or "-",
+            agent.host,
+            str(agent.port),
+            agent.network_interface,
+            f"{agent.since_last_seen.seconds}s",
+            agent.auto_add_id,
+            agent.agent_id or "-",
         )
-        for one in found
+        for agent in found
     ]
     data = [
         MessageToDict(
-            one, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+            agent, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
-        for one in found
+        for agent in found
     ]
     return Table(_DISCOVERED, rows, data)
 

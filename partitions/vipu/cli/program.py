@@ -49,7 +49,7 @@ def run(
         code, said = REFUSED, f"{_title(options)}: failed: {error}"
     except KeyboardInterrupt:
         code, said = DONE if options.watch else INTERRUPTED, ""
-    except BrokenPipeError:  # who reads has enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         code, said = DONE, ""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if said:

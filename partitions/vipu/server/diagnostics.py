@@ -88,7 +88,7 @@ class Diagnostic:
 
     def count(self, outcome: Outcome) -> int:
         """Return the number of steps with this result."""
-        return sum(one.outcome is outcome for one in self.results)
+        return sum(result.outcome is outcome for result in self.results)
 
 
 class Tester(Protocol):
@@ -109,16 +109,16 @@ class SimulatedTester:
         """Return the problem; raises NotReady while a partition uses what the test would
         disturb."""
         state = self._controller.state
-        ipus = [one for one in state.occupancy.topology.ipus if one.agent == agent]
-        tested = [one for one in ipus if ipu in (None, one.index)]
+        ipus = [chip for chip in state.occupancy.topology.ipus if chip.agent == agent]
+        tested = [chip for chip in ipus if ipu in (None, chip.index)]
         if kind is not MachineTest.CONNECTIVITY:
-            for one in tested:
-                if holder := state.occupancy.holder(one.id):
+            for chip in tested:
+                if holder := state.occupancy.holder(chip.id):
                     raise NotReady(f"partition {holder} uses it; remove that first")
         machine = state.machines.get(agent)
         if machine is None or (kind is MachineTest.CONNECTIVITY and not machine.lost):
             return ""
-        said = dict.fromkeys(machine.fault_of(one.index) for one in tested)
+        said = dict.fromkeys(machine.fault_of(chip.index) for chip in tested)
         return "; ".join(filter(None, said))
 
 
@@ -187,8 +187,8 @@ class Diagnostics:
         """Cancel what runs and wait for its steps, up to 5 s."""
         with self._lock:
             thread = self._thread
-            for one in self._kept.values():
-                one.cancelled.set()
+            for test in self._kept.values():
+                test.cancelled.set()
         if thread is not None:
             thread.join(_STOP_SECONDS)
 

@@ -75,11 +75,15 @@ class Layout:
     @property
     def meshes(self) -> frozenset[str]:
         """The clusters without loop links."""
-        return frozenset(one.id for one in self.clusters.values() if one.links is LinkTopology.MESH)
+        return frozenset(
+            cluster.id for cluster in self.clusters.values() if cluster.links is LinkTopology.MESH
+        )
 
     def why_closed(self, agent: str) -> str:
         """Return why this keeps partitions off the machine; empty when it does not."""
-        if not self.is_edited or any(agent in one.agents for one in self.allocations.values()):
+        if not self.is_edited or any(
+            agent in allocation.agents for allocation in self.allocations.values()
+        ):
             return ""
         return f"{agent} is in no allocation"
 
@@ -131,7 +135,11 @@ def topology_of(layout: Layout, ipus: Mapping[str, int]) -> Topology:
     Agents of no cluster stand in a cluster without a name. Raises KeyError for an agent that the
     fleet does not have.
     """
-    allocation_of = {agent: one.id for one in layout.allocations.values() for agent in one.agents}
+    allocation_of = {
+        agent: allocation.id
+        for allocation in layout.allocations.values()
+        for agent in allocation.agents
+    }
     found: list[Ipu] = []
     placed: set[str] = set()
     for cluster in layout.clusters.values():
@@ -230,10 +238,14 @@ def removable_agent(layout: Layout, agent_id: str, known: Mapping[str, AgentReco
 def without_cluster(layout: Layout, cluster_id: str) -> Layout:
     """The layout without a cluster; raises NotFound, or NotReady while it has allocations."""
     cluster = layout.cluster(cluster_id)
-    its = sorted(one.id for one in layout.allocations.values() if one.cluster == cluster.id)
+    its = sorted(
+        allocation.id
+        for allocation in layout.allocations.values()
+        if allocation.cluster == cluster.id
+    )
     if its:
         raise NotReady(f"cluster {cluster.id} has the allocations {', '.join(its)}: remove these")
-    kept = {name: one for name, one in layout.clusters.items() if name != cluster.id}
+    kept = {name: found for name, found in layout.clusters.items() if name != cluster.id}
     return replace(layout, clusters=kept, is_edited=True)
 
 
@@ -245,10 +257,10 @@ def with_allocation(layout: Layout, wanted: Allocation) -> Layout:
         raise AlreadyExists(f"allocation {wanted.id} exists already; remove it, or take another id")
     cluster = layout.cluster(wanted.cluster)
     holders = {
-        agent: one.id
-        for one in layout.allocations.values()
-        if one.cluster == cluster.id
-        for agent in one.agents
+        agent: allocated.id
+        for allocated in layout.allocations.values()
+        if allocated.cluster == cluster.id
+        for agent in allocated.agents
     }
     agents = wanted.agents or tuple(agent for agent in cluster.agents if agent not in holders)
     if not agents:
@@ -272,7 +284,7 @@ def without_allocation(layout: Layout, allocation_id: str, partitions: Sequence[
         raise NotReady(
             f"allocation {allocation.id} has {len(partitions)} partitions ({few}): remove these"
         )
-    kept = {name: one for name, one in layout.allocations.items() if name != allocation.id}
+    kept = {name: found for name, found in layout.allocations.items() if name != allocation.id}
     return replace(layout, allocations=kept, is_edited=True)
 
 
@@ -329,16 +341,16 @@ def layout_to_json(layout: Layout) -> dict[str, Any]:
     return {
         "clusters": [
             {
-                "id": one.id,
-                "domains": [list(agents) for agents in one.domains],
-                "links": one.links,
-                "looped": one.looped,
+                "id": cluster.id,
+                "domains": [list(agents) for agents in cluster.domains],
+                "links": cluster.links,
+                "looped": cluster.looped,
             }
-            for one in layout.clusters.values()
+            for cluster in layout.clusters.values()
         ],
         "allocations": [
-            {"id": one.id, "cluster": one.cluster, "agents": list(one.agents)}
-            for one in layout.allocations.values()
+            {"id": allocation.id, "cluster": allocation.cluster, "agents": list(allocation.agents)}
+            for allocation in layout.allocations.values()
         ],
     }
 
@@ -347,19 +359,19 @@ def layout_from_json(data: Mapping[str, Any]) -> Layout:
     """The inverse of `layout_to_json`; KeyError, TypeError or ValueError on anything else."""
     clusters = [
         Cluster(
-            str(one["id"]),
-            tuple(tuple(map(str, agents)) for agents in one["domains"]),
-            LinkTopology(one["links"]),
-            bool(one["looped"]),
+            str(found["id"]),
+            tuple(tuple(map(str, agents)) for agents in found["domains"]),
+            LinkTopology(found["links"]),
+            bool(found["looped"]),
         )
-        for one in data["clusters"]
+        for found in data["clusters"]
     ]
     allocations = [
-        Allocation(str(one["id"]), str(one["cluster"]), tuple(map(str, one["agents"])))
-        for one in data["allocations"]
+        Allocation(str(found["id"]), str(found["cluster"]), tuple(map(str, found["agents"])))
+        for found in data["allocations"]
     ]
     return Layout(
-        {one.id: one for one in clusters},
-        {one.id: one for one in allocations},
+        {each.id: each for each in clusters},
+        {each.id: each for each in allocations},
         is_edited=True,
     )

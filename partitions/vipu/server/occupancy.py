@@ -101,7 +101,7 @@ class Occupancy:
         """The largest free blocks in that cluster and allocation; an empty text takes any."""
         for its in self._domains.values():
             for block in its.blocks:
-                # A free block lies in one allocation, so its first IPU speaks for all.
+                # A free block is in one allocation, so its first IPU represents all.
                 first = its.topology.by_id[block.ipus(1)[0]]
                 if cluster in ("", first.cluster) and allocation in ("", first.allocation):
                     yield block

@@ -159,7 +159,7 @@ def _hit(
     topology = draft.occupancy.topology
     hit = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if is_hit(ipu)}
     for record in [record for record in draft.partitions.values() if record.id in hit]:
-        if record.is_removing:  # nobody uses it any more; it must neither move nor come back
+        if record.is_removing:  # it is no longer in use; it must neither move nor come back
             continue
         moved = moved_elsewhere(draft, record, now, latency) if record.relocatable else None
         if moved is not None:

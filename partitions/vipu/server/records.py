@@ -141,7 +141,7 @@ class AgentRecord:
 def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:
     """The record after a reset began at `now`: same IPUs, no errors, a fresh retry count."""
     if record.operation is OperationState.CREATING and record.is_busy(now) and not record.errors:
-        return record  # what is still being created is as fresh as a reset would make it
+        return record  # a partition that is being created is in the state that a reset leads to
     return replace(
         record,
         operation=OperationState.RESETTING,

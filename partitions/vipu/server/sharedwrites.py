@@ -99,8 +99,10 @@ class SharedWrites:
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
         self.state = draft.state
-        partitions = (one for one in draft.changes if isinstance(one, PartitionRecord | Removed))
-        if changed := {one.id for one in partitions}:
+        partitions = (
+            change for change in draft.changes if isinstance(change, PartitionRecord | Removed)
+        )
+        if changed := {change.id for change in partitions}:
             self.on_change(changed)
         return None
 

@@ -56,7 +56,7 @@ _WITH_AGENTS: Final = 4
 _WITH_REMOVALS: Final = 8
 _NEWEST: Final = VERSION + _WITH_LAYOUT + _WITH_USERS + _WITH_AGENTS + _WITH_REMOVALS
 _NAME: Final = "vipu-server.json"
-# Rewritten at this size, and at a multiple of what was in force when it was last written whole.
+# Rewritten at this size, and at a multiple of its size after the last rewrite.
 _SMALL_BYTES: Final = 1 << 20
 _GROWTH: Final = 4
 _ENDS: Final = {Removed: "removed", RemovedUser: "userRemoved", RemovedAgent: "agentRemoved"}
@@ -179,7 +179,7 @@ class StateFile:
         Raises OSError when the disk refuses; the state before then still stands.
         """
         line = _line(changes)
-        is_arranged = any(isinstance(one, Layout) for one in changes)
+        is_arranged = any(isinstance(change, Layout) for change in changes)
         is_other = is_arranged or not self._fits(changes, after)
         if self._file is None or is_other or self._size + len(line) > self._rewrite_at:
             self._write_whole(after)
@@ -202,7 +202,7 @@ class StateFile:
             _write(file, line)
             os.fdatasync(file)
         except OSError:
-            # What the disk has of the line must not be read again: its callers hear that it failed.
+            # The partial line on disk must not be read again: its callers get an error.
             # After a refused sync nothing certain is known of the file: the next write replaces it.
             with suppress(OSError):
                 os.ftruncate(file, self._size)
@@ -250,9 +250,9 @@ class StateFile:
         version = self._version(head, data)
         if version == 1:
             partitions = json.loads(data)["partitions"]
-            if len({one["id"] for one in partitions}) != len(partitions):
+            if len({partition["id"] for partition in partitions}) != len(partitions):
                 raise self._damaged("it holds one partition twice")
-            yield from ({"partition": one} for one in partitions)
+            yield from ({"partition": partition} for partition in partitions)
             return
         *lines, unfinished = rest.split(b"\n")
         for number, line in enumerate(lines, start=2):
@@ -349,7 +349,7 @@ def _is_removal(stored: Stored) -> bool:
 
 
 def _line(changes: Sequence[Stored]) -> bytes:
-    text = json.dumps({"changes": [_change(one) for one in changes]}).encode()[:-1]
+    text = json.dumps({"changes": [_change(change) for change in changes]}).encode()[:-1]
     return text + _SUM + f'{zlib.crc32(text):08x}"}}\n'.encode()
 
 

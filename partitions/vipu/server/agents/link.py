@@ -122,7 +122,7 @@ class AgentLink:
                     return  # the controller has just removed the agent
                 log.exception("agent not followed", agent=self.agent)
             if await wait_set(self.wake, pause):
-                busy = _BUSY_SECONDS  # what is new must not wait as long as what is slow
+                busy = _BUSY_SECONDS  # new work must not wait as long as slow work
 
     def want(self, partition: str, configuration: Configuration, record: PartitionRecord) -> None:
         """Have the machine set its part of a partition up, or free it."""
@@ -179,7 +179,9 @@ class AgentLink:
         self.held = has
         await self._report(health)
         actions = differences(self.wanted, health)
-        self.held |= self.wanted.keys()  # what is set up now may be given up before the next answer
+        self.held |= (
+            self.wanted.keys()
+        )  # a partition created now may be removed before the next answer
         # Each kind at once, but the releases first: their IPUs may be wanted again.
         releases = [each for each in actions if isinstance(each, Release)]
         begun = [each for each in actions if not isinstance(each, Release)]
@@ -240,7 +242,7 @@ class AgentLink:
         machines = self.around.machines
         if self.outage is not Outage.NONE:
             await asyncio.to_thread(machines.agent_back, self.agent)
-            # A fault may have ended while nobody asked.
+            # A fault may have ended between two polls.
             for index in self.indexes - health.faults.keys():
                 await asyncio.to_thread(machines.heal_ipu, self.agent, index)
                 self.faults.pop(index, None)

@@ -216,7 +216,9 @@ class AdminService(AdminServiceServicer):
         del request
         events, forgotten = self._controller.events.last()
         return pb.ListEventsReply(
-            events=[pb.Event(at=_time(one.at), what=one.what, facts=one.facts) for one in events],
+            events=[
+                pb.Event(at=_time(event.at), what=event.what, facts=event.facts) for event in events
+            ],
             forgotten=forgotten,
         )
 

@@ -37,7 +37,7 @@ class DiagnosticsService(DiagnosticsServiceServicer):
     def ListDiagnostics(self, request: pb.ListDiagnosticsRequest) -> pb.ListDiagnosticsReply:
         """Answer with the last tests, the oldest first, without their results."""
         del request
-        found = [_message(one) for one in self._diagnostics.list()]
+        found = [_message(test) for test in self._diagnostics.list()]
         for message in found:
             message.ClearField("results")
         return pb.ListDiagnosticsReply(diagnostics=found)
@@ -59,16 +59,16 @@ def _message(diagnostic: Diagnostic) -> pb.Diagnostic:
         state=state,
         steps=len(diagnostic.steps),
         done=len(results),
-        failed=sum(one.outcome is Outcome.FAILED for one in results),
-        skipped=sum(one.outcome is Outcome.SKIPPED for one in results),
+        failed=sum(result.outcome is Outcome.FAILED for result in results),
+        skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
         results=[
             pb.Result(
-                agent_id=one.step.agent,
-                ipu=one.step.ipu,
-                outcome=pb.Outcome.Value(f"OUTCOME_{one.outcome}"),
-                message=one.message,
+                agent_id=result.step.agent,
+                ipu=result.step.ipu,
+                outcome=pb.Outcome.Value(f"OUTCOME_{result.outcome}"),
+                message=result.message,
             )
-            for one in results
+            for result in results
         ],
     )
     made.started_at.FromDatetime(diagnostic.started_at)

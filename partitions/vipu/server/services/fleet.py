@@ -97,13 +97,13 @@ class FleetService(FleetServiceServicer):
             )
         known = {where: name for name, where in self._addresses.items()}
         reply = pb.DiscoverAgentsReply()
-        for one, seconds in self._discovery.agents():
+        for announced, seconds in self._discovery.agents():
             found = reply.agents.add(
-                host=one.host,
-                port=one.port,
-                network_interface=one.interface,
-                auto_add_id=one.agent,
-                agent_id=known.get(address_of(one.host, one.port), ""),
+                host=announced.host,
+                port=announced.port,
+                network_interface=announced.interface,
+                auto_add_id=announced.agent,
+                agent_id=known.get(address_of(announced.host, announced.port), ""),
             )
             found.since_last_seen.FromMilliseconds(int(seconds * 1000))
         return reply
@@ -157,7 +157,11 @@ class FleetService(FleetServiceServicer):
         name = request.allocation_id
 
         def remove(draft: Draft) -> layout.Layout:
-            its = [one.id for one in draft.partitions.values() if one.allocation == name]
+            its = [
+                partition.id
+                for partition in draft.partitions.values()
+                if partition.allocation == name
+            ]
             return layout.without_allocation(draft.layout, name, its)
 
         self._controller.arrange(remove, "allocation removed", allocation=name)

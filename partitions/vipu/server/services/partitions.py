@@ -161,7 +161,7 @@ class UserService(UserServiceServicer):
         known, listed = self._listed.get(caller.name, {}), _Listed()
         for record in self._controller.list(request.allocation_id, caller):
             state, last = record.ready_state(now), known.get(record.id)
-            # Lists are asked for all the time, and most of a list is as it was in the list before.
+            # Lists are requested all the time, and most of a list equals the list before.
             if last is None or last[0] is not record or last[1] is not state:
                 last = (record, state, _listed(record, state))
             listed[record.id] = last
