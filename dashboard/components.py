@@ -1,4 +1,4 @@
-"""domain: which component of the product is down, judged by the state that each reports."""
+"""domain: the component of the product that is down, judged by the state that each reports."""
 
 from __future__ import annotations
 

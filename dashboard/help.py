@@ -43,7 +43,7 @@ WORDS: Final[Mapping[str, str]] = {
     "claim another user.",
     "Watch": "A stream of changes that the prober reads: pods, jobs, partitions or capacity.",
 }
-"""What pages call things, as in docs/glossary.md."""
+"""The terms of the pages, as in docs/glossary.md."""
 
 
 @require_safe

@@ -115,7 +115,7 @@ def _recorded(row: Heartbeat, now: dt.datetime) -> Component:
 
 @transaction.atomic
 def record(found: Iterable[Component], now: dt.datetime) -> None:
-    """Note what was found at `now`; a component that is down keeps its last sign of life."""
+    """Record the state found at `now`; a component that is down keeps its last heartbeat."""
     seen = list(found)
     for state in (components.UP, components.DOWN, components.UNKNOWN):
         rows = [_row(each, now) for each in seen if each.state == state]

@@ -3,8 +3,8 @@
 The API server answers `kubectl logs` from it, and a stand-in node copies its end into the status of
 a failed container, as a kubelet does (FallbackToLogsOnError).
 
-The annotation `sim/log` is the whole log of a pod's first container, `sim/log.<name>` that of the
-named container; `sim/log-lines` (a number) adds that many lines at the beginning.
+The annotation `sim/log` is the whole log of a pod's first container, `sim/log.<name>` the log of
+the named container; `sim/log-lines` (a number) adds that many lines at the beginning.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def conflict(kind: Kind, name: str, why: str = "", subresource: str = "") -> Sta
 
 
 def forbidden(kind: Kind, name: str, why: str) -> StatusError:
-    """403: not allowed whoever asks; `why` ends the sentence."""
+    """403: not allowed for any user; `why` ends the sentence."""
     message = f'{kind.resource_name} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, _details(kind, name))
 

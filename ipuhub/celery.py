@@ -24,9 +24,9 @@ from ipuhub import heartbeats, taskqueue, workerhealth
 from ipuhub.process import logs
 
 SUM_DAYS_SECONDS = 300.0
-"""How often changed days are summed anew; until then pages add them up from their pods."""
+"""Interval at which changed days are summed; until then pages add them up from their pods."""
 NOTIFY_SECONDS = 30.0
-"""How often facts are looked for and notifications are sent."""
+"""Interval at which facts are read and notifications are sent."""
 
 
 NIGHTLY: Final = {
@@ -58,7 +58,7 @@ NIGHTLY: Final = {
         "options": {"expires": heartbeats.HEARTBEAT_SECONDS},
     },
 }
-"""What beat starts, unless usage is off."""
+"""The tasks that beat starts, unless usage is off."""
 
 taskqueue.register()
 app = Celery("ipuhub")

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 _SCHEMES = {"postgres", "postgresql"}
 _EVERY_SESSION: Final = "-c jit=off"
-"""What each of our connections sets. Compiling a query took PostgreSQL's JIT seconds where the work
-took a tenth of a second: it goes by the estimated cost, and sums over many columns look dear."""
+"""Session options of each of our connections. Compiling a query took PostgreSQL's JIT seconds where
+the work took a tenth of a second: it goes by the estimated cost, and sums over many columns look
+dear."""
 
 _REACHING: Final = {
     "connect_timeout": "3",
@@ -22,7 +23,7 @@ _REACHING: Final = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
 }
-"""What DATABASE_URL does not say itself of how long reaching the server may take."""
+"""Default timeouts of connections, unless DATABASE_URL sets them."""
 
 _MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 """libpq's sslmode, the weakest first."""

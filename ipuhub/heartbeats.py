@@ -23,7 +23,7 @@ MONITOR: Final = "monitor"
 BEAT: Final = "beat"
 WORKER: Final = "worker"
 TASKS: Final = "tasks"
-"""What a worker notes when it runs the task that beat queues: tasks get through."""
+"""The heartbeat that a worker records when it runs beat's task: tasks are being run."""
 _NOTE: Final = """
 INSERT INTO ipuhub_heartbeat (name, at, version) VALUES (%s, now(), %s)
 ON CONFLICT (name) DO UPDATE SET at = now(), version = excluded.version

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 URL: Final = "postgresql-table://localhost"
 CLAIM_SECONDS: Final = 600
 POLLING_SECONDS: Final = 1.0
-"""How often a worker without a task looks; one look is one indexed query."""
+"""Interval at which an idle worker polls; a poll is one indexed query."""
 
 _PUT: Final = """
 INSERT INTO ipuhub_taskmessage (queue, body, queued_at) VALUES (%s, %s, now())

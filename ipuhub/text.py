@@ -142,7 +142,7 @@ _FIRST_THREE: Final = (
     *("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     *("tru", "fal", "na", "n/a", "nan", "nul", "non", "inf"),
 )
-"""How a text begins that begins with a letter and is read as something else."""
+"""Beginnings of texts that begin with a letter but are read as another type."""
 
 
 class Figure(str):

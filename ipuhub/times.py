@@ -4,7 +4,7 @@ All instants are aware and in UTC. Code that decides takes the time as an argume
 a process passes `utc_now`, which a test replaces with its own clock.
 
 `jobs.ipujob.names` reads and writes the times of IPUJobs, where an invalid time counts as none;
-`ipuhub.partition` those of partitions, which have milliseconds and must be valid.
+`ipuhub.partition` the times of partitions, which have milliseconds and must be valid.
 """
 
 from __future__ import annotations

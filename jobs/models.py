@@ -42,7 +42,7 @@ class EarlierFailure:
 
 
 ENDED_AT = Coalesce("completed_at", "deleted_at")
-"""When a job ended: a job that was deleted while it ran ended with that."""
+"""The end of a job; for a job deleted while it ran, its deletion."""
 DURATION_SECONDS = Func(
     Coalesce("completed_at", "deleted_at"),
     F("started_at"),

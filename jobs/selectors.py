@@ -140,8 +140,8 @@ def _find_sql(*without: str) -> str:
 def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord | None:
     """Return a job with its `past` in one query; None if `scope` covers no such job.
 
-    `manifests`: with what was applied and what runs. Otherwise each of them is read when it is
-    used, with another query.
+    `manifests`: with the applied and the running manifest. Otherwise each of them is read when it
+    is used, with another query.
 
     Written as SQL: Django takes 16 ms of processor time to put these subqueries together, and each
     open page of a job asks every three seconds.
@@ -236,7 +236,7 @@ _FIND_PLAIN: Final = _find_sql(*_MANIFESTS)
 _FIND_WITH_MANIFESTS: Final = _find_sql()
 
 NAMED: Final = ("namespace", "group", "user")
-"""What names of jobs' owners there are."""
+"""The names of all owners of jobs."""
 # Jumps from each value to the next in the index of its column: there are few among many jobs.
 _VALUES: Final = """
 {kind}_values AS (

@@ -71,7 +71,7 @@ _WINDOWS: Final = {
     "year": "This year",
 }
 _NEXT: Final = {"namespace": "user", "group": "user", "user": "job"}
-"""What a line of each dimension is divided into; any other goes to its users, then jobs."""
+"""The next dimension of each dimension; all others lead to users, then jobs."""
 _LONGEST_DAYS: Final = dt.timedelta(days=93)
 
 

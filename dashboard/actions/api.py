@@ -249,7 +249,7 @@ class JobsView(JobList):
 
 
 def answer(request: Request, actor: Actor, change: Change, status: int) -> Response:
-    """Send the change as the caller's Kubernetes user; return what was accepted.
+    """Send the change as the caller's Kubernetes user; return the accepted change.
 
     Raises ValidationError and ActionProblem.
     """

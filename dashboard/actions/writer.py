@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FIELD_MANAGER: Final = "ipuhub-dashboard"
 SECONDS: Final = 12.0
-"""How long a write may take: the admission webhooks have 10 s."""
+"""Limit of a write: the admission webhooks have 10 s."""
 _AWAY: Final = "The Kubernetes API is unavailable"
 _FAILED: Final = "The Kubernetes API failed: look at the job before you try again"
 _MAY_NOT_IMPERSONATE: Final = (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NAMED: Final = 3  # of pods to which the same happened in the same second
 _ORDER: Final = {"reserving": 1, "Pending": 2, "active": 3, "Scheduled": 4, "Started": 5}
-"""What comes first of one second: Kubernetes' own times have no fractions."""
+"""Order within one second: Kubernetes' own times have no fractions."""
 _LATE: Final = 6
 _PLAIN: Final = "IPUJob"  # begins the reasons that only repeat the state
 _TOLD_OF_PODS: Final = frozenset({"Scheduled", "Started"})  # by their lifetimes
@@ -54,7 +54,7 @@ def list_events(job: Job, lives: Lives) -> list[Event]:
 
 def newest_within(events: Sequence[Event], most: int) -> list[Event]:
     """Return the newest `most` of these events, in their order. Lines of Kubernetes give way first:
-    a pod that fails to start has many, and must not hide what became of the job."""
+    a pod that fails to start has many, and must not hide the job's outcome."""
     room = max(0, most - sum(event.kind != "event" for event in events))
     told = [event for event in events if event.kind == "event"][:room]
     newest = {id(event) for event in told}

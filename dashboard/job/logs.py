@@ -304,7 +304,7 @@ def _place(pod: PodLifetime) -> tuple[int, int, bool, str]:
 
 
 def _file(request: HttpRequest, job: JobRecord, pod: PodLifetime, asked: Asked) -> HttpResponseBase:
-    """The whole log as text, a piece at a time; of a pod that is gone what was kept."""
+    """The whole log as text, one chunk at a time; of a deleted pod, the stored lines."""
     try:
         container = _choose(containers_now(ref_of(pod)), asked.container)
         wanted = LogRequest(ref_of(pod), container.name, previous=asked.previous)

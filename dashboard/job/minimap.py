@@ -31,8 +31,8 @@ def draw_minimap(
 ) -> MiniMap | None:
     """Draw the map from the answer to `/v1/fleet`.
 
-    The `holdings` are those of the whole fleet: each job has its colour of the fleet map. None: the
-    job has no known block, or its controller does not answer.
+    The `holdings` include the whole fleet: each job has its colour of the fleet map. None: the job
+    has no known block, or its controller does not answer.
     """
     controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
     asked = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)

@@ -47,7 +47,7 @@ EVENTS: Final = {
     MONTH_CLOSED: "A month was closed (accountants)",
 }
 OF_COMPONENTS: Final = (CONTROLLER_DOWN, COMPONENT_DOWN)
-"""What only administrators are told. Who else sees what, Kubernetes may have to say."""
+"""Events for administrators only. Kubernetes may have to decide who sees the others."""
 LOOK_BACK: Final = dt.timedelta(days=1)
 """Facts that are recorded this much later than they happened are still told."""
 KEPT: Final = dt.timedelta(days=60)

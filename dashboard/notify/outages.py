@@ -51,10 +51,10 @@ class Episode:
 
 
 def record_outages(now: dt.datetime) -> None:
-    """Begin outages of components that are down, and end those of components that are up again.
+    """Begin outages of components that are down, and end outages of components that are up again.
 
     A component whose state is unknown keeps its outage, but not an outage that is younger than
-    PATIENCE: the observer may be what is down. The outage of a component or member that no longer
+    PATIENCE: the observer itself may be down. The outage of a component or member that no longer
     exists, such as a V-IPU controller taken off the list or a removed agent, is forgotten.
     """
     found = {component.name: component for component in read_recorded(now)}

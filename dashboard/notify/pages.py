@@ -1,4 +1,4 @@
-"""glue: the page of notifications: subscribe, test, pause, and list what was sent."""
+"""glue: the page of notifications: subscribe, test, pause, and list sent messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN: Final = 50
 @signed_in
 @never_cache
 def notifications(request: HttpRequest) -> HttpResponse:
-    """Show the user's subscriptions and what was sent; a POST subscribes and shows the secret,
+    """Show the user's subscriptions and sent messages; a POST subscribes and shows the secret,
     once."""
     user = cast("User", request.user)
     form = SubscriptionForm(user, request.POST if request.method == "POST" else None)

@@ -149,7 +149,7 @@ LAST_LINES: Final = {
     ),
     Outcome.OUT_OF_MEMORY: "loading shard 7 of 8\n",
 }
-"""What a sample job that failed printed last."""
+"""The last output of failed sample jobs."""
 
 
 def _ending(outcome: Outcome) -> dict[str, str]:

@@ -1,19 +1,19 @@
-"""domain: how a simulated pod behaves, read from its sim/ annotations, commands and labels.
+"""domain: the behaviour of a simulated pod, read from its sim/ annotations, commands and labels.
 
 No container is ever run. Annotations of a pod (times in seconds):
 
   sim/startup-seconds      from the acceptance by the node until containers start
   sim/init-seconds         run time of each init container (0)
   sim/init-exit-code       their exit code; "1,0": 1 at the first try, then 0
-  sim/runtime-seconds      run time of the containers; empty: for ever
+  sim/runtime-seconds      run time of the containers; empty: without end
   sim/exit-code            exit code at the end; "1,1,0" by restart count, the last one repeats
   sim/termination-reason   reason of a failed container (Error), such as OOMKilled
   sim/termination-message  its message
   sim/ready-seconds        from running until Ready (else the readiness probe's initial delay)
   sim/stop-seconds         from SIGTERM until the end (0)
   sim/stop-exit-code       exit code then (143); 137 where the grace period ends first
-  sim/log                  what `kubectl logs` returns (else generated lines)
-  sim/log-lines            how many generated lines come before the others (0)
+  sim/log                  output of `kubectl logs` (else generated lines)
+  sim/log-lines            number of generated lines before the others (0)
   sim/image-pull-error     "true": the image cannot be pulled
 
 Each can be given for one container as `sim/<key>.<container name>`. Nodes have sim/down and
@@ -21,7 +21,7 @@ sim/not-ready. Containers with the operator's worker sleep run until they are en
 (ipuhub.io/end), whatever the annotations say: an IPUJob's annotations reach launcher and workers
 alike. So do those that sleep for 365 days.
 
-Which pods of an IPUJob belong together, and when its launcher may begin.
+Also the pods of one IPUJob, and the condition for the start of its launcher.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ LIST_KEYS: Final[Mapping[str, list[str]]] = _FACTS["listKeys"]
 ATOMIC_MAPS: Final[frozenset[str]] = frozenset(_FACTS["atomicMaps"])
 """Types, and `Type.field`, that server-side apply replaces as a whole."""
 KEY_DEFAULTS: Final[Mapping[str, str]] = _FACTS["keyDefaults"]
-"""What a list's item that lacks one of its keys has for it."""
+"""Default values of missing keys of list items."""
 REPLACED_TYPES: Final[Mapping[str, str]] = _FACTS["replacedTypes"]
 """Fields whose Python model says less than the API takes."""
 SCHEMAS_FILE = Path(__file__).with_name("builtin_schemas.json")

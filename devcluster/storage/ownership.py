@@ -1,7 +1,7 @@
 """domain: server-side apply: which manager owns which field (`managedFields`), and conflicts.
 
-Ownership begins with an object's first apply, as in the first releases that had it: what was there
-before belongs to `before-first-apply`. Later writes of any kind are recorded.
+Ownership begins with an object's first apply, as in the first releases that had it: earlier fields
+belong to `before-first-apply`. Later writes of any kind are recorded.
 """
 
 from __future__ import annotations

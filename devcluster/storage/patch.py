@@ -67,9 +67,8 @@ def merge_patch(original: Any, patch: Any) -> Any:
 
 
 def json_patch(obj: Mapping[str, Any], patch: Any) -> dict[str, Any]:
-    """RFC 6902. Raises StatusError: 400 for what is no list of operations, 422 for an operation
-    that does not apply, `test` included.
-    """
+    """RFC 6902. Raises StatusError: 400 for a patch that is not a list of operations, 422 for an
+    operation that does not apply, `test` included."""
     if not isinstance(patch, list) or not all(isinstance(item, dict) for item in patch):
         raise _not_go_type(patch, "jsonpatch.Patch")
     try:

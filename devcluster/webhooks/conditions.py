@@ -46,7 +46,7 @@ _MESSAGES: Final[dict[str, dict[str, str]]] = {
         "options": _VALUE,
     },
 }
-"""What `request` has: an AdmissionRequest without its UID and objects."""
+"""The fields of `request`: an AdmissionRequest without its UID and objects."""
 _UNKNOWN: Final = (
     "(the embedded API knows the functions of CEL itself, its strings and its optional values, "
     "but no authorizer and none of the libraries of Kubernetes)"

@@ -175,7 +175,7 @@ class Hook:
 
     @property
     def is_ignorable(self) -> bool:
-        """Return whether a request goes on when this webhook cannot be called."""
+        """Return whether a request proceeds if this webhook cannot be called."""
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
     @property

@@ -131,7 +131,7 @@ _OF_FRAMEWORK: Final = {
     "throttled": "too-many-requests",
     "error": "internal-error",
 }
-"""What Django REST Framework calls its errors (`default_code`)."""
+"""The names of errors in Django REST Framework (`default_code`)."""
 _OF_STATUS: Final = {kind.status: name for name, kind in reversed(KINDS.items())}
 """The first kind of each status."""
 

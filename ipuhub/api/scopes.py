@@ -17,7 +17,7 @@ SCOPES: Final = {
     REPORTS: "read and generate month reports, close months, read and set rates",
 }
 DEFAULT: Final = f"{READ} {REPORTS}"
-"""What a token could do before there were scopes."""
+"""The rights of tokens from before there were scopes."""
 
 
 def read_scopes(text: str) -> frozenset[str]:

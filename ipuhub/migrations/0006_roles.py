@@ -1,7 +1,8 @@
-"""Roles per namespace, made of the grants of namespaces and the group of accountants.
+"""Creates roles per namespace from the grants of namespaces and the group of accountants.
 
-Who was granted a namespace could change its jobs, so the grant becomes that of an operator. The old
-table stays: web processes of the previous release read it until they are replaced.
+A user with a grant could change jobs of the namespace, so the grant becomes the role of an
+operator. The old table stays: web processes of the previous release read it until they are
+replaced.
 """
 
 from typing import Any

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
 KEPT: Final = dt.timedelta(hours=24)
-"""How long a key is known: long enough for every retry of a client, as with Stripe's API."""
+"""Lifetime of a key: long enough for every retry of a client, as in Stripe's API."""
 LONGEST: Final = dt.timedelta(minutes=2)
 """Longer than a request takes: after that its process has ended, or has lost PostgreSQL."""
 CLAIMED, SENDING, UNKNOWN, ANSWERED = "claimed", "sending", "unknown", "answered"

@@ -1,6 +1,6 @@
 """io: the certificate authorities that the provider's certificate is verified against.
 
-They are the operating system's, or those of one file. A mounted file can change while the process
+They come from the operating system or from one file. A mounted file can change while the process
 runs, so each connection uses the current file. If a changed file cannot be used, the last good file
 stays: an unreadable file never means that nothing is verified.
 """

@@ -1,9 +1,9 @@
 """glue: sign-in by OIDC, sign-out at the provider, and the provider's back-channel logout.
 
 State, nonce and PKCE verifier of a sign-in are in a signed cookie of ten minutes: the answer must
-come back to the browser that asked, once. A browser refuses a form that redirects to another
-site (form-action of the content security policy), so sign-in is a link and sign-out a page that
-goes on.
+come back to the browser that asked, once. A browser refuses a form that redirects to another site
+(form-action of the content security policy), so sign-in is a link and sign-out a page with a
+redirect.
 """
 
 from __future__ import annotations

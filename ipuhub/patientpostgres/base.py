@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HEALTH_CHECK_SECONDS: Final = 2.0
-"""How long a connection that was used before has for its sign of life, once a request."""
+"""Timeout of the check of a reused connection, once per request."""
 
 
 class _Driver:

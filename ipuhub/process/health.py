@@ -219,7 +219,7 @@ class Health:
 
     @contextmanager
     def term(self) -> Iterator[None]:
-        """Forget at the end of the block what was set, added or promised in it.
+        """Remove all values, checks and beats of the block at its end.
 
         A replica that no longer leads must not be restarted because its loops have ended.
         """

@@ -1,4 +1,4 @@
-"""io: whether a process may work: as the leader of several replicas, or alone."""
+"""io: the permission of a process to work: as the leader of several replicas, or alone."""
 
 from __future__ import annotations
 

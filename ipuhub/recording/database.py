@@ -1,5 +1,5 @@
 """io: the store of a recording for asyncio: in its own thread, with retries while PostgreSQL is
-away."""
+unavailable."""
 
 from __future__ import annotations
 

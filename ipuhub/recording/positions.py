@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _PROMPT: Final = timedelta(seconds=1)
-"""What happens is on a watch that nothing holds up within this time: never at once, since a server
-sends a hundred changes as one and only the first of them is heard now."""
+"""Delay after which a change is on an undisturbed watch. It is never zero, because a server sends a
+hundred changes at once and the reader gets only the first of them now."""
 
 _DRAINED: Final = timedelta(milliseconds=10)
-"""Who waits so long for the next line has read all that had come."""
+"""A reader that waits this long for the next line has read everything before."""
 
 _TICK_SECONDS: Final = 0.25
-"""How often the loop is seen to run: a wait in which it stood still is none."""
+"""Interval at which the loop is checked: a wait during which it was paused does not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 CHECKPOINT_TABLE: Final = "ipuhub_watchcheckpoint"
 GAP_TABLE: Final = "ipuhub_watchgap"
 FAULT_TABLE: Final = "ipuhub_recordfault"
-"""What every app may name in its SQL, as `ipuhub.models` describes them."""
+"""Tables that every app may use in its SQL, as described in `ipuhub.models`."""
 
 
 class ObjectMeta(msgspec.Struct, rename="camel", gc=False):

@@ -166,7 +166,7 @@ class Store(Generic[Row]):
             )
 
     def commit(self, batch: Batch[Row]) -> list[Fault]:
-        """Write a batch and move the checkpoint; return the faults of what was refused.
+        """Write a batch and move the checkpoint; return the faults of refused rows.
 
         Raises Fenced when another recorder took over.
         """
@@ -187,9 +187,8 @@ class Store(Generic[Row]):
     ) -> tuple[int, list[Fault]]:
         """Write a full list: all rows, the end of what vanished, the gap and the checkpoint.
 
-        Where the list shows what was recorded, no more and no less, the gap shows no loss: the
-        record counts as complete.
-        Returns how many vanished, and the faults of what was refused. Raises Fenced.
+        If the list equals the recorded objects, nothing was lost in the gap: the record counts as
+        complete. Returns how many vanished, and the faults of refused rows. Raises Fenced.
         """
         recorder, known, at = self._recorder, self.checkpoint, batch.position_at
         # What the list lacks may have gone while it was asked for, and come then, too.
@@ -291,8 +290,7 @@ class Store(Generic[Row]):
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether it is what was written that Postgres refused, so that writing it again is no
-    use."""
+    """Return whether PostgreSQL refused the data itself, so that a retry cannot succeed."""
     if not isinstance(error, psycopg.Error):
         return isinstance(error, UnicodeError | OverflowError)
     state = error.sqlstate or ""

@@ -173,8 +173,8 @@ def _groups_of(key: Any) -> tuple[str, ...]:
 
 
 def acts_as(user: Caller) -> ClusterUser | None:
-    """Return the Kubernetes identity of the changes of `user`, with those of their groups that the
-    settings list; None: they can change nothing."""
+    """Return the Kubernetes identity of the changes of `user`, with their groups that the settings
+    list; None: they can change nothing."""
     name = access_of(user).kubernetes_user
     if not name:
         return None

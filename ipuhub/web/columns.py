@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = "columns"
 SUM: Final = "sum"
 SAME: Final = "same"
-"""What the line of totals has: the sum of the column, or what all its cells say."""
+"""Content of the line of totals: the sum of the column, or the common value of its cells."""
 WIDEST: Final = 1600
 _SAID: Final = 50  # characters of a wrong name
 

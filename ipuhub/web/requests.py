@@ -62,7 +62,7 @@ def fragment_etag(request: HttpRequest, *shown: object) -> str:
 
 
 def etag_of(*shown: object) -> str:
-    """Return the ETag of what this release shows of these values, for whoever sees them."""
+    """Return the ETag of these values, by release and user."""
     return f'W/"{fingerprint(release(), *shown)[:32]}"'
 
 

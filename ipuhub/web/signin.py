@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOG = structlog.get_logger(__name__)
 _FIRST_WAIT_SECONDS: Final = 30
 _MORE: Final = 10
-"""How many times the limit of one user at one address one address, or one user, has in all."""
+"""Multiple of the limit (one user at one address) for an address, or a user, in total."""
 _COUNT: Final = """
 INSERT INTO ipuhub_signinattempts AS known (key, failures, changed_at) VALUES (%s, 1, %s)
 ON CONFLICT (key) DO UPDATE SET changed_at = excluded.changed_at,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NEEDLESS: Final[Sequence[str]] = ("rest_framework", "*.md", "LICENSE*", "NOTICE")
-"""What packages bring and no page shows."""
+"""Files of packages that no page uses."""
 
 
 class Statics(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # the library has no types

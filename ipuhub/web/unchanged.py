@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
 LATEST_SECONDS: Final = 10
-"""How late a fragment shows what time alone changes, such as the warning of a silent prober."""
+"""Maximum delay of changes by time alone, such as the warning of a silent prober."""
 _MOST: Final = 4096
 _LIVE: Final = "_ipuhub_shows_live"
 

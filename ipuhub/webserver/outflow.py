@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 IN_MEMORY_BYTES: Final = 256 * 1024
-"""What each answer may hold in memory, whatever the others hold."""
+"""Memory that each answer may use, regardless of the others."""
 
 TAKEN_BYTES: Final = 256 * 1024
 _SEGMENT_BYTES: Final = 4 * 1024 * 1024

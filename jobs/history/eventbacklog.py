@@ -71,7 +71,7 @@ class Backlog:
         return [*islice(self._new.values(), most), *islice(unknown, most)]
 
     def settle(self, tried: Iterable[EventRow], unknown: Collection[str], now: datetime) -> int:
-        """Remove what was stored; `unknown` are the UIDs whose job has no record.
+        """Remove stored Events; `unknown` are the UIDs whose job has no record.
 
         Return how many Events were dropped, the longest waiting first, because too many wait for
         their job's record.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import Manifest
 
 KINDS: Final = (KIND, "Pod")
-"""What Events are kept of."""
+"""The kinds of objects whose Events are kept."""
 _LONGEST: Final = 1024  # characters of a message, as events.k8s.io/v1 has it
 _OF_POD: Final = re.compile(r"(?P<job>.+)-(launcher|worker-\d+)")
 _READ: Final = (

@@ -153,7 +153,7 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
 def size_of(spec: Manifest) -> Size:
     """Return IPUs, instances and workers of a spec in either published form; 0 for invalid values.
 
-    For a valid spec the numbers are those of `jobs.ipujob.spec.parse_spec`.
+    For a valid spec the numbers equal `jobs.ipujob.spec.parse_spec`.
     """
     filled = with_defaults(spec)
     replicas = whole_number(filled.get("modelReplicas"))
@@ -262,7 +262,7 @@ def _text(value: object) -> str:
 
 
 def _log(ended: Manifest) -> str:
-    """Limit the log: whoever can write a job's status must not fill the database."""
+    """Limit the log: a user who can write a job's status must not fill the database."""
     return clean_tail(_text(ended.get("log")))
 
 

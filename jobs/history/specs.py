@@ -63,7 +63,7 @@ class InEffect:
 
 
 def applied_of(job: Manifest) -> Applied:
-    """Return what was applied of a job."""
+    """Return the applied manifest of a job."""
     found = _decoded(annotations_of(job).get(LAST_APPLIED) or "")
     if isinstance(found, dict) and isinstance(found.get("spec"), dict):
         return Applied(found, "kubectl apply")
@@ -176,7 +176,7 @@ def _managers(job: Manifest) -> Iterable[dict[str, Any]]:
 
 
 def _merged(one: Any, two: Any) -> dict[str, Any]:
-    """Return the fields of both; what is no object of fields has none."""
+    """Return the fields of both; a value that is not an object has no fields."""
     first, second = (each if isinstance(each, dict) else {} for each in (one, two))
     both = {key: _merged(first[key], second[key]) for key in first.keys() & second.keys()}
     return {**first, **second, **both}

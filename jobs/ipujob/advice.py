@@ -1,4 +1,4 @@
-"""domain: what the owner of a job can do about a reason, for the job's page and the reference."""
+"""domain: advice to the owner of a job about a reason, for the job's page and the reference."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ class Fields:
     def at(self, path: str) -> Values:
         """Return the values at `path` with their places: the index of each `[*]`.
 
-        A field that is not set, or whose parent is no object, is None; a list that is not set has
-        no entries.
+        A field that is not set, or whose parent is not an object, is None; a list that is not set
+        has no entries.
         """
         return self._at(_step(path))
 

@@ -340,5 +340,5 @@ SECRETS: Final = Control(
         *_pod(*(f"volumes[*].{kind}.secretRef.name" for kind in _SECRET_REFS)),
     ),
 )
-"""What containers, or those who mount a volume for them, read of Secrets. A pull secret is seen by
+"""Fields with which containers, or mounts of their volumes, read Secrets. A pull secret is seen by
 the kubelet alone."""

@@ -1,4 +1,4 @@
-"""domain: what a job's pods may request from their node and namespace, by pod profile.
+"""domain: the privileges that a job's pods may request from node and namespace, by pod profile.
 
 Webhooks and operator call the same `beyond`. What the operator adds itself (hostNetwork and
 IPC_LOCK, see `jobs.builders.pods`) is not checked: no user wrote it.
@@ -76,7 +76,7 @@ class Privileges:
 
 
 NOBODYS: Final = Privileges()
-"""What holds where the administrator has said nothing."""
+"""The default if the administrator has set none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def with_defaults(spec: Mapping[str, Any], limits: SessionLimits = UNLIMITED) ->
 def with_plain_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of `spec` with its numbers as ints, in whatever form they are written.
 
-    A value that is no number stays unchanged.
+    A value that is not a number stays unchanged.
     """
     plain = dict(spec)
     for path in FIELDS.numbers:

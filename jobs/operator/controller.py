@@ -302,8 +302,8 @@ class Controller:
         return True
 
     async def _still_exists(self, observed: Observed) -> bool:
-        """Return whether a job that is missing in the cache exists after all. The API server itself
-        is asked before the job's pods and partitions are removed."""
+        """Return whether a job that is missing in the cache exists after all. Checks the API server
+        itself before the job's pods and partitions are removed."""
         key = observed.key
         try:
             job = await self.effects.client.get(IPUJOBS, key.name, key.namespace)

@@ -206,8 +206,8 @@ class Operator:
             await asyncio.sleep(HEALTH_SECONDS)
 
     async def _report_crd(self, said: str) -> str:
-        """Report the fields that the CRD drops, as an event unless it equals what was `said`
-        before."""
+        """Report the fields that the CRD drops, as an event unless it equals the previous report
+        (`said`)."""
         keeper = self.effects.keeper
         self._health.set("crd", not keeper.problem, keeper.problem)
         self._health.note("crd", keeper.note)

@@ -1,4 +1,4 @@
-"""domain: which objects belong to a job.
+"""domain: the objects that belong to a job.
 
 Anybody who can create a pod can give it a job's labels, in any namespace. An object belongs to a
 job if it is in the job's namespace, has a name that the job uses, and is controlled by the job or

@@ -271,7 +271,7 @@ SILENT = "stopped reporting"
 
 
 def trouble_of_node(node: Manifest) -> str:
-    """Return what became of a node that is not Ready; empty: it is Ready, or has not said."""
+    """Return the problem of a node that is not Ready; empty: it is Ready, or has not reported."""
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             if condition.get("status") != "False":

@@ -48,8 +48,8 @@ def is_due(instance: Instance, now: datetime) -> bool:
 
     A partition that waits for IPUs is requested when the poll wakes all waiting jobs, oldest first:
     with a timer for each, their order would be random. What is held for an earlier attempt was
-    requested by that attempt, if only a moment ago: nothing would wake a job that was suspended and
-    resumed within this moment.
+    requested by that attempt, even if only recently: nothing would wake a job that was suspended
+    and resumed within this moment.
     """
     partition = instance.partition
     if not _is_wanted(instance):

@@ -1,4 +1,4 @@
-"""domain: why a job is not running yet.
+"""domain: the reasons that a job is not running yet.
 
 The causes: pods that do not end because their node does not respond; pods on a node that stopped
 reporting; attempts whose pods cannot start (they give their partition back after a while); objects
@@ -84,7 +84,7 @@ def unheard_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
 
 
 def _troubled_nodes(pods: Iterable[PodView]) -> str:
-    """The nodes of these pods by what became of them, as the beginning of a sentence."""
+    """The nodes of these pods by their problem, as the beginning of a sentence."""
     found: dict[str, list[str]] = {}
     for node, trouble in sorted({pod.node: pod.node_trouble for pod in pods}.items()):
         found.setdefault(trouble, []).append(node)

@@ -188,7 +188,7 @@ class Routes:
     async def machine(self, request: web.Request) -> web.Response:
         """`GET /v1/fleet/machine?controller=&agent=`: the last heartbeat of a machine's agent.
 
-        Its controller is asked now. 404 for a machine that the last answers do not have.
+        The request goes to its controller now. 404 for a machine that the last answers do not have.
         """
         await self._require(request, "list")
         address, agent = request.query.get("controller", ""), request.query.get("agent", "")

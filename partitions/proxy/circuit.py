@@ -183,7 +183,7 @@ class Circuit:
         return replace(self, is_trying=False) if term == self.term else self
 
     def forgotten(self) -> Self:
-        """Nothing counts of what was: closed, in a new term."""
+        """Forget all earlier calls: closed, in a new term."""
         return type(self)(term=self.term + 1)
 
 

@@ -85,7 +85,7 @@ class ControllerView:
 
     @cached_property
     def partition_ids(self) -> frozenset[str]:
-        """Return the ids of all its partitions, whoever made them."""
+        """Return the ids of all its partitions, also of other clients."""
         return frozenset(partition.id for partition in self.partitions)
 
     @cached_property
@@ -108,7 +108,7 @@ class ControllerView:
 
     @cached_property
     def used(self) -> set[IpuId]:
-        """Return the IPUs of all its partitions, whoever made them."""
+        """Return the IPUs of all its partitions, including other clients' partitions."""
         return {ipu for partition in self.partitions for ipu in partition.ipus}
 
     @cached_property

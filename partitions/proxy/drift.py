@@ -2,7 +2,7 @@
 
 Also whether a partition under the expected id can be the partition that was made for an entry.
 V-IPU stores no owner, and another cluster or a person can use the same id. So the listed properties
-are compared with what was requested.
+are compared with the request.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ class Fleet:
     async def _list(self, member: Member, address: str, seconds: float | None = None) -> Listing:
         """List the partitions by a call that begins now or later, shared by all waiting callers.
 
-        Raise NoAnswer after so many `seconds`; the call goes on.
+        Raise NoAnswer after so many `seconds`; the call continues.
 
         A call that is already in progress may not show what the caller has just seen, so only the
         next call is used.

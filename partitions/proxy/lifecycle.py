@@ -285,7 +285,7 @@ class TrackerEntry:
 
     @property
     def is_coming(self) -> bool:
-        """Return whether its controller is asked to make or to reset the partition."""
+        """Return whether a request to create or reset the partition is pending."""
         return self.phase in {Phase.RESERVING, Phase.CREATING}
 
     @property

@@ -140,8 +140,8 @@ def sizes_left(blocks: Iterable[int], reserved: Iterable[int]) -> Counter[int]:
 def has_block_left(view: ControllerView, size: int, coming: Iterable[TrackerEntry]) -> bool:
     """Return whether a partition of `size` fits beside those that are `coming` on the controller.
 
-    Its list does not show them yet. Not counted is what may come to nothing or to other IPUs: an
-    entry that hangs, or that is asked for in another cluster or allocation.
+    Its list does not show them yet. Entries that may fail or get other IPUs do not count: entries
+    without an answer, or requested in another cluster or allocation.
     """
     asked = asked_of(view.spec.settings)
     reserved = [
@@ -218,7 +218,7 @@ class WaitingQueue:
         return self._options.reserve_after_seconds
 
     def note(self, holder: Holder, size: int, now: datetime) -> None:
-        """Record that a request has to wait; a request for another size starts to wait anew."""
+        """Record that a request has to wait; a request for another size starts a new wait."""
         known = self._waiters.get(holder)
         if known is None or known.size != size:
             known = Waiter(holder, size, now, now)

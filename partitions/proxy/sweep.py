@@ -213,7 +213,7 @@ class Sweep:
         found: VipuPartition,
         change: Callable[[TrackerEntry], TrackerEntry],
     ) -> None:
-        """Note what became of a late partition, for all tombstones that it may be of."""
+        """Record the outcome of a late partition, for all tombstones that it may belong to."""
 
         def may_be(other: TrackerEntry) -> bool:
             return not strangeness_of_late(other, found)

@@ -28,7 +28,7 @@ class VipuApi(Protocol):
     """The part of a V-IPU controller's API that the proxy uses; every method raises VipuError."""
 
     async def list_partitions(self) -> list[VipuPartition]:
-        """Return all partitions, whoever made them."""
+        """Return all partitions, also of other clients."""
         ...
 
     async def list_ipu_attributes(self) -> Topology:

@@ -45,7 +45,7 @@ class LoopThread:
             self._loop.call_soon_threadsafe(call)
 
     def stop(self, last: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Cancel all that runs, whoever waits for it, then do the `last` work and end."""
+        """Cancel all tasks, even awaited ones, then do the `last` work and end."""
         with self._entering:  # whatever was let in before is a task by the time that _end looks
             self._is_stopping = True
         if self._thread.is_alive():

@@ -1,8 +1,8 @@
 """domain: the shape of a fleet: its IPUs, their IPU-Link domains and allocations, and free blocks.
 
-A partition is an aligned buddy block: a block of 2^k IPUs starts at a multiple of 2^k and lies in
-one domain and in one allocation. Every answer about capacity and every placement comes from
-`free_blocks`, so they cannot disagree.
+A partition is an aligned buddy block: a block of 2^k IPUs starts at a multiple of 2^k and is in one
+domain and one allocation. Every answer about capacity and every placement comes from `free_blocks`,
+so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ def block_with_fewest(
 
 
 def is_buddy_block(topology: Topology, ipus: Collection[IpuId]) -> bool:
-    """Return whether exactly these IPUs exist, lie in one allocation and form one aligned block."""
+    """Return whether exactly these IPUs exist, are in one allocation and form one aligned block."""
     ids = sorted(set(ipus), key=lambda ipu: ipu.order)
     if len(ids) != len(ipus) or size_problem(len(ids)):
         return False

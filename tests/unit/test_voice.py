@@ -30,6 +30,7 @@ BANNED = (
     r"(is|are|was|were|be) asked",
     r"(is|are) no (date|list|object|number|name)",
 )
+ONLY_IN_CODE = (r"(came|became) of", r"who asks", r"a moment ago", r"in the place of", r"hears? of")
 GUIDES = ("docs/user/*.md", "docs/admin/*.md", "docs/reference/*.md", "docs/glossary.md")
 PAPERS = ("README.md", "CONTRIBUTING.md", "THREAT_MODEL.md", "docs/adr/*.md", "docs/developer/*.md")
 PAGES = sorted(
@@ -38,6 +39,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 PHRASE = re.compile(rf"\b({'|'.join(BANNED)})\b", re.IGNORECASE)
+RIDDLE = re.compile(rf"\b({'|'.join((*BANNED, *ONLY_IN_CODE))})\b", re.IGNORECASE)
 
 
 def shown(page: Path) -> str:
@@ -79,6 +81,7 @@ class Words:
     logged, raised, answered, written into a status or shown by `--help` all begins as one."""
 
     def __init__(self) -> None:
+        self.modules: Said = {}
         self.functions: Said = {}
         self.classes: Said = {}
         self.messages: Said = {}
@@ -90,6 +93,8 @@ class Words:
         for node in ast.walk(tree):
             at = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
             match node:
+                case ast.Module():
+                    self.modules[at] = ast.get_docstring(node) or ""
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     self.functions[at] = ast.get_docstring(node) or ""
                 case ast.ClassDef():
@@ -114,13 +119,31 @@ def words_of(room: str) -> Words:
 
 
 def asking(said: Said) -> Said:
-    """Return what begins as a question does: nobody answers it."""
-    return {at: text for at, text in said.items() if text and text.split()[0] in UNSPOKEN}
+    """Return the texts that begin like a question."""
+    return {at: text for at, text in said.items() if text and text.split()[0].title() in UNSPOKEN}
 
 
-def translated(said: Said) -> Said:
-    """Return what has a phrase that makes a reader stop."""
-    return {at: text for at, text in said.items() if PHRASE.search(" ".join(text.split()))}
+def translated(said: Said, phrase: re.Pattern[str] = PHRASE) -> Said:
+    """Return the texts with a phrase that makes a reader stop."""
+    return {at: text for at, text in said.items() if phrase.search(" ".join(text.split()))}
+
+
+def without_layer(said: Said) -> Said:
+    """Return docstrings of modules without the layer in front: `io: ...`."""
+    return {at: re.sub(r"^(domain|io|glue): ", "", text) for at, text in said.items()}
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "tests"])
+def test_a_module_is_described_by_a_noun(room: str) -> None:
+    found = without_layer(words_of(room).modules)
+    assert len(found) > 50
+    assert asking(found) == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_of_modules_and_functions_are_plain(room: str) -> None:
+    assert translated(words_of(room).modules, RIDDLE) == {}
+    assert translated(words_of(room).functions, RIDDLE) == {}
 
 
 @pytest.mark.parametrize("room", ROOMS)

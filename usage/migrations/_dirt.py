@@ -1,13 +1,14 @@
-"""The triggers that remember which hours of the sums and of utilization went stale.
+"""The triggers that record which hours of the sums and of utilization became stale.
 
 Statement triggers with transition tables: one row of dirt for each different pair of hours in a
 batch, whatever its size. A change of the end touches the hours between old and new end; a change of
-anything else that is summed the whole lifetime.
+any other summed column the whole lifetime.
 
-What makes sums of lifetimes stale makes those of utilization stale, too: their dirt is copied. A
-holding also says how much of what a controller told as used is others', until that controller tells
-more: so it is dirt up to the next change of capacity after its end. Such a change counts up to the
-next of its controller, a gap of whoever asks controllers for its own time.
+A change that makes sums of lifetimes stale also makes sums of utilization stale: their dirt is
+copied. A holding also determines how much of the IPUs that a controller reports as used belong to
+others, until the next report of that controller: so it is dirt up to the next change of capacity
+after its end. Such a change counts up to the next change of its controller, a gap in the polls for
+its own time.
 
 A plan that a small batch has cached would join a large batch by nested loops, 0.1 ms a row at 1,000
 rows: they are off in the functions.

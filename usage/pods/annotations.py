@@ -1,4 +1,4 @@
-"""domain: who a pod's usage counts for, by its usage annotation, and which labels are recorded.
+"""domain: the user and group of a pod, from its usage annotation, and its recorded labels.
 
 The annotation is a claim. Only `usage.pods.stamps` confirms that the operator wrote it, by the
 record of the job.
@@ -152,7 +152,7 @@ def _number(text: str | None) -> int | None:
 
 
 PREFIX: Final = "label:"
-"""What stands before a label's key where usage is grouped or filtered by it."""
+"""Prefix of a label's key where usage is grouped or filtered by it."""
 
 
 def kept_labels(labels: Mapping[str, str] | None, keys: Collection[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""domain: when a pod held its resources: from its scheduling to the end of its last container.
+"""domain: the time a pod held its resources: from its scheduling to the end of its last container.
 
 Also SQL for the last time when a pod was known to exist, over a row `known` of its lifetime. Three
 things are sightings: the last recorded change, the monitor's last check, and the position of the
@@ -27,9 +27,9 @@ BY_DELETION: Final = "deleted"
 BY_LIST: Final = "relist"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _NOTICED: Final = timedelta(minutes=5)
-"""How late a control plane with its usual timeouts notes that a node was lost."""
+"""Delay until a control plane with default timeouts notices a lost node."""
 _CLOCKS_DIFFER: Final = timedelta(seconds=2)
-"""What clocks that are kept right may differ by, and times are cut to whole seconds."""
+"""Tolerance for synchronized clocks and for times cut to whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)

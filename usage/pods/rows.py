@@ -98,7 +98,7 @@ CLAIMED: Final = (
 """Columns that a claim brings with it."""
 
 STAMPED: Final = ("job_uid", "role", "instance", "attempt", "partition", "micro_ipus")
-"""What is kept of a stamp until the record of its job is there."""
+"""The part of a stamp that is kept until the record of its job exists."""
 
 FIXED: Final = (*PodRow.__struct_fields__[:21], "labels", "claimed_component", "stamp")
 """Columns of the first sight."""
@@ -219,7 +219,7 @@ END: Final = (
 
 
 def takes_end(known: PodRow, new: PodRow) -> bool:
-    """Return whether the state of `new` replaces that of `known`, which has no exact end."""
+    """Return whether the state of `new` replaces the state of `known`, which has no exact end."""
     if known.finished_at is None or known.end_source in GUESSED:
         return True
     return new.finished_at is not None and not new.estimated

@@ -9,7 +9,7 @@ only that price. Otherwise its cores, memory, accelerators (at the price of thei
 without a price is free.
 
 Prices that would count the same hours twice overlap. A price of an accelerator by name or of an
-instance type replaces other prices. But the IPUs of a job's pods are those of its partition:
+instance type replaces other prices. But the IPUs of a job's pods are the IPUs of its partition:
 IPU-hours of pods and of partitions are the same hours. So are the hours of an instance type that
 the operator stamps (`ipu-4`), whose price covers everything that its pods hold.
 """

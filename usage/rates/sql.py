@@ -48,8 +48,8 @@ def price_of(
 ) -> str:
     """Return SQL of price x amounts x `scale`, as `numeric`.
 
-    Accelerators in `names` have `columns`, by default those of `accelerator_columns`. An
-    accelerator with a price by name costs that price instead of the general price.
+    Accelerators in `names` have `columns`, by default `accelerator_columns`. An accelerator with a
+    price by name costs that price instead of the general price.
     """
     named = segment.named("accelerator")
     listed = zip(columns or accelerator_columns(names), names, strict=True)
@@ -81,7 +81,7 @@ AMOUNT_SUMS: Final = {
     "micro_ipus": "micro_ipu_seconds",
     "partition_ipus": "partition_ipu_seconds",
 }
-"""What a row holds, with the name of the sum of it x seconds."""
+"""The resources of a row, with the name of the sum of each x seconds."""
 _RESOURCES: Final = {
     "cpu_millicores": "cpu",
     "memory_bytes": "memory",

@@ -1,5 +1,4 @@
-"""glue: which hours of a range have no price, although something else may have a price at the
-time."""
+"""glue: the hours of a range without a price, although other resources may have one at the time."""
 
 from __future__ import annotations
 

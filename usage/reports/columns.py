@@ -1,7 +1,7 @@
 """domain: the columns of report files and the SQL that prints each, for both profiles.
 
-The SQL refers to the columns of the rows in usage/reports/monthly.py; in a summary, to those of
-ReportRow.
+The SQL refers to the columns of the rows in usage/reports/monthly.py; in a summary, to the columns
+of ReportRow.
 """
 
 from __future__ import annotations

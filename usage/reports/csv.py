@@ -213,7 +213,7 @@ def _printer(name: str, details: bool) -> Callable[[str], str]:
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the text by lines, each with its end, wherever the blocks are cut."""
+    """Yield the text by lines, each with its end, regardless of block boundaries."""
     rest = b""
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")

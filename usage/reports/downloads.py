@@ -48,7 +48,7 @@ SELECT {_COLUMNS},
 FROM usage_monthreport WHERE month = %(month)s AND number = %(number)s
 ORDER BY version DESC LIMIT 1"""  # noqa: S608
 _SILENT_SECONDS: Final = 300
-"""How long a web process waits for the next line of a file, the first of which may have to be
+"""Timeout of a web process for the next line of a file, the first of which may have to be
 sorted for; not longer than the whole download may take."""
 _CHUNKS = """
 SELECT data FROM usage_reportchunk WHERE report_id = %(report)s AND profile = %(place)s

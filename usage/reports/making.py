@@ -1,6 +1,6 @@
 """glue: makes a month's report, in one transaction that replaces the previous version.
 
-Also corrections: what was found after a month was closed, as differences to its summary.
+Also corrections: changes found after a month was closed, as differences to its summary.
 """
 
 from __future__ import annotations

@@ -205,8 +205,8 @@ def details_queries(profile: Profile, covers: Range) -> tuple[str, ...]:
 def details_sql(profile: Profile, covers: Range) -> str:
     """Return the SELECT of a range's lifetimes; parameters of `covers`.
 
-    Lines are in order of start, group, user and uid; what was carried into the range begins with
-    it and comes first.
+    Lines are in order of start, group, user and uid; lifetimes carried into the range begin with it
+    and come first.
     """
     return _details(profile, covers, order='ORDER BY start, "group", "user", uid')
 

@@ -1,4 +1,4 @@
-"""glue: whether a report or a range's file is older than rates and corrections that affect it."""
+"""glue: reports and files of ranges that are older than rates and corrections that affect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: what to check before a month is closed, because it never changes afterwards."""
+"""glue: the checks before a month is closed, because it never changes afterwards."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _WAITS: Final = timedelta(minutes=10)
 """For how long a run waits for a worker before its message is held to be lost."""
 BUSY: Final = "Another run is in progress. Try again when it has finished."
 _FAULTS: Final = (DatabaseError, psycopg.Error, ValueError, OverflowError)
-"""What the making of a file may end with; psycopg's own, since rows are copied beside Django."""
+"""Errors that can end the making of a file; psycopg's own, because COPY bypasses Django."""
 _LOST: Final = "The process that generated the report stopped before the run finished."
 
 

@@ -1,4 +1,4 @@
-"""domain: how long rows are kept, and the SQL that deletes older rows in batches.
+"""domain: the retention of rows, and the SQL that deletes older rows in batches.
 
 Only what ended before the cutoff is deleted: a row that reaches into a later month stays.
 """

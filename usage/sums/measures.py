@@ -1,7 +1,7 @@
 """domain: the measures of usage, exact as whole numbers and printed in hours, and its dimensions.
 
 Sums are resource x whole seconds. Hours have five decimals, as in the month's CSV; GiB = 2**30.
-Hours of pods and hours of partitions are separate measures: the IPUs of a pod are those of a
+Hours of pods and hours of partitions are separate measures: the IPUs of a pod are the IPUs of a
 partition, so a sum of both would count them twice.
 
 Dimensions are declared once for page, API and SQL. A partition has no annotation. As in the files
@@ -127,7 +127,7 @@ _OUTPUTS: Final = (
 OUTPUTS: Final = {output.name: output for output in _OUTPUTS}
 """In the order of tables and files."""
 COST: Final = Output("cost", "Cost", "cost", COST_UNIT)
-"""What comes after them where somebody may see it; its hours are money, for charts only: money
+"""The measure after them for users who may see it; its hours are money, for charts only: money
 that is shown is rounded by usage/rates/pricing.py."""
 
 
@@ -155,7 +155,7 @@ def spell_change(now: int | Decimal, old: int | Decimal) -> str:
 
 
 LABEL: Final = "label:"
-"""What stands before the key of a pod label: `label:app.kubernetes.io/part-of`."""
+"""Prefix of the key of a pod label: `label:app.kubernetes.io/part-of`."""
 
 
 @dataclass(frozen=True, slots=True)

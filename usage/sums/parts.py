@@ -1,6 +1,6 @@
-"""domain: which days of a window come from daily totals, and which are added up from pods.
+"""domain: the days of a window that come from daily totals, and those added up from pods.
 
-A daily total is used if the whole day lies in the window, is over, and no lifetime of the day has
+A daily total is used if the whole day is in the window, is over, and no lifetime of the day has
 changed since. Of the current day, the totals of its hours are used by the same rule. If it holds
 for all days of a span (a third of a month), the total of the span is used. All other time is added
 up from the lifetimes: exact, but slower.

@@ -6,9 +6,9 @@ sums, 15,000 by user and 10,000 by kind; a question by group reads the smallest 
 columns.
 
 Cost is added next to sums as exact whole numbers of COST_UNIT x 3600. Sums come by bucket, key and,
-if an instance type has a price, by that type. A bucket lies in one segment of the prices, so few
-rows are multiplied. A closed month that is shown as a whole costs the sum of the rounded rows of
-its report and corrections: unrounded sums of the same rows would give another total.
+if an instance type has a price, by that type. A bucket is in one segment of the prices, so few rows
+are multiplied. A closed month that is shown as a whole costs the sum of the rounded rows of its
+report and corrections: unrounded sums of the same rows would give another total.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def pieces(source: str, columns: str, where: str, name: str, *, many: bool = Tru
     """Return a SELECT of `columns` for each piece of each lifetime in the stretch called `name`.
 
     It has `secs`, `bucket`, `begun` and `counts` (the lifetime counts in this piece: it begins in
-    it, or the piece opens a step). Parameters: those of `stretch_parameters`. Without `many` pieces
-    nothing is cut, so the planner need not estimate how often.
+    it, or the piece opens a step). Parameters: `stretch_parameters`. Without `many` pieces nothing
+    is cut, so the planner need not estimate how often.
     """
     began = "reserved_at" if source is PARTITION_PIECES else "scheduled_at"
     own = source
@@ -249,8 +249,8 @@ class ClosedSteps:
         )
 
     def priced_by_reports(self, pricing: Pricing) -> Pricing:
-        """Return `pricing` at which these months cost nothing: their reports' lines are added. What
-        was found since costs nothing yet where it has a price."""
+        """Return `pricing` at which these months cost nothing: their reports' lines are added.
+        Usage that was found since then costs nothing yet."""
         closed = [each for each in pricing.closed if each.first in self.begins]
         segments = tuple(
             replace(segment, prices=dict.fromkeys(segment.prices, Decimal(0)))

@@ -1,8 +1,8 @@
 """io: the SQL that computes sums: of days and hours from lifetimes, of spans from days.
 
-PostgreSQL runs the SELECT of an INSERT in one process, but that of a COPY in several. So rows leave
-by COPY, wait in a file (a connection does one thing at a time), and return by COPY. They are few
-compared with the rows that they sum up.
+PostgreSQL runs the SELECT of an INSERT in one process, but the SELECT of a COPY in several. So rows
+leave by COPY, wait in a file (a connection does one thing at a time), and return by COPY. They are
+few compared with the rows that they sum up.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _refill_coarse(table: str, grain: str) -> tuple[str, ...]:
 
 
 def _refill_span(table: str, columns: str, count: str, sums: tuple[str, ...]) -> str:
-    """Return the INSERT that makes the sums of the spans from `spans` to before `ends` from those
-    of their days. A lifetime in a span existed on its first day, or began on a later day."""
+    """Return the INSERT that makes the sums of the spans from `spans` to before `ends` from the
+    sums of their days. A lifetime in a span existed on its first day, or began on a later day."""
     counts = (count, "begun") if count else ()
     first = [f"sum(CASE WHEN day = span THEN {count} ELSE begun END)", "sum(begun)"]
     cells = [*(first if count else ()), *(f"sum({name})" for name in sums)]

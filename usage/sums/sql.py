@@ -133,8 +133,8 @@ def _rolled_parameters(name: str, taken: Sequence[Rolled]) -> dict[str, Any]:
 def _stretch_sums(summed: Summed, stretch: Stretch, name: str) -> list[str]:
     """Return SELECTs of what lifetimes held in the stretch called `name`.
 
-    Where the hour before is summed: what was held as it ended, for the whole stretch, and what
-    begins in it, less what is no longer held after an end in it.
+    Where the hour before is summed: the amounts held at its end, for the whole stretch, plus
+    lifetimes that begin in it, minus amounts after an end in it.
     """
     columns = f"{summed.columns}, {summed.source_columns}"
     by = f"GROUP BY {ordinals(len(summed.keys) + 1)}"

@@ -8,9 +8,9 @@ report. A lifetime that ends before it begins (clocks differ) has length zero, a
 begins.
 
 The SQL selects from the table of pods and the view of holdings (partitions/migrations) by name; its
-parameters are those of `bounds`. It never scans the whole history: lifetimes that begin in the
-range come from the index of beginnings, in that order. Lifetimes carried into the range are either
-short, and began within the day before, or long or open, for which there are small partial indexes.
+parameters are `bounds`. It never scans the whole history: lifetimes that begin in the range come
+from the index of beginnings, in that order. Lifetimes carried into the range are either short, and
+began within the day before, or long or open, for which there are small partial indexes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How the IPUs of each V-IPU controller were used."""
+"""Utilization of each V-IPU controller: the state of its IPUs over time."""

@@ -1,10 +1,10 @@
 """domain: utilization of a V-IPU controller: exact sums over time that add up.
 
 capacity = reserved + idle + down + unknown, at every instant and so in every sum. The tracker knows
-exactly what jobs hold; everything else is known only as often as the controller was asked. If the
-two disagree for a moment, the jobs' partitions count and the other states share the rest. Instants
-are cut to whole seconds, as in usage/time/windows.py, so that sums are integers and parts of a
-range add up to the whole.
+exactly what jobs hold; everything else is known only from polls of the controller. If the two
+disagree for a moment, the jobs' partitions count and the other states share the rest. Instants are
+cut to whole seconds, as in usage/time/windows.py, so that sums are integers and parts of a range
+add up to the whole.
 """
 
 from __future__ import annotations

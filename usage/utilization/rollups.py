@@ -155,7 +155,7 @@ _ROLLUP: Final = Rollup(
     "Another process is computing the utilization totals. Try again in a minute.",
 )
 _CHUNK: Final = timedelta(days=7)
-"""What is summed at once: its holdings are in memory."""
+"""Time that is summed at once: its holdings are in memory."""
 _STATE: Final = f"""
 SELECT s.begin, s.until, s.known_until, s.with_hours, {KNOWN}, p.purged_before, p.zone
 FROM (SELECT 1) AS one LEFT JOIN usage_utilizationstate AS s ON true{PURGED}"""  # noqa: S608
@@ -203,7 +203,7 @@ HELD: Final = """
 SELECT CASE WHEN sum(capacity) > sum(unknown)
   THEN json_build_array(sum(reserved), sum(capacity)) END
 FROM usage_utilizationquarter WHERE begin >= %(since)s"""
-"""What partitions held, and the capacity, as far as they are summed; NULL: no capacity is known."""
+"""IPUs held by partitions and capacity, as far as summed; NULL: the capacity is unknown."""
 
 
 def read_standing() -> Standing:

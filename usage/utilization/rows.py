@@ -72,8 +72,8 @@ FROM (
 LEFT JOIN (SELECT {_micro("began_at")} AS began, {_micro("ended_at")} AS ended FROM {GAP_TABLE}
   WHERE watch = %(watch)s AND began_at < %(until)s AND ended_at > %(first)s) AS gaps ON true
 """  # noqa: S608
-"""Whether any controller had told its IPUs, and from and to when nobody asked though they were
-asked since, in microseconds, not clipped; NULL, in one row, where there was no such time."""
+"""Whether any controller had reported its IPUs, and the gaps without polls that later polls
+followed, in microseconds, not clipped; NULL, in one row, where there was no such time."""
 # A pod counts on a partition of its own job, in the job's namespace (elsewhere its label is a
 # stranger's claim); a pod without a partition in its stamp on each of the job's.
 RUNS: Final = f"""
@@ -120,7 +120,7 @@ _ALL: Final = f"{STATES}; {HOLDINGS}; {RUNS.replace('KEY', 'controller')}"
 def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, list[Utilization]]:
     """Return the utilization of each controller between each edge and the next.
 
-    Edges are whole seconds; `gaps` as `read_asked` returns them, at least those of this time.
+    Edges are whole seconds; `gaps` as `read_asked` returns them, at least for this time.
     """
     # One text, not a list: psycopg quotes each of a week's 672 edges again for each mention.
     array = f"{{{','.join(edge.isoformat() for edge in edges)}}}"

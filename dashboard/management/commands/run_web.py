@@ -47,7 +47,7 @@ ASIDES: Final = {
     READINESS: Aside(2, 2.5, "postgres: does not answer"),
     "/metrics": Aside(4, 10.0, "The metrics are unavailable: PostgreSQL does not answer."),
 }
-"""What is answered beside the pool: while all its threads are busy, too."""
+"""Paths answered outside the pool, even while all its threads are busy."""
 
 
 class Command(BaseCommand):

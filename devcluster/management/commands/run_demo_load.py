@@ -108,7 +108,7 @@ def _natural(text: str) -> int:
 
 
 async def _run(client: KubeClient, options: LoadOptions) -> dict[str, int]:
-    """Run until SIGTERM or SIGINT; return what was done."""
+    """Run until SIGTERM or SIGINT; return the counts."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,7 +1,7 @@
 """glue: `manage.py check_uninstall`: checks that removing the operator leaves no job stuck.
 
-A deleted job whose finalizer nobody removes stays forever, and so does its namespace. The Helm
-chart runs this check before an uninstall (`uninstall.enabled`).
+Without an operator to remove its finalizer, a deleted job stays forever, and so does its namespace.
+The Helm chart runs this check before an uninstall (`uninstall.enabled`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: which nodes are near the IPUs of a job, as answers of a kube-scheduler extender.
+"""domain: the nodes near the IPUs of a job, as answers of a kube-scheduler extender.
 
 kube-scheduler posts `ExtenderArgs` of kube-scheduler/extender/v1; `filter` answers with an
 `ExtenderFilterResult`, `prioritize` with a `HostPriorityList`.

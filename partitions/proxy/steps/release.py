@@ -1,4 +1,4 @@
-"""io: removes a partition, unless its id now belongs to somebody else."""
+"""io: removes a partition, unless its id now belongs to another owner."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def reset_partition(client: VipuClient, options: argparse.Namespace) -> No
 
 
 async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
-    """Remove a partition, whoever made it, and wait until its IPUs are free. Raise VipuError."""
+    """Remove a partition of any user and wait until its IPUs are free. Raise VipuError."""
     name = options.name
     if options.force:  # of the user API, which this port has, too
         await client.remove_partition(name, force=True)

@@ -77,8 +77,8 @@ def ipu_attributes(
 
     Named agents also include their last heartbeat.
 
-    With `published_only` the attributes are those of other V-IPU controllers, without place,
-    cluster and allocation. Raises InvalidRequest for an agent that does not exist.
+    With `published_only` the attributes are limited to the attributes of other V-IPU controllers:
+    without place, cluster and allocation. Raises InvalidRequest for an agent that does not exist.
     """
     wanted, usable = set(agents), [ipu for ipu in topology.ipus if ipu.allocation]
     if unknown := sorted(wanted - {ipu.agent for ipu in usable}):

@@ -1,6 +1,6 @@
 """domain: the holder of each IPU of a fleet, and the free blocks.
 
-`free_blocks` computes the same for a whole fleet; here the cost of a change is that of one IPU-Link
+`free_blocks` computes the same for a whole fleet; here a change costs the work of one IPU-Link
 domain.
 """
 

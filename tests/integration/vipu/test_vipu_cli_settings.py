@@ -1,4 +1,4 @@
-"""How `vipu` and `vipu-admin` find the controller: options, environment, files."""
+"""The controller address of `vipu` and `vipu-admin`: options, environment, files."""
 
 from __future__ import annotations
 

@@ -161,13 +161,13 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def ResetPartition(self, request: pb.ResetPartitionRequest) -> pb.ResetPartitionReply:
-        """Begin a reset, whoever made the partition."""
+        """Begin a reset of a partition of any user."""
         self._controller.reset(request.partition_id, relocatable=request.relocatable)
         return pb.ResetPartitionReply()
 
     @answering
     def RemovePartition(self, request: pb.RemovePartitionRequest) -> pb.RemovePartitionReply:
-        """Begin to remove a partition, whoever made it."""
+        """Begin to remove a partition of any user."""
         self._controller.remove(request.partition_id)
         return pb.RemovePartitionReply()
 
