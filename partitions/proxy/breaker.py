@@ -20,7 +20,7 @@ from partitions.proxy.circuit import (
 )
 from partitions.proxy.circuit import CircuitState as State
 from partitions.proxy.metrics import CIRCUIT_TRIPS
-from partitions.vipu.errors import NoAnswer, Unavailable
+from partitions.vipu.errors import NoAnswer, NotStored, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,8 +45,9 @@ _LOCAL: Final = frozenset({"pod_tls", "close"})  # nothing is sent
 class CircuitBreaker:
     """Sends calls to the controller at `address`, or refuses them at once while it is silent.
 
-    Only calls without an answer count (NoAnswer): a controller that refuses, answers. `clock` is in
-    seconds and never goes back; `now` gives the time for people.
+    Calls without an answer count (NoAnswer), and orders that the controller cannot carry out, as
+    while its disk is full (NotStored). A controller that refuses, answers. `clock` is in seconds
+    and never goes back; `now` gives the time for people.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class CircuitBreaker:
         self._circuits = Circuits()
         self._facts: dict[Calls, CircuitFacts] = {}  # of those that are not closed
         self._problems: dict[Calls, str] = {}
+        self._answers: dict[Calls, str] = {}  # "" where the problem is silence
         self._given_up_in: int | None = None
         for calls in Calls:
             CIRCUIT_TRIPS.labels(address, calls.value)  # 0 is a fact, too: a rate needs it
@@ -116,6 +118,12 @@ class CircuitBreaker:
             if isinstance(error, NoAnswer):
                 raise
             raise NoAnswer(why) from error
+        except NotStored as error:
+            if calls is Calls.ALL:
+                self._move(self._circuits.answered(calls, term, term_of_all))
+            else:
+                self._failed(calls, term, str(error), is_answer=True)
+            raise
         except (Unavailable, asyncio.CancelledError):
             # Our own files, or a caller that waits no longer: not the controller's silence.
             self._move(self._circuits.given_up(calls, term))
@@ -141,11 +149,15 @@ class CircuitBreaker:
 
     def _judged(self, calls: Calls) -> CircuitFacts:
         facts, circuit = self._facts[calls], self._circuits[calls]
-        return replace(facts, is_due=circuit.admits(self._clock()))
+        is_due = circuit.admits(self._clock())
+        return replace(facts, is_due=is_due, answer=self._answers[calls])
 
-    def _failed(self, calls: Calls, term: int, problem: str) -> None:
+    def _failed(
+        self, calls: Calls, term: int, problem: str, *, is_answer: bool = False
+    ) -> None:
         if term == self._circuits[calls].term:
             self._problems[calls] = problem
+            self._answers[calls] = problem if is_answer else ""
         self._move(self._circuits.failed(calls, term, self._clock(), jitter(), self._options))
 
     def _move(self, new: Circuits) -> None:
@@ -176,7 +188,7 @@ class CircuitBreaker:
         elif before is State.CLOSED:
             CIRCUIT_TRIPS.labels(self._address, calls.value).inc()
             log.warning(
-                "V-IPU controller does not answer, no calls for a while",
+                "no calls to a V-IPU controller for a while",
                 problem=self._problems[calls],
                 failures=circuit.failures,
                 pause_seconds=round(seconds, 2),

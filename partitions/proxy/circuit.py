@@ -89,7 +89,8 @@ class CircuitFacts:
     next.
 
     `orders`: the same of the kinds of order that are not sent although questions are. `is_due`: the
-    next order of this kind may try.
+    next order of this kind may try. `answer`: the controller's words, where it answers an order and
+    cannot carry it out.
     """
 
     state: CircuitState = CircuitState.CLOSED
@@ -97,6 +98,7 @@ class CircuitFacts:
     next_try: datetime | None = None
     calls: Calls = Calls.ALL
     is_due: bool = False
+    answer: str = ""
     orders: tuple[CircuitFacts, ...] = ()
 
     @property
@@ -112,8 +114,14 @@ class CircuitFacts:
 
     @property
     def held_orders(self) -> str:
-        """Return which orders are not sent, and what to expect; "" if all are."""
-        return "; ".join(f"no answer to {_NOUNS[o.calls]}: {o.sentence}" for o in self.orders)
+        """Return which orders are not sent, why, and what to expect; "" if all are."""
+        return "; ".join(f"{order.failure}: {order.sentence}" for order in self.orders)
+
+    @property
+    def failure(self) -> str:
+        """Return what becomes of the calls that are sent."""
+        noun = _NOUNS[self.calls]
+        return f"{noun} fail: {self.answer}" if self.answer else f"no answer to {noun}"
 
     def of(self, calls: Calls) -> CircuitFacts:
         """Return the facts of one kind of order; closed if it is sent."""

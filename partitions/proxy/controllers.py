@@ -34,7 +34,6 @@ _SHAPE = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[^:]*):(?P<label>.*)")
 _MOST_NAMED = 3
 _LONGEST_WHY = 200  # a status and an Event have room for three of them
 _CLOSED = CircuitFacts()
-_CREATES_NONE = "creations are not answered"
 _EXAMPLE = "write host:port:label=value, for example pod001:8090:vipu-ctrl=pod001"
 
 
@@ -166,6 +165,11 @@ class ControllerView:
         return self.circuit.of(Calls.CREATE).state is CircuitState.CLOSED
 
     @property
+    def creates_none(self) -> str:
+        """Return why creations are not sent to it."""
+        return self.circuit.of(Calls.CREATE).failure
+
+    @property
     def message(self) -> str:
         """Return why it does not answer, or which orders it does not answer; "" if all is well."""
         return self.problem or self.circuit.held_orders
@@ -284,7 +288,7 @@ def out_of_service(views: Sequence[ControllerView]) -> str:
         for ipu in (view.reach.closed.values() if view.reach else ())
     )
     counts = Counter(closed)
-    counts |= {(v.spec.address, _CREATES_NONE): v.total for v in views if not v.creates}
+    counts |= {(v.spec.address, v.creates_none): v.total for v in views if not v.creates}
     said = [
         # Each controller calls its machines ag0, ag1, ...
         f"{_ipus(count)}{f' of {address}' if len(views) > 1 else ''} ({_shortened(why)})"

@@ -13,6 +13,7 @@ from partitions.vipu.errors import (
     NoCapacity,
     NotFound,
     NotReady,
+    NotStored,
     Refused,
     Unauthenticated,
     Unavailable,
@@ -32,6 +33,7 @@ _CODES: Mapping[type[VipuError], StatusCode] = {
     NotReady: StatusCode.FAILED_PRECONDITION,
     # It answers, so not UNAVAILABLE, which a client takes for silence.
     Unavailable: StatusCode.ABORTED,
+    NotStored: StatusCode.ABORTED,
     NoAnswer: StatusCode.UNAVAILABLE,
     VipuError: StatusCode.INTERNAL,
 }

@@ -65,5 +65,9 @@ class Unavailable(VipuError):
     retryable = True
 
 
+class NotStored(Unavailable):
+    """The controller answered that it cannot do it now, as when it cannot write its state."""
+
+
 class NoAnswer(Unavailable):
     """The controller did not answer, or not before the deadline; the call may have taken effect."""

@@ -74,7 +74,7 @@ class Controller:
     def create(self, request: CreateRequest, caller: Caller = EVERYTHING) -> PartitionRecord:
         """Reserve IPUs for a new partition, PENDING until the creation latency is over.
 
-        Raises InvalidRequest, AlreadyExists, NoCapacity, Refused, or Unavailable when nothing is
+        Raises InvalidRequest, AlreadyExists, NoCapacity, Refused, or NotStored when nothing is
         stored.
         """
         caller.require_allocations()

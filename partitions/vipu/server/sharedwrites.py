@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NotStored
 from partitions.vipu.server.records import PartitionRecord
 from partitions.vipu.server.state import Draft, Removed
 
@@ -60,7 +60,7 @@ class SharedWrites:
 
     def write(self, change: Change) -> None:
         """Store a change, together with all others that are waiting; raises what it raises, or
-        Unavailable if nothing is stored."""
+        NotStored."""
         mine = _Waiting(change)
         with self._queueing:
             self._queue.append(mine)
@@ -95,7 +95,7 @@ class SharedWrites:
                 self.file.save(draft.changes, draft.state)
         except OSError as error:
             log.warning("state file not written", path=str(self.file.path), error=str(error))
-            return Unavailable(f"the controller cannot write its state file: {error}")
+            return NotStored(f"the controller cannot write its state file: {error}")
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
         self.state = draft.state

@@ -55,20 +55,32 @@ async def creating_nothing(
     folder: Path, port: int
 ) -> AsyncIterator[tuple[World, Service, Halting]]:
     """A controller that answers lists and no creations, before another controller in the list."""
+    async with before_a_healthy(folder, port) as (world, proxy, server):
+        halting = Halting(server)
+        try:
+            yield world, proxy, halting
+        finally:
+            halting.go_on.set()
+
+
+@asynccontextmanager
+async def before_a_healthy(
+    folder: Path, port: int
+) -> AsyncIterator[tuple[World, Service, VipuServer]]:
+    """A real controller before another in the list."""
     server = VipuServer(
         ServerOptions(storage=folder / "vipu.json", port=port, create_latency_seconds=0)
     )
     await asyncio.to_thread(server.start)
-    halting, hung = Halting(server), f"127.0.0.1:{port}"
+    hung = f"127.0.0.1:{port}"
     world = World(circuit=CircuitOptions())
     world.vipus[hung] = VipuClient(hung, deadline_seconds=0.5)  # type: ignore[assignment]
     world.fleet_options = FleetOptions(topology_seconds=0, view_seconds=20)
     world.listed = f"{hung}:vipu-ctrl=hung,{HEALTHY}:vipu-ctrl=v1"
     try:
         async with world.process() as proxy:
-            yield world, proxy, halting
+            yield world, proxy, server
     finally:
-        halting.go_on.set()
         await asyncio.to_thread(server.stop)
 
 
@@ -92,7 +104,7 @@ async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
         assert (await service.ensure(request("d"))).controller == HEALTHY
         waits = await service.ensure(request("large", size=32))
         assert (waits.phase, waits.reason) == ("waiting", "NoCapacity")
-        assert f"out of service: 32 IPUs of {hung} (creations are not answered)" in waits.message
+        assert f"out of service: 32 IPUs of {hung} (no answer to creations)" in waits.message
         assert len(halting.asked) == 3
 
         told = fleet.circuits()[hung]
@@ -196,3 +208,31 @@ async def test_a_controller_that_answers_all_but_removals_gets_everything_else(
     world.later(world.circuit.order_pause.max_seconds)
     await eventually(lambda: proxy.service.find("uid-job", 0).phase == "released")
     assert proxy.fleet.circuits()[HEALTHY].orders == ()
+
+
+async def test_a_controller_that_cannot_write_its_state_holds_up_no_job(tmp_path: Path) -> None:
+    port, folder = free_port(), tmp_path / "full"
+    folder.mkdir()
+    async with before_a_healthy(folder, port) as (world, proxy, _):
+        folder.rename(tmp_path / "gone")
+        names = ("a", "b", "c", "d")
+        await asyncio.gather(*(proxy.service.ensure(request(name)) for name in names))
+
+        def where() -> dict[str, str]:
+            live = [one for one in world.entries() if one.phase is Phase.ACTIVE]
+            return {one.name: one.controller for one in live}
+
+        await eventually(lambda: where() == dict.fromkeys(names, HEALTHY))
+        facts = proxy.fleet.circuits()[f"127.0.0.1:{port}"]
+        assert (facts.state, facts.of(Calls.CREATE).state) == (CircuitState.CLOSED, CircuitState.OPEN)
+        views, _ = await proxy.fleet.recent_views()
+        found = query(views, 4)
+        assert found["numOfPartitions"] == 4
+        told = f"creations fail: 127.0.0.1:{port}: the controller cannot write its state file"
+        assert told in found["message"]
+
+        (tmp_path / "gone").rename(folder)
+        world.later(world.circuit.order_pause.max_seconds)
+        await proxy.service.ensure(request("large", size=32))
+        await eventually(lambda: where().get("large") == f"127.0.0.1:{port}")
+        assert proxy.fleet.circuits()[f"127.0.0.1:{port}"].orders == ()

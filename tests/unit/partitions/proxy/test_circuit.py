@@ -212,6 +212,11 @@ def test_people_read_since_when_and_when_it_tries_next() -> None:
         "next try not before 2026-11-21T08:00:04Z; "
         "no answer to removals: no removals since 2026-11-21T08:00:00Z, a trial is under way"
     )
+    failing = CircuitFacts(HALF_OPEN, since, calls=REMOVE, answer="the disk is full")
+    assert CircuitFacts(orders=(failing,)).held_orders == (
+        "removals fail: the disk is full: no removals since 2026-11-21T08:00:00Z, "
+        "a trial is under way"
+    )
 
 
 STEPS = st.lists(
