@@ -152,9 +152,7 @@ class CircuitBreaker:
         is_due = circuit.admits(self._clock())
         return replace(facts, is_due=is_due, answer=self._answers[calls])
 
-    def _failed(
-        self, calls: Calls, term: int, problem: str, *, is_answer: bool = False
-    ) -> None:
+    def _failed(self, calls: Calls, term: int, problem: str, *, is_answer: bool = False) -> None:
         if term == self._circuits[calls].term:
             self._problems[calls] = problem
             self._answers[calls] = problem if is_answer else ""

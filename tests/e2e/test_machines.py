@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 REASON = "new cables on Monday"
 CORDONED = f"ag0 is cordoned: {REASON}"
-SILENT = "ag0 has not answered for"
+SILENT = "ag0 has not answered since"
 
 
 @pytest.fixture

@@ -210,8 +210,8 @@ def test_a_machine_without_its_agent_is_named_where_people_look(site: Site) -> N
     agent = f"deployment/{NAME}-vipu-agent-0"
     site.kubectl("scale", agent, "--replicas=0")
     wait_until(lambda: site.job_status().get("launcherStatus") == "Failed", "the job is told")
-    assert "ag0 has not answered for" in site.job_status()["lastMessage"]
-    assert "ag0 has not answered for" in site.partition()["errors"][0]
+    assert "ag0 has not answered since" in site.job_status()["lastMessage"]
+    assert "ag0 has not answered since" in site.partition()["errors"][0]
     lost = [bool(each["lost"]) for each in site.admin("list", "agents")]
     assert lost == [True, False]
     site.kubectl("scale", agent, "--replicas=1")

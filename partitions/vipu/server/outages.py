@@ -15,6 +15,7 @@ from partitions.vipu.server.records import (
     MAX_AUTO_RESETS,
     UNCONFIRMED,
     MachineRecord,
+    is_loss,
     reset_record,
 )
 from partitions.vipu.server.requirements import choose_ipus
@@ -75,6 +76,7 @@ def lose_agent(draft: Draft, agent: str, sentence: str, now: datetime, latency: 
     machine = _machine(draft, agent)
     if machine.lost != sentence:
         draft.put_machine(replace(machine, lost=sentence))
+        _forget_losses(draft, agent)
         _hit(draft, lambda ipu: ipu.agent == agent, sentence, now, latency)
 
 
@@ -166,6 +168,15 @@ def _hit(
             draft.put(moved)
         elif sentence not in record.errors:
             draft.put(replace(record, errors=(*record.errors, sentence)))
+
+
+def _forget_losses(draft: Draft, agent: str) -> None:
+    """Take earlier losses of an agent from its partitions: the new one says all, and agents that
+    come and go must not let the errors grow."""
+    for record in list(draft.partitions.values()):
+        kept = tuple(each for each in record.errors if not is_loss(agent, each))
+        if kept != record.errors:
+            draft.put(replace(record, errors=kept))
 
 
 def moved_elsewhere(

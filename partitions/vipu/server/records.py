@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.times import format_time
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import (
     GatewayRouting,
@@ -127,6 +128,26 @@ class MachineRecord:
     def why_closed(self, index: int) -> str:
         """Return why the IPU of that device number gets no new partition; empty when it may."""
         return self.fault_of(index) or self.cordon_sentence
+
+
+def silence(agent: str, since: datetime) -> str:
+    """Return the sentence of an agent that is lost because it does not answer."""
+    return f"{_silent(agent)} {format_time(since)}"
+
+
+def is_silence(agent: str, sentence: str) -> bool:
+    """Return whether this sentence says that the agent does not answer."""
+    return sentence.startswith(_silent(agent))
+
+
+def is_loss(agent: str, sentence: str) -> bool:
+    """Return whether this sentence says that the agent is lost; "ag1: ..." is about an IPU or a
+    partition of it."""
+    return sentence.startswith(f"{agent} ")
+
+
+def _silent(agent: str) -> str:
+    return f"{agent} has not answered since"
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,8 @@ async def test_a_controller_that_cannot_write_its_state_holds_up_no_job(tmp_path
 
         await eventually(lambda: where() == dict.fromkeys(names, HEALTHY))
         facts = proxy.fleet.circuits()[f"127.0.0.1:{port}"]
-        assert (facts.state, facts.of(Calls.CREATE).state) == (CircuitState.CLOSED, CircuitState.OPEN)
+        states = facts.state, facts.of(Calls.CREATE).state
+        assert states == (CircuitState.CLOSED, CircuitState.OPEN)
         views, _ = await proxy.fleet.recent_views()
         found = query(views, 4)
         assert found["numOfPartitions"] == 4

@@ -98,9 +98,9 @@ def test_a_shortage_names_the_machines_out_of_service_and_why(tmp_path: Path) ->
 def test_the_fleet_names_them_beside_the_queue(tmp_path: Path) -> None:
     controller = fleet(tmp_path)
     assert fleet_to_json([view_of(controller)], [], [])["outOfService"] == ""
-    controller.lose_agent("ag3", "ag3 has not answered for 5 s")
+    controller.lose_agent("ag3", "ag3 has not answered since 8:00")
     found = fleet_to_json([view_of(controller)], [], [])["outOfService"]
-    assert found == "4 IPUs (ag3 has not answered for 5 s)"
+    assert found == "4 IPUs (ag3 has not answered since 8:00)"
 
 
 def test_machines_of_several_controllers_are_named_with_their_controller(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], caps
     )
     assert said(capsys, "cordon", "agent", "ag2") == "cordon agent (ag2): success.\n"
     site[0].controller.fail_ipu("ag2", 3, "IPU 3 is hot")
-    site[0].controller.lose_agent("ag3", "ag3 has not answered for 5 s")
+    site[0].controller.lose_agent("ag3", "ag3 has not answered since 8:00")
     capsys.readouterr()
     assert lines(said(capsys, "list", "agents"))[1:] == [
         ["ag0", "simulated", "-", "Up", "4", "2", "default"],
@@ -89,7 +89,7 @@ def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], caps
         ["p1", "-"],
         ["-", "new cables"],
         ["-", "ag2: IPU 3 is hot"],
-        ["-", "ag3 has not answered for 5 s"],
+        ["-", "ag3 has not answered since 8:00"],
     ]
     rows = lines(said(capsys, "get", "agent", "ag2"))
     one = {row[0]: row[1] for row in rows if len(row) == 2}

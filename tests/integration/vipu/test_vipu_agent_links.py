@@ -16,6 +16,7 @@ import pytest
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Fault, FaultKind, PartitionState
 from partitions.vipu.client import CreateRequest
+from partitions.vipu.errors import Unavailable
 from partitions.vipu.protos import vipu_fleet_pb2 as pb
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
 from partitions.vipu.server.main import VipuServer
@@ -84,6 +85,39 @@ async def test_an_agent_that_speaks_of_an_ipu_that_it_does_not_have_is_asked_aga
     await have_beaten(server, "ag0", machine)
     async with client(server) as vipu:
         await active(vipu, "p", 4)
+
+
+async def test_time_that_passes_for_the_server_alone_loses_no_agent(
+    machines: Callable[..., list[Machine]],
+    start: Callable[..., VipuServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that stood still for a minute has missed one answer, not a minute of them."""
+    (machine,) = machines(1)
+    server = start([machine])
+    links, health_of = server._links, AgentClient.health
+    assert links is not None
+    link = links._links["ag0"]
+    await eventually(lambda: bool(link.boot_id))
+    answers = [False, False, True, False, False, True]
+
+    async def health(agent: AgentClient) -> Health:
+        if answers and answers.pop(0):
+            return await health_of(agent)
+        link.heard_at -= 3600
+        raise Unavailable("no answer")
+
+    def is_lost() -> bool:
+        machine = server.controller.machines.get("ag0")
+        return bool(machine and machine.lost)
+
+    lost = list[bool]()
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentClient, "health", health)
+        await eventually(lambda: lost.append(is_lost()) or not answers)
+        assert not any(lost)
+        await eventually(is_lost)
+    await eventually(lambda: not is_lost())
 
 
 def test_who_waits_for_an_agent_is_told_that_the_server_stops(

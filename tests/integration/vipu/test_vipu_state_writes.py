@@ -36,7 +36,7 @@ WRITES: list[Callable[[Controller], object]] = [
     lambda one: one.reset("p1"),
     lambda one: one.change(lambda draft: draft.remove_user("alice"), "user"),
     lambda one: one.change(lambda draft: draft.remove_agent("added"), "agent"),
-    lambda one: one.lose_agent("ag1", "ag1 has not answered for 5 s"),
+    lambda one: one.lose_agent("ag1", "ag1 has not answered since 8:00"),
     lambda one: one.drain(DrainOrder(agent="ag0", force=True)),
     lambda one: one.remove("p1", force=True),
 ]

@@ -69,7 +69,8 @@ class Machines(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTiming:
-    """The interval of questions to agents, and the silence after which an agent is lost."""
+    """The interval of questions to agents, and the silence after which an agent is lost, if it
+    has not answered three questions in a row."""
 
     heartbeat_seconds: float = 1.0
     lost_seconds: float = 5.0

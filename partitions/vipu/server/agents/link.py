@@ -10,6 +10,7 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -27,6 +28,7 @@ from partitions.vipu.server.agents.fleet import (
     key_of,
     ready,
 )
+from partitions.vipu.server.records import is_silence, silence
 from partitions.vipu.telemetry import Heartbeat
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ log = structlog.get_logger(__name__)
 # Between two questions while a machine is at work: soon after a change, then less and less often.
 _BUSY_SECONDS: Final = 0.001
 _LONGEST_BUSY_SECONDS: Final = 0.25
+_MISSES_OF_LOST: Final = 3
 _RESTART: Final = "restart vipu-server"
 
 
@@ -87,6 +90,7 @@ class AgentLink:
     indexes: set[int] = field(default_factory=set)
     is_created: bool = False
     heard_at: float = field(default_factory=time.monotonic)
+    misses: int = 0  # questions in a row without an answer
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     inventory: Inventory | None = None
     boot_id: str = ""
@@ -170,7 +174,7 @@ class AgentLink:
         except VipuError as error:
             await self._miss(str(error))
             return False
-        self.heard_at = time.monotonic()
+        self.heard_at, self.misses = time.monotonic(), 0
         around = self.around
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
         if not await self._fits():
@@ -212,12 +216,22 @@ class AgentLink:
             self.around.inventories[self.agent] = self.inventory
 
     async def _miss(self, why: str) -> None:
+        """Take note of a question without an answer, which may be the one that shows the loss.
+
+        The time alone shows nothing: it passes also while this server stands still.
+        """
+        self.misses += 1
         silent = time.monotonic() - self.heard_at
-        if silent >= self.around.timing.lost_seconds:
-            if self.outage is not Outage.SILENT:
-                log.warning("agent lost", agent=self.agent, address=self.client.address, error=why)
-            # Everybody whose job waits reads this: the address and what gRPC says are for the log.
-            await self._lose(Outage.SILENT, f"{self.agent} has not answered for {silent:.0f} s")
+        if silent < self.around.timing.lost_seconds or self.misses < _MISSES_OF_LOST:
+            return
+        if self.outage is not Outage.SILENT:
+            log.warning("agent lost", agent=self.agent, address=self.client.address, error=why)
+        # Everybody whose job waits reads this: the address and what gRPC says are for the log.
+        known = self.around.machines.state.machines.get(self.agent)
+        sentence = silence(self.agent, self.around.clock() - timedelta(seconds=silent))
+        if known and is_silence(self.agent, known.lost):
+            sentence = known.lost  # it was lost before a restart of this server
+        await self._lose(Outage.SILENT, sentence)
 
     async def _fits(self) -> bool:
         """Return whether the machine has the IPUs that the fleet counts on; else it is lost."""

@@ -138,7 +138,7 @@ def test_only_the_ports_of_a_partition_that_may_become_active_are_asked() -> Non
     key = ("p", NOON.isoformat())
     for known, want in (
         (begun, {key: begun}),
-        (replace(begun, errors=("ag1 has not answered for 5 s",)), {}),
+        (replace(begun, errors=("ag1 has not answered since 8:00",)), {}),
         (replace(begun, ready_at=NOON), {}),
         (replace(begun, operation=OperationState.REMOVING), {}),
         (replace(begun, started_at=NOON + MINUTE, ready_at=NOON + MINUTE + UNCONFIRMED), {}),

@@ -17,7 +17,7 @@ from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, Sy
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 CLOSED = "ag1: the IPUoF port 10.1.0.4:12002 of IPU 2 does not answer: Connection refused"
-LOST = "ag0 has not answered for 5 s"
+LOST = "ag0 has not answered since 8:00"
 
 
 def starting() -> Draft:
