@@ -25,10 +25,10 @@ def render(*values: str, release: str = "gc", namespace: str = "ipus") -> list[d
 
 
 def template(
-    *values: str, release: str = "gc", namespace: str = "ipus"
+    *values: str, release: str = "gc", namespace: str = "ipus", options: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
     sets = [word for value in values for word in ("--set", value)]
-    return _helm_template(release, namespace, *sets)
+    return _helm_template(release, namespace, *sets, *options)
 
 
 def template_of(

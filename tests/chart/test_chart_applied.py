@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders.documents import read_documents
-from tests.chart.rendering import VIPU, template
+from tests.chart.rendering import ROOT, VIPU, template
 from tests.devcluster.conformance.servers import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+NO_HOOKS = "--no-hooks"
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "example.com/main:1"}]}}
 JOB = {
     "apiVersion": "graphcore.ai/v1alpha1",
@@ -54,15 +55,12 @@ def kubectl() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
 
 
 def manifests(*values: str) -> str:
-    """The chart without its hooks, which are Helm's own."""
-    done = template(*values, namespace="default")
+    """The chart as the page about installation has it rendered: hooks would delete jobs."""
+    assert f"Render with `{NO_HOOKS}`" in (ROOT / "docs/admin/install.md").read_text("utf-8")
+    done = template(*values, "uninstall.drain=true", namespace="default", options=(NO_HOOKS,))
+    assert "check_uninstall" not in done.stdout
     documents = read_documents(done.stdout)
-    kept = [
-        each
-        for each in documents
-        if "helm.sh/hook" not in (each["metadata"].get("annotations") or {})
-    ]
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": kept})
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
 
 
 def test_the_rendered_chart_is_applied_on_the_server_side_and_again(

@@ -62,6 +62,15 @@ def test_long_names_give_each_component_its_own_rights() -> None:
     assert max(len(name) for kind, _, name in names if not kind.startswith("Cluster")) <= 63
 
 
+def test_roles_that_others_grant_are_made_nowhere() -> None:
+    documents = render(*EVERYTHING, "controller.rbac.create=false")
+    assert [each for each in documents if "Role" in each["kind"]] == []
+    # The hooks run all the same, as accounts to which they are granted.
+    assert {"gc-ipu-operator-uninstall", "gc-ipu-operator-hide-ipus"} <= set(
+        named(documents, "Job")
+    )
+
+
 def test_without_logs_the_dashboard_may_read_no_pod() -> None:
     off = "web.logs.enabled=false"
     documents = render(*EVERYTHING, off)

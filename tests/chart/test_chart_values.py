@@ -18,6 +18,7 @@ from tests.chart.rendering import (
     container,
     environment,
     named,
+    notes,
     render,
     template,
 )
@@ -57,6 +58,8 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
         (("service.port=x",), "at '/service/port': got string, want integer"),
         (("vipuServerAddr=example.com",), "vipuServerAddr is still example.com"),
         (("vipuControllers=pod001",), 'vipuControllers: "pod001" is not host:port:key=value'),
+        (("vipuControllers=pod001:99999:a=b",), '"pod001:99999:a=b" has no port between 1 and'),
+        (("vipuControllers=pod001:0:a=b",), '"pod001:0:a=b" has no port between 1 and'),
         (
             ("proxyPort=8081", "vipuProxy.proxyPort=8082"),
             "proxyPort and vipuProxy.proxyPort name the same parameter and have different values",
@@ -321,6 +324,25 @@ def test_dashboard_and_worker_have_the_same_settings_of_notifications() -> None:
         assert {443, 587, 5432} <= ports
     refused = template(VIPU, "database.enabled=true", "mail.host=smtp.example")
     assert "mail.host needs mail.from" in refused.stderr
+
+
+def test_another_database_restarts_what_reads_its_address_and_nothing_else() -> None:
+    def pods(database: str) -> dict[str, Any]:
+        documents = render(VIPU, "web.existingSecret=web", database)
+        return {
+            name: each["spec"]["template"] for name, each in named(documents, "Deployment").items()
+        }
+
+    before, after = (pods(f"database.url=postgresql://{host}/ipuhub") for host in ("a", "b"))
+    assert {name.rpartition("-")[2] for name, each in before.items() if after[name] != each} == {
+        *("web", "prober", "monitor", "worker", "beat")
+    }
+    assert before == pods("database.url=postgresql://a/ipuhub")
+
+
+def test_notes_and_policy_agree_on_the_ports_of_controllers() -> None:
+    assert "networkPolicies.egress.vipuPorts" in notes(VIPU)
+    assert "vipuPorts" not in notes(VIPU, "networkPolicies.egress.enabled=false")
 
 
 SCALED = {

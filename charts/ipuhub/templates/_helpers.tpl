@@ -162,6 +162,10 @@ limits: {cpu: "1", memory: 256Mi}
 {{- if not (regexMatch "^[^:/ ]+:[0-9]{1,5}:[^=:; ]+=[^=:; ]*(;.*)?$" (trim $part)) -}}
 {{- fail (printf "vipuControllers: %q is not host:port:key=value" (trim $part)) -}}
 {{- end -}}
+{{- $port := splitList ":" (trim $part) | rest | first | int -}}
+{{- if or (lt $port 1) (gt $port 65535) -}}
+{{- fail (printf "vipuControllers: %q has no port between 1 and 65535" (trim $part)) -}}
+{{- end -}}
 {{- end -}}
 {{- $list -}}
 {{- end -}}
@@ -263,8 +267,9 @@ spec:
         {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: {{ .component | quote }}
-        {{- with .checksum }}
-        checksum/config: {{ . | quote }}
+        {{- if and $root.Values.database.url (hasKey (.secrets | default dict) "DATABASE_URL") }}
+        {{- /* A process reads the address once. Four digits show a change, and let nobody who reads pods check a guess of the password. */}}
+        checksum/database: {{ $root.Values.database.url | sha256sum | trunc 4 | quote }}
         {{- end }}
         {{- with .podAnnotations | default $values.podAnnotations }}
         {{- toYaml . | nindent 8 }}

@@ -197,6 +197,10 @@ _COMPONENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
     ("affinity", "affinity", {}, "Affinity."),
     ("priorityClassName", "text", "", "Priority class."),
 )
+_ROW_KEYS: Final = {
+    *("heading", "name", "type", "default", "text", "seed", "alias"),
+    *("component", "replicas"),
+}
 _OF_SEED: Final = {"image.repository", "image.tag", "image.pullPolicy"}
 
 
@@ -234,6 +238,9 @@ def chart_files(folder: Path) -> dict[str, str]:
 
 def _rows(source: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in source:
+        # A text with a comma and without quotes ends there: the rest are keys of their own.
+        if unknown := set(row) - _ROW_KEYS:
+            raise CommandError(f"parameters.yaml: {row}: unknown keys {sorted(unknown)}")
         if "component" not in row:
             yield row
             continue

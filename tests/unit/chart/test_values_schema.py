@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import available_timezones
 
 import pytest
+from django.core.management.base import CommandError
 
 from devcluster.schemas import builtin
+from jobs.management.commands.make_chart import chart_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,3 +94,10 @@ def test_what_replaces_primehubs_values_is_there() -> None:
     named = {name for _, new in rows for name in re.findall(r"`([a-z]+\.[a-zA-Z.]+)`", new)}
     assert len(named) > 10
     assert [name for name in sorted(named) if not is_parameter(name)] == []
+
+
+def test_a_text_that_yaml_cuts_at_a_comma_is_refused(tmp_path: Path) -> None:
+    row = "- {name: a, type: text, default: '', text: Open to one, two and three.}\n"
+    (tmp_path / "parameters.yaml").write_text(row, encoding="utf-8")
+    with pytest.raises(CommandError, match=r"unknown keys \['two and three\.'\]"):
+        chart_files(tmp_path)
