@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 Paint = tuple[str, tuple[str, ...]]
 """A CSS class, and the patterns over it."""
 COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; distinct for colour-blind people
-PATTERNS: Final = 3  # plain, and two decals for names that share a colour
+PATTERNS: Final[tuple[tuple[str, ...], ...]] = (
+    (),
+    ("decal-1",),
+    ("decal-2",),
+    ("decal-3",),
+    ("decal-2", "decal-3"),
+)
+"""For names that share a colour: plain, dots, lines across, lines down, a grid."""
 OTHER: Final[Paint] = ("is-other", ())
 UNKNOWN: Final[Paint] = ("is-other", ("decal-1",))
 """For a name that is not known yet: grey like `OTHER`, with a pattern to tell it apart."""
@@ -37,7 +44,6 @@ def paints_of(names: Iterable[str], unknown: str = "") -> Mapping[str, Paint]:
     taken = Counter[int]()
     for name in sorted({*names} - {"", unknown}):
         colour = colour_number(name)
-        number = taken[colour] % PATTERNS
-        found[name] = f"fill-{colour}", (f"decal-{number}",) if number else ()
+        found[name] = f"fill-{colour}", PATTERNS[taken[colour] % len(PATTERNS)]
         taken[colour] += 1
     return found

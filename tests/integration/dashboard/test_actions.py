@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -320,6 +324,23 @@ def test_the_events_of_a_job_say_who_asked_for_what(lab: ActionsLab) -> None:
     text = browser("ann").get(f"/jobs/{job.uid}/events/").content.decode()
     assert "ann asked to suspend the job" in text
     assert "bob asked to cancel the job: refused" in text
+
+
+def test_the_requests_of_a_job_s_events_are_a_file_too(lab: ActionsLab) -> None:
+    """Of this job alone, as the audit has them, safe in a spreadsheet, and in the API."""
+    job, other = lab.add(), lab.add("other")
+    post(f"/api/v1/jobs/{job.uid}/suspend", tool("ann"))
+    post(f"/api/v1/jobs/{other.uid}/suspend", tool("ann"))
+    AuditEntry.objects.filter(uid=job.uid).update(message="=1+1")
+    page = browser("ann").get(f"/jobs/{job.uid}/events/").content.decode()
+    (address,) = re.findall(r'href="([^"]+)" download>Requests', page)
+    text = b"".join(browser("ann").get(unescape(address))).decode()
+    (line,) = csv.DictReader(io.StringIO(text))
+    assert (line["action"], line["uid"], line["user"]) == ("suspend", job.uid, "ann")
+    assert line["message"] == "'=1+1"
+    (row,) = browser("ann").get(f"/api/v1/audit?uid={job.uid}").json()["results"]
+    assert row["uid"] == job.uid
+    assert b"".join(browser("charlie", "team-b").get(unescape(address))).count(b"\n") == 1
 
 
 def test_a_viewer_sees_the_job_but_no_buttons_and_changes_nothing(lab: ActionsLab) -> None:

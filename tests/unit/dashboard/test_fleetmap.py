@@ -73,7 +73,7 @@ def test_a_colour_belongs_to_the_name_whoever_else_is_there() -> None:
 
 
 def test_names_with_one_colour_differ_by_a_decal() -> None:
-    same = [n for n in map(str, range(99)) if colour_number(n) == colour_number("0")][:3]
+    same = [n for n in map(str, range(99)) if colour_number(n) == colour_number("0")][:5]
     found = draw(controller(*(partition(name, 1) for name in same)), running=tuple(same))
     looks = {(key.css, key.decals) for key in found.legend}
     assert len(looks) == len(same)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ipuhub.web.palette import COLOURS
+from ipuhub.web.palette import COLOURS, PATTERNS, UNKNOWN
 from usage.utilization.weekhours import LEVELS
 
-STATIC = Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub"
+ROOT = Path(__file__).resolve().parents[3]
+STATIC = ROOT / "ipuhub/static/ipuhub"
+DECALS = ROOT / "templates/fleet/_decals.html"
 CSS = STATIC / "ipuhub.css"
 Colour = tuple[float, float, float]
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
@@ -65,6 +67,14 @@ def test_any_two_colours_are_told_apart(sight: str) -> None:
         pairs = zip(colours[one], colours[other], strict=True)
         distance = sum((a - b) ** 2 for a, b in pairs) ** 0.5
         assert distance > 0.07, f"fill-{one} and fill-{other} for {sight}: {distance:.3f}"
+
+
+def test_each_pattern_is_drawn_and_looks_different() -> None:
+    drawn = dict(re.findall(r'<pattern id="([^"]+)"[^>]*>(.*?)</pattern>', DECALS.read_text()))
+    assert len({*PATTERNS}) == len(PATTERNS)
+    used = {name for names in (*PATTERNS, UNKNOWN[1]) for name in names}
+    assert used <= set(drawn)
+    assert len({drawn[name] for name in used}) == len(used)
 
 
 def ramps() -> list[list[str]]:
