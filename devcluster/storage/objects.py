@@ -109,10 +109,12 @@ class Objects:
                 "request"
             )
         prepare_new(kind, namespace, body, self.clock())
-        if self.registry.custom_kind(kind) is None:
+        custom = self.registry.custom_kind(kind)
+        if custom is None:
             admission.default_new(kind, body)
         elif kind.has_status:
             body.pop("status", None)
+            custom.schema.default(body)  # an API server does so when it reads what it has stored
         if self._counts_generations(kind):
             metadata["generation"] = 1
         if kind.namespaced:

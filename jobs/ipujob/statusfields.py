@@ -15,6 +15,7 @@ def status_schema() -> Schema:
     return {
         "type": "object",
         "description": "How the job is doing; written by the IPU Operator only.",
+        "default": {},  # a new job shows as Pending before anybody has written to it
         "properties": {
             "launcherStatus": {
                 "type": "string",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 CARRIER = "IPUHubRecord"
 CARRIER_REASON = "CrdDropsStatusFields"
 OWN_FIELDS = ("instances", "partitions", "ipus", "observedGeneration")
+UNWRITTEN = {"launcherStatus": "Pending"}
+"""The status that the CRD gives a job to which nothing has been written."""
 DECIDED = ("launcherStatus", "restartCount", "completionTime")
 
 

@@ -32,7 +32,7 @@ from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
 from jobs.ipujob.spec import parse_spec
 from jobs.ipujob.validation import problems
-from jobs.operator.keptstatus import recovered, whole
+from jobs.operator.keptstatus import UNWRITTEN, recovered, whole
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
 from jobs.operator.pods import from_manifest, on_node, trouble_of_node
@@ -169,6 +169,13 @@ class Judgements:
         self._known.pop(uid, None)
 
 
+def _as_written(job: Manifest | None) -> Manifest | None:
+    """Return the job without a status that only its CRD has given it."""
+    if job is None or job.get("status") != UNWRITTEN:
+        return job
+    return {name: value for name, value in job.items() if name != "status"}
+
+
 log = structlog.get_logger(__name__)
 _MOST_NAMED = 3
 
@@ -199,7 +206,7 @@ class Observer:
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
         """Return the job of this UID; None if nothing is left of it, or if another operator owns
         it."""
-        job = self._caches.job(uid)
+        job = _as_written(self._caches.job(uid))
         if job is None:
             self._judgements.forget(uid)
         claims = self._caches.pods.by_index(BY_JOB, uid)

@@ -104,6 +104,17 @@ async def test_a_published_shape_is_stored_as_it_is(
     assert made["metadata"]["generation"] == 1
 
 
+async def test_a_new_job_shows_as_pending_before_anybody_writes_to_it(
+    api: Api, kubectl: Kubectl, namespace: str, ipujobs: None
+) -> None:
+    made = (await api.create(path_of(namespace), published("new"))).ok(201)
+    read = (await api.get(path_of(namespace, "new"))).ok()
+    for found in (made, read):
+        assert found["status"] == {"launcherStatus": "Pending"}
+    shown = kubectl.run("get", "ipujobs", "-n", namespace, "--no-headers")
+    assert shown.split()[:2] == ["new", "Pending"]
+
+
 def _within(part: Any, whole: Any) -> bool:
     """Whether all of `part` is in `whole`, which may have defaults besides."""
     if isinstance(part, dict):

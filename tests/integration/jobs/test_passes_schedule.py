@@ -13,6 +13,7 @@ from jobs.builders.pods import PodOptions
 from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID
 from jobs.ipujob.rules import Rules
 from jobs.ipujob.spec import SessionLimits
+from jobs.operator.keptstatus import UNWRITTEN
 from jobs.operator.observer import Observer
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
@@ -208,6 +209,15 @@ async def test_what_somebody_may_have_to_act_on_is_a_warning() -> None:
     await world.until(lambda: world.state() == "Failed", launcher_exit=3)
     kinds = {reason: kind for kind, reason, _ in world.events.seen}
     assert (kinds["IPUJobRunning"], kinds["IPUJobFailed"]) == ("Normal", "Warning")
+
+
+async def test_a_status_that_only_the_crd_gives_is_none() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job({**ipujob().build(), "status": UNWRITTEN})
+    seen = world.controller.observer.observe(uid)
+    assert seen is not None
+    assert (seen.status(), seen.state()) == ({}, None)
+    await world.until(lambda: world.state() == "Running")
 
 
 async def test_a_pass_sees_the_operators_options_and_limits_and_the_namespaces_group() -> None:
