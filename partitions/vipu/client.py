@@ -216,8 +216,12 @@ class VipuClient:
         return wire.config_from_message(answer.ipuof_config)
 
     async def ask(self, method: str, question: _Question) -> Any:
-        """Call a method of UserService by its name and return the whole message, with what this
-        release does not know."""
+        """Call a method by its name and return the whole message, with what this release does not
+        know."""
+        return await self.ask_user(method, question)
+
+    async def ask_user(self, method: str, question: _Question) -> Any:
+        """Call a method of UserService, whose names the admin API has, too; see `ask`."""
         return await self._call(getattr(self._user, method), question)
 
     def pod_tls(self) -> TlsFiles | None:

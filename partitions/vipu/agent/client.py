@@ -9,7 +9,7 @@ from grpc import RpcError, StatusCode, aio, ssl_channel_credentials
 
 from partitions.vipu.agent import wire
 from partitions.vipu.codes import error_of
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NoAnswer, Unavailable
 from partitions.vipu.protos import vipu_agent_pb2 as pb
 from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
 from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceStub
@@ -39,7 +39,7 @@ _Answer = TypeVar("_Answer", bound=Message)
 class AgentClient:
     """One agent, over one connection that comes back by itself.
 
-    `address` is "host:port". Every method raises a VipuError: Unavailable when the agent does not
+    `address` is "host:port". Every method raises a VipuError: NoAnswer when the agent does not
     answer within `deadline_seconds`, else what the agent says. `tls` is called for each call: with
     other files a new connection is opened.
     """
@@ -141,9 +141,9 @@ class AgentClient:
             return await method(question, timeout=self._deadline_seconds, wait_for_ready=True)
         except aio.AioRpcError as error:
             if error.code() is StatusCode.DEADLINE_EXCEEDED:
-                raise Unavailable(
+                raise NoAnswer(
                     f"agent {self.address} did not answer within {self._deadline_seconds:g} s"
                 ) from error
             raise error_of(error.code(), error.details() or str(error.code())) from error
         except RpcError as error:
-            raise Unavailable(f"agent {self.address}: {error}") from error
+            raise NoAnswer(f"agent {self.address}: {error}") from error

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Fault, FaultKind
-from partitions.vipu.errors import Unavailable, VipuError
-from partitions.vipu.serving import port_number, seconds
+from partitions.vipu.errors import NoAnswer, VipuError
+from partitions.vipu.serving import address_of, port_number, seconds
 from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
 
 if TYPE_CHECKING:
@@ -29,18 +29,22 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         asyncio.run(_send(options))
-    except Unavailable as error:
-        return _say(f"vipu-agent: {error}. Check --api-host and --api-port", NO_ANSWER)
+    except NoAnswer as error:
+        check = "Check --api-host and --api-port, and --ca where the agent uses TLS"
+        return _say(f"vipu-agent: {error}. {check}", NO_ANSWER)
     except VipuError as error:
         return _say(f"vipu-agent: {error}", REFUSED)
     except TlsFilesError as error:
         return _say(f"vipu-agent: {error}", WRONG)
+    of_ipu = "" if options.ipu is None else f", IPU {options.ipu}"
+    what = options.kind if options.action == "fault" else f"all faults{of_ipu}"
+    sys.stdout.write(f"{options.action} ({what}): success.\n")
     return DONE
 
 
 async def _send(options: argparse.Namespace) -> None:
     tls = ClientTls(options.ca, options.certificate, options.key) if options.ca else None
-    address = f"{options.api_host}:{options.api_port}"
+    address = address_of(options.api_host, options.api_port)
     async with AgentClient(address, deadline_seconds=10, tls=tls) as client:
         if options.action == "repair":
             await client.repair(options.ipu)

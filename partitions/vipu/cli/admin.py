@@ -42,6 +42,29 @@ _EXAMPLES: Final = """examples:
   vipu-admin create user alice --allocations team-a
   VIPU_CLI_API_HOST=10.1.2.3 vipu-admin list events --watch
 """
+# In the help of the command alone.
+_MORE: Final = """
+  vipu-admin list clusters --output wide
+  vipu-admin list allocations --output wide
+  vipu-admin list users --output wide
+  vipu-admin get cluster c1
+  vipu-admin get allocation team-a
+  vipu-admin get server
+  vipu-admin remove agent ag4
+  vipu-admin remove cluster c1
+  vipu-admin remove allocation team-a
+  vipu-admin remove user alice
+  vipu-admin rotate-key user alice
+  vipu-admin grant user alice --allocations team-a,team-b
+  vipu-admin revoke user alice --allocations team-b
+  vipu-admin reset partition p1 --relocatable
+  vipu-admin clear fault ag3 --ipu 2
+  vipu-admin diagnostics connectivity --agents ag3,ag4
+  vipu-admin diagnostics sync --no-wait
+  vipu-admin diagnostics list
+  vipu-admin diagnostics get d7 --watch
+  vipu-admin diagnostics cancel d7
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_lists(actions, shared)
     _add_things(actions, shared)
     _add_diagnostics(actions, shared)
-    add_examples(parser)
+    add_examples(parser, _MORE)
     return parser
 
 
@@ -212,7 +235,11 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     cordon = entities(actions, "cordon", "keep new partitions from a machine")
     about = "keep new partitions from an agent's machine; those that are there stay"
     parser = _named(cordon, "agent", commands.cordon_agent, about, shared)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="for those who wait for IPUs")
+    parser.add_argument(
+        "--reason",
+        metavar="TEXT",
+        help="shown to users who wait for IPUs (default: the present cordon's)",
+    )
     uncordon = entities(actions, "uncordon", "let a machine have new partitions again")
     about = "let an agent's machine have new partitions again"
     _named(uncordon, "agent", commands.uncordon_agent, about, shared)
@@ -223,7 +250,7 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     about = "bring a partition back to its first state"
     reset = entities(actions, "reset", about)
     parser = _named(reset, "partition", commands.reset_partition, about, shared)
-    partitionoptions.relocatable(parser)
+    partitionoptions.moving(parser)
     for action, command, about in (
         ("provoke", commands.provoke_fault, "let a simulated machine fail: rehearse a fault"),
         ("clear", commands.clear_fault, "end a provoked fault"),

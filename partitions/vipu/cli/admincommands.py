@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from partitions.vipu.cli import commands
+from partitions.vipu.cli import commands, groups
 from partitions.vipu.cli.output import Table, as_data, as_time
 from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as pb
@@ -69,7 +69,7 @@ def _ipus(agent: pb.Agent) -> Table:
             ipu.architecture,
             str(ipu.tiles),
             f"{ipu.clock_hertz // 1_000_000}MHz",
-            "Faulty" if ipu.index in agent.faults else "Up",
+            "Unknown" if agent.lost else "Faulty" if ipu.index in agent.faults else "Up",
         )
         for ipu in agent.inventory.ipus
     ]
@@ -78,6 +78,7 @@ def _ipus(agent: pb.Agent) -> Table:
 
 async def cordon_agent(client: VipuClient, options: argparse.Namespace) -> None:
     """Keep new partitions from a machine. Raise VipuError."""
+    # Without a reason a cordon that is there keeps its own.
     question = pb.CordonAgentRequest(agent_id=options.name, reason=options.reason)
     await client.ask("CordonAgent", question)
 
@@ -89,6 +90,10 @@ async def uncordon_agent(client: VipuClient, options: argparse.Namespace) -> Non
 
 async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
     """All partitions, or the partitions of a machine, a cluster or an allocation."""
+    if options.cluster is not None:
+        groups.named(await groups.clusters(client), "cluster", options.cluster)
+    if options.allocation is not None:
+        groups.named(await groups.allocations(client), "allocation", options.allocation)
     question = pb.ListPartitionsRequest(agent_id=options.agent or "")
     found = [
         each
@@ -101,14 +106,19 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
 
 async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
     """One partition, or how its devices are reached. Raise NotFound."""
-    if options.ipu_configs:
-        return await commands.get_partition(client, options)
+    of_user = await commands.get_partition(client, options)
+    if not of_user.heads:
+        return of_user
     everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
     table = _partitions_table([each for each in everyone if each.id == options.name])
     if not table.rows:
         raise NotFound(f"there is no partition {options.name!r}; see vipu-admin list partitions")
     rows = list(zip(table.heads, table.rows[0], strict=True))
-    return Table(("Attribute", "Value"), rows, table.data[0])
+    # The user API knows how it is wired, and the admin API where it is.
+    known = {*table.heads, "Error"}
+    rows += [(str(name), value) for name, value in of_user.rows if name not in known]
+    data = {**table.data[0], "spec": of_user.data["partition"].get("spec", {})}
+    return Table(("Attribute", "Value"), rows, data)
 
 
 def _partitions_table(found: Sequence[pb.Partition]) -> Table:
@@ -131,9 +141,11 @@ def _partitions_table(found: Sequence[pb.Partition]) -> Table:
 
 
 async def reset_partition(client: VipuClient, options: argparse.Namespace) -> None:
-    """Begin a reset. Raise VipuError."""
+    """Reset a partition, whoever made it, and wait until it is ACTIVE. Raise VipuError."""
     question = pb.ResetPartitionRequest(partition_id=options.name, relocatable=options.relocatable)
     await client.ask("ResetPartition", question)
+    if not options.no_wait:
+        await commands.until_active(client, options.name)
 
 
 async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
@@ -224,23 +236,6 @@ def _status(agent: pb.Agent) -> str:
     """As `kubectl get nodes` writes it: Up, or why not, and then the cordon."""
     state = "Lost" if agent.lost else "Faulty" if agent.faults else "Up"
     return f"{state},Cordoned" if agent.cordoned else state
-
-
-def groups_table(head: str, others: str, found: Sequence[tuple[pb.Group, Sequence[str]]]) -> Table:
-    """Clusters or allocations under a head of their own, with what belongs to each."""
-    rows = [
-        (
-            group.id,
-            " ".join(group.agent_ids),
-            str(group.ipus),
-            str(group.free_ipus),
-            str(group.ipulink_domains),
-            " ".join(names) or "-",
-        )
-        for group, names in found
-    ]
-    heads = (head, "Agents", "IPUs", "Free", "ILDs", others)
-    return _table(heads, rows, [group for group, _ in found], ("ILDs", others))
 
 
 def _table(

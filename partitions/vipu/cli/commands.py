@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from partitions.vipu import wire
 from partitions.vipu.cli.output import Table, as_data, as_word
-from partitions.vipu.errors import NotFound, VipuError
+from partitions.vipu.errors import NoAnswer, NotFound, VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.types import (
     CreateRequest,
@@ -79,15 +79,15 @@ async def _statuses(
 async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
     """One partition with its state, or how its devices are reached."""
     name = options.name
-    if options.ipu_configs:
+    if options.ipu_configs or options.gcd is not None:
         question = pb.GetPartitionIpuofConfigRequest(partition_id=name)
         if options.gcd is not None:
             question.gcd_id.CopyFrom(pb.GetPartitionIpuofConfigRequest.GcdID(id=options.gcd))
-        answer = await client.ask("GetPartitionIpuofConfig", question)
+        answer = await client.ask_user("GetPartitionIpuofConfig", question)
         return Table((), [], as_data(answer.ipuof_config))
     asked = pb.GetPartitionStatusRequest(partition_id=name)
-    status = (await client.ask("GetPartitionStatus", asked)).status
-    everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
+    status = (await client.ask_user("GetPartitionStatus", asked)).status
+    everyone = (await client.ask_user("ListPartitions", pb.ListPartitionsRequest())).partitions
     partition = next((each for each in everyone if each.id == name), pb.Partition(id=name))
     rows = list(zip((*_HEADS, *_MORE), _row(partition), strict=True))
     rows += [(_OPERATION, as_word(pb.PartitionOperationState, status.operation_state))]
@@ -118,8 +118,16 @@ async def create_partition(client: VipuClient, options: argparse.Namespace) -> N
         )
     )
     await client.ask("CreatePartition", request)
-    if not options.no_wait:
-        await _until_active(client, options.name)
+    if options.no_wait:
+        return
+    try:
+        await until_active(client, options.name)
+    except (NoAnswer, NotFound):
+        raise
+    except VipuError as error:
+        raise VipuError(
+            f"{error}. The partition stays and keeps its IPUs until it is removed"
+        ) from None
 
 
 def _sync_type(options: argparse.Namespace) -> SyncType:
@@ -136,7 +144,7 @@ async def reset_partition(client: VipuClient, options: argparse.Namespace) -> No
     question = pb.ResetPartitionRequest(partition_id=options.name, relocatable=options.relocatable)
     await client.ask("ResetPartition", question)
     if not options.no_wait:
-        await _until_active(client, options.name)
+        await until_active(client, options.name)
 
 
 async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
@@ -181,7 +189,7 @@ def _attributes(entries: Iterable[pb.ListIPUAttributesReply.Entry]) -> Iterator[
                 yield entry.agent, str(index), name, attributes[name]
 
 
-async def _until_active(client: VipuClient, name: str) -> None:
+async def until_active(client: VipuClient, name: str) -> None:
     """Poll, as there is no call that waits. Raise VipuError if it fails, vanishes or takes long."""
     try:
         async with asyncio.timeout(WAIT_SECONDS):
@@ -189,9 +197,10 @@ async def _until_active(client: VipuClient, name: str) -> None:
                 status = await client.partition_status(name)
                 if status.ready_state is ReadyState.ACTIVE:
                     return
-                if status.ready_state in {ReadyState.ERROR, ReadyState.REMOVED}:
-                    why = "; ".join(status.errors) or f"its state is {status.ready_state}"
-                    raise VipuError(why)
+                if status.ready_state is ReadyState.REMOVED:
+                    raise NotFound("it has been removed")
+                if status.ready_state is ReadyState.ERROR:
+                    raise VipuError("; ".join(status.errors) or "its state is ERROR")
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         raise VipuError(

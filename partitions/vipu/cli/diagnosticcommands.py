@@ -106,5 +106,7 @@ def _results(diagnostic: pb.Diagnostic) -> Table:
         for result in diagnostic.results
     ]
     is_bad = diagnostic.state in {pb.DIAGNOSTIC_STATE_FAILED, pb.DIAGNOSTIC_STATE_CANCELLED}
-    heads, data = ("Agent", "IPU", "Result", "Why"), as_data(diagnostic)
-    return Table(heads, rows, data, is_bad=is_bad, is_last=True)
+    results = Table(("Agent", "IPU", "Result", "Why"), rows, None)
+    return replace(
+        _list([diagnostic]), data=as_data(diagnostic), is_bad=is_bad, is_last=True, below=results
+    )

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.json_format import MessageToDict
 
-from partitions.vipu.cli.admincommands import groups_table
+from partitions.vipu.cli import groups
 from partitions.vipu.cli.output import Table
-from partitions.vipu.errors import NotFound
-from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_fleet_pb2 as pb
 
 if TYPE_CHECKING:
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from partitions.vipu.client import VipuClient
+    from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 
 _DISCOVERED: Final = (
     "Host",
@@ -98,58 +97,39 @@ async def remove_allocation(client: VipuClient, options: argparse.Namespace) -> 
 async def list_clusters(client: VipuClient, options: argparse.Namespace) -> Table:
     """The clusters with their agents."""
     del options
-    return _clusters_table(await _clusters(client))
+    return _clusters_table(await groups.clusters(client))
 
 
 async def list_allocations(client: VipuClient, options: argparse.Namespace) -> Table:
     """The allocations with their agents."""
     del options
-    found = await _allocations(client)
-    return groups_table("Allocation ID", "Clusters", [(each, each.cluster_ids) for each in found])
+    found = await groups.allocations(client)
+    return groups.table("Allocation ID", "Clusters", [(each, each.cluster_ids) for each in found])
 
 
 async def get_cluster(client: VipuClient, options: argparse.Namespace) -> Table:
     """One cluster. Raise NotFound."""
-    group = _named(await _clusters(client), "cluster", options.name)
+    group = groups.named(await groups.clusters(client), "cluster", options.name)
     return _as_facts(_clusters_table([group]))
 
 
 async def get_allocation(client: VipuClient, options: argparse.Namespace) -> Table:
     """One allocation. Raise NotFound."""
-    group = _named(await _allocations(client), "allocation", options.name)
-    return _as_facts(groups_table("Allocation ID", "Clusters", [(group, group.cluster_ids)]))
+    group = groups.named(await groups.allocations(client), "allocation", options.name)
+    return _as_facts(groups.table("Allocation ID", "Clusters", [(group, group.cluster_ids)]))
 
 
-def _clusters_table(groups: Sequence[admin_pb.Group]) -> Table:
-    table = groups_table(
-        "Cluster ID", "Allocations", [(each, each.allocation_ids) for each in groups]
+def _clusters_table(found: Sequence[admin_pb.Group]) -> Table:
+    table = groups.table(
+        "Cluster ID", "Allocations", [(each, each.allocation_ids) for each in found]
     )
-    links = [each.topology + (", looped" if each.looped else "") or "-" for each in groups]
+    links = [each.topology + (", looped" if each.looped else "") or "-" for each in found]
     return replace(
         table,
         heads=(*table.heads, "Topology"),
         rows=[(*row, how) for row, how in zip(table.rows, links, strict=True)],
         wide=table.wide | {"Topology"},
     )
-
-
-async def _clusters(client: VipuClient) -> Sequence[admin_pb.Group]:
-    answer = await client.ask("ListClusters", admin_pb.ListClustersRequest())
-    found: Sequence[admin_pb.Group] = answer.clusters
-    return found
-
-
-async def _allocations(client: VipuClient) -> Sequence[admin_pb.Group]:
-    answer = await client.ask("ListAllocations", admin_pb.ListAllocationsRequest())
-    found: Sequence[admin_pb.Group] = answer.allocations
-    return found
-
-
-def _named(groups: Sequence[admin_pb.Group], kind: str, name: str) -> admin_pb.Group:
-    for group in groups:
-        if group.id == name:
-            return group
-    raise NotFound(f"there is no {kind} {name!r}; see vipu-admin list {kind}s")
 
 
 def _as_facts(table: Table) -> Table:

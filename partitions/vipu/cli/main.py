@@ -23,6 +23,9 @@ _EXAMPLES: Final = """examples:
   vipu remove partition p1
   VIPU_CLI_API_HOST=10.1.2.3 vipu list allocations --watch
 """
+_MORE: Final = """
+  vipu delete partition p1
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_partitions(actions, shared)
     listing = entities(actions, "list", "list partitions, allocations or attributes of IPUs")
     _add_lists(listing, shared)
-    add_examples(parser)
+    add_examples(parser, _MORE)
     return parser
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -38,6 +38,14 @@ class Table:
     is_bad: bool = False
     is_last: bool = False
     below: Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The text after "success." of a command without a list, and its facts for programs."""
+
+    text: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
 
 
 def write(table: Table, form: str) -> str:

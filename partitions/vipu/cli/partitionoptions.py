@@ -74,14 +74,14 @@ def moving(parser: argparse.ArgumentParser) -> None:
 def get(parser: argparse.ArgumentParser) -> None:
     """Of `get partition`."""
     parser.add_argument(
-        "--gcd", type=index, metavar="N", help="only of this domain, with --ipu-configs"
+        "--gcd", type=index, metavar="N", help="how the devices of this domain are reached, as JSON"
     )
     parser.add_argument(
         "--ipu-configs",
         "--ipuof-configs",
         dest="ipu_configs",
         action="store_true",
-        help="how its devices are reached, as JSON",
+        help="how its devices are reached, as JSON; of all domains without --gcd",
     )
 
 

@@ -14,9 +14,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from partitions.vipu.cli.completion import SHELLS, commands_of, completion
-from partitions.vipu.cli.output import FORMATS, plain, write
+from partitions.vipu.cli.output import FORMATS, Done, Table, plain, write
 from partitions.vipu.cli.settings import BadSetting, find_controller, home_folder
-from partitions.vipu.errors import Unavailable, VipuError
+from partitions.vipu.errors import NoAnswer, Unavailable, VipuError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ def run(
         return _answer(parser, options, connect, port)
     except BadSetting as error:
         code, said = WRONG, f"{parser.prog}: {error}"
-    except Unavailable as error:
+    except NoAnswer as error:
         check = "Check --api-host, --api-port and the network, and --ca where it uses TLS"
         code, said = NO_ANSWER, f"{parser.prog}: {error}. {check}"
     except VipuError as error:
@@ -107,10 +107,11 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
             return DONE
         while True:
             table = await _ask(client, options)
-            if table is None or isinstance(table, str):
-                _say(f"{_title(options)}: success." + (f" {table}" if table else ""))
+            form = "json" if options.showjson else options.output
+            if table is None or isinstance(table, Done):
+                _say(_success(table or Done(), options, form))
                 return DONE
-            form = "json" if options.showjson or not table.heads else options.output
+            form = form if table.heads else "json"
             _say(write(table, form))
             if not options.watch or table.is_last:
                 return REFUSED if table.is_bad else DONE
@@ -134,6 +135,15 @@ async def _ask(client: VipuClient, options: argparse.Namespace) -> Any:
                 said = f"{error}. The list above may be out of date; trying again until Ctrl-C"
                 _say(plain(said), sys.stderr)
             await asyncio.sleep(WATCH_SECONDS)
+
+
+def _success(done: Done, options: argparse.Namespace, form: str) -> str:
+    """Return the sentence of a command that shows no list, or its facts for programs."""
+    if form not in {"json", "yaml"}:
+        return f"{_title(options)}: success." + (f" {done.text}" if done.text else "")
+    command = {"action": options.action, "entity": options.entity}
+    name = {"id": options.name} if getattr(options, "name", "") else {}
+    return write(Table((), [], {**command, **name, "result": "success", **done.data}), form)
 
 
 def _title(options: argparse.Namespace) -> str:
@@ -185,15 +195,20 @@ def shared_options(default_port: int) -> argparse.ArgumentParser:
     group.add_argument("--certificate", metavar="FILE", help="own certificate, PEM")
     group.add_argument("--key", metavar="FILE", help="its private key, PEM")
     shown = shared.add_argument_group("output")
-    shown.add_argument("-o", "--output", choices=FORMATS, help="form of lists (default table)")
+    shown.add_argument("-o", "--output", choices=FORMATS, help="form of the output (default table)")
     shown.add_argument("--showjson", action="store_true", help="the same as --output json")
     shown.add_argument("--watch", action="store_true", help="show a list again every 2 s")
     return shared
 
 
-def add_examples(parser: argparse.ArgumentParser) -> None:
-    """Let the help of each command show the examples of `parser` that are about it."""
-    lines = [line for line in (parser.epilog or "").splitlines() if parser.prog in line]
+def add_examples(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Let the help of each command show the examples that are about it.
+
+    They are in the help of `parser`, or, one a line, in `more`.
+    """
+    shell = f"  source <({parser.prog} completion bash)"
+    text = f"{parser.epilog or ''}{more}{shell}"
+    lines = [line for line in text.splitlines() if parser.prog in line]
     for path, command in commands_of(parser):
         found = [line for line in lines if f"{parser.prog} {path} " in f"{line} "]
         if found:

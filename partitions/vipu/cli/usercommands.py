@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.json_format import MessageToDict
 
-from partitions.vipu.cli.output import Table
+from partitions.vipu.cli.output import Done, Table
 from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_users_pb2 as pb
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from partitions.vipu.client import VipuClient
 
 
-async def create_user(client: VipuClient, options: argparse.Namespace) -> str:
+async def create_user(client: VipuClient, options: argparse.Namespace) -> Done:
     """Add a user and show the key. Raise VipuError."""
     question = pb.CreateUserRequest(user_id=options.name, allocation_ids=options.allocations)
     return _shown(client, await client.ask("CreateUser", question))
 
 
-async def rotate_key(client: VipuClient, options: argparse.Namespace) -> str:
+async def rotate_key(client: VipuClient, options: argparse.Namespace) -> Done:
     """Replace a user's key and show the new key. Raise VipuError."""
     return _shown(client, await client.ask("RotateKey", pb.RotateKeyRequest(user_id=options.name)))
 
@@ -64,8 +64,8 @@ async def list_users(client: VipuClient, options: argparse.Namespace) -> Table:
     return Table(("User ID", "Allocations", "Created", "Key created"), rows, data, wide)
 
 
-def _shown(client: VipuClient, made: pb.AccessKey) -> str:
-    """The sentence with the key, which is also in the user's new configuration file."""
+def _shown(client: VipuClient, made: pb.AccessKey) -> Done:
+    """Return the key, which is also in the user's new configuration file."""
     path = Path(f"{made.user_id}.vipu-cli.hcl")
     host = client.address.rpartition(":")[0].strip("[]")
     lines = (
@@ -79,10 +79,11 @@ def _shown(client: VipuClient, made: pb.AccessKey) -> str:
         _write_private(path, "".join(f'{key}="{value}"\n' for key, value in lines))
     except OSError as error:
         raise VipuError(f"{said} It is not written to {path}: {error.strerror}") from error
-    return (
+    text = (
         f"{said} vipu configuration file for the user '{made.user_id}' written: {path}. "
         "Give it to the user, with ca.crt and the certificate of the role user."
     )
+    return Done(text, {"access_key": made.access_key, "config_file": str(path)})
 
 
 def _write_private(path: Path, text: str) -> None:

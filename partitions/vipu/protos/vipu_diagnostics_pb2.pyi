@@ -61,6 +61,8 @@ class _DiagnosticStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Diagn
     DIAGNOSTIC_STATE_PASSED: _DiagnosticState.ValueType  # 2
     DIAGNOSTIC_STATE_FAILED: _DiagnosticState.ValueType  # 3
     DIAGNOSTIC_STATE_CANCELLED: _DiagnosticState.ValueType  # 4
+    DIAGNOSTIC_STATE_SKIPPED: _DiagnosticState.ValueType  # 5
+    """Nothing could be tested."""
 
 class DiagnosticState(_DiagnosticState, metaclass=_DiagnosticStateEnumTypeWrapper): ...
 
@@ -69,6 +71,8 @@ DIAGNOSTIC_STATE_RUNNING: DiagnosticState.ValueType  # 1
 DIAGNOSTIC_STATE_PASSED: DiagnosticState.ValueType  # 2
 DIAGNOSTIC_STATE_FAILED: DiagnosticState.ValueType  # 3
 DIAGNOSTIC_STATE_CANCELLED: DiagnosticState.ValueType  # 4
+DIAGNOSTIC_STATE_SKIPPED: DiagnosticState.ValueType  # 5
+"""Nothing could be tested."""
 Global___DiagnosticState: _TypeAlias = DiagnosticState  # noqa: Y015
 
 class _Outcome:

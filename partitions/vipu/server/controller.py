@@ -227,10 +227,15 @@ class Controller:
         none."""
         return self.state.machines
 
-    def cordon(self, agent: str, reason: str) -> None:
-        """Give a machine no new partitions; raises NotFound or InvalidRequest."""
+    def cordon(self, agent: str, reason: str | None) -> None:
+        """Give a machine no new partitions; raises NotFound or InvalidRequest.
+
+        Without a reason a cordon that is there keeps its own.
+        """
         self.writes.write(lambda draft: outages.cordon(draft, agent, reason, self.clock()))
-        self.events.note("machine cordoned", agent=agent, reason=reason)
+        self.events.note(
+            "machine cordoned", agent=agent, reason="as before" if reason is None else reason
+        )
 
     def uncordon(self, agent: str) -> None:
         """Let a machine have new partitions again; raises NotFound."""

@@ -48,6 +48,7 @@ class DiagnosticState(StrEnum):
     PASSED = "PASSED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +222,8 @@ class Diagnostics:
             worker.join()
         failed = diagnostic.count(Outcome.FAILED)
         state = DiagnosticState.FAILED if failed else DiagnosticState.PASSED
+        if diagnostic.count(Outcome.SKIPPED) == len(diagnostic.steps):
+            state = DiagnosticState.SKIPPED
         if len(diagnostic.results) < len(diagnostic.steps):
             state = DiagnosticState.CANCELLED
         self._controller.events.note(

@@ -33,15 +33,19 @@ MAX_REASON_LENGTH = 200
 _ANOTHER_ATTEMPT: Final = "End this attempt of the job: the next one gets other IPUs"
 
 
-def cordon(draft: Draft, agent: str, reason: str, now: datetime) -> None:
-    """Give the machine no new partitions; raises NotFound, or InvalidRequest for a long reason."""
-    if len(reason) > MAX_REASON_LENGTH:
+def cordon(draft: Draft, agent: str, reason: str | None, now: datetime) -> None:
+    """Give the machine no new partitions; raises NotFound, or InvalidRequest for a long reason.
+
+    Without a reason a cordon that is there keeps its own.
+    """
+    if reason is not None and len(reason) > MAX_REASON_LENGTH:
         raise InvalidRequest(
             f"reason: the reason has {len(reason)} characters; write at most {MAX_REASON_LENGTH}"
         )
     machine = _machine(draft, agent)
     begun = now if machine.cordon is None else machine.cordoned_at
-    draft.put_machine(replace(machine, cordon=reason, cordoned_at=begun))
+    said = (machine.cordon or "") if reason is None else reason
+    draft.put_machine(replace(machine, cordon=said, cordoned_at=begun))
 
 
 def uncordon(draft: Draft, agent: str) -> None:

@@ -96,11 +96,17 @@ def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], caps
     assert [row[-1] for row in rows if len(row) == 7][1:] == ["Up", "Up", "Up", "Faulty"]
     assert (one["Status"], one["Fault of IPU 3"]) == ("Faulty,Cordoned", "ag2: IPU 3 is hot")
     assert one["Cordoned since"] == "2026-03-01T12:00:00Z"
+    rows = lines(said(capsys, "get", "agent", "ag3"))
+    assert {row[-1] for row in rows if len(row) == 7} == {"Status", "Unknown"}
 
 
 def test_a_cordon_ends(site: tuple[VipuServer, int], capsys: Said) -> None:
     for agent in ("ag0", "ag1", "ag2", "ag3"):
-        said(capsys, "cordon", "agent", agent)
+        said(capsys, "cordon", "agent", agent, "--reason", "new cables")
+    said(capsys, "cordon", "agent", "ag1")  # keeps its reason
+    said(capsys, "cordon", "agent", "ag2", "--reason", "")
+    rows = lines(said(capsys, "list", "agents", "-o", "wide"))[1:]
+    assert [row[-1] for row in rows] == ["new cables", "new cables", "-", "new cables"]
     with pytest.raises(VipuError, match="0 of 16 are free"):
         site[0].controller.create(CreateRequest("p", 1))
     said(capsys, "uncordon", "agent", "ag2")
@@ -123,13 +129,21 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     assert [(one["id"], one["errors"]) for one in found] == [("p2", ["ag2: link down"])]
     for option in ("--cluster", "--allocation"):
         assert len(lines(said(capsys, "list", "partitions", option, "default"))) == 3
-        assert len(lines(said(capsys, "list", "partitions", option, "none"))) == 1
+        assert main(["list", "partitions", option, "none"]) == 1
+        kind = option.removeprefix("--")
+        assert f"there is no {kind} 'none'; see vipu-admin list {kind}s" in capsys.readouterr().err
     one = dict(lines(said(capsys, "get", "partition", "p2"))[1:])
     assert (one["State"], one["Errors"]) == ("ERROR", "ag2: link down")
+    assert (one["IPUs"], one["Sync"], one["GCDs"]) == (
+        *(" ".join(f"0.{position}" for position in range(8, 16)), "GS2_DEFAULT", "1"),
+    )
     assert main(["get", "partition", "p9"]) == 1
     assert "there is no partition 'p9'" in capsys.readouterr().err
     controller.heal_ipu(ipu.agent, ipu.index)
-    assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
+    assert said(capsys, "reset", "partition", "p2", "--no-wait") == (
+        "reset partition (p2): success.\n"
+    )
+    assert controller.get("p2").ready_state(clock()) is ReadyState.PENDING
     clock.forward(1)
     assert controller.get("p2").ready_state(clock()) is ReadyState.ACTIVE
     ipu = let_ipu_fail(controller, "p1", "link down")
@@ -227,6 +241,30 @@ def test_what_cannot_be_done_is_told_in_a_sentence(
     del site
     assert main(arguments) == code
     assert want in capsys.readouterr().err
+
+
+def test_a_controller_that_cannot_write_its_state_has_answered(
+    site: tuple[VipuServer, int], capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("partitions.vipu.server.statefile.os.fsync", full)
+    assert main(["cordon", "agent", "ag1"]) == 1
+    err = capsys.readouterr().err
+    assert "No space left on device" in err
+    assert "--api-host" not in err
+
+
+def test_what_shows_no_list_is_written_for_programs_too(
+    site: tuple[VipuServer, int], capsys: Said
+) -> None:
+    assert json.loads(said(capsys, "cordon", "agent", "ag1", "-o", "json")) == {
+        "action": "cordon",
+        "entity": "agent",
+        "id": "ag1",
+        "result": "success",
+    }
 
 
 def test_without_an_admin_port_there_is_none(

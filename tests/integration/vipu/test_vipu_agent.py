@@ -333,11 +333,16 @@ async def test_the_commands_fault_and_repair_do_what_they_say(
         return await asyncio.to_thread(main, [*arguments, "--api-port", str(ports.api)])
 
     assert await run("fault", "ipu-error", "--ipu", "3") == faultcommand.DONE
+    assert capsys.readouterr().out.endswith("fault (ipu-error): success.\n")
     assert (await client.health()).faults == {3: "IPU 3 has a memory error"}
     assert await run("repair", "--ipu", "3") == faultcommand.DONE
     assert (await client.health()).faults == {}
     assert await run("fault", "link-down", "--ipu", "4") == faultcommand.REFUSED
     assert "the machine has the IPUs 0 to 3" in capsys.readouterr().err
+    assert await run("repair", "-H", "::1") == faultcommand.NO_ANSWER
+    err = capsys.readouterr().err
+    assert f"agent [::1]:{ports.api} did not answer" in err
+    assert "--ca where the agent uses TLS" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from partitions.vipu.cli.main import main
+from partitions.vipu.cli import admin
+from partitions.vipu.cli.completion import commands_of
+from partitions.vipu.cli.main import main, make_parser
 from partitions.vipu.types import CreateRequest
 from tests.fakes.freeport import free_port
 from tests.fakes.vipu import let_ipu_fail
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Callable
     from pathlib import Path
 
@@ -185,6 +188,22 @@ def test_create_waits_until_programs_may_use_the_partition(
     assert codes == [0]
 
 
+def test_a_partition_that_does_not_become_active_stays_and_is_said_to(
+    start_server: Start, capsys: Said
+) -> None:
+    server, port = start_server(create_latency_seconds=60)
+    place = ["-H", "127.0.0.1", "--api-port", str(port), "--disable-auto-reset"]
+    code: list[int] = []
+    create = ["create", "partition", "p", "--size", "1", *place]
+    waiting = Thread(target=lambda: code.append(main(create)))
+    waiting.start()
+    wait_until(server.controller.list, "the partition")
+    let_ipu_fail(server.controller, "p", "link down")
+    waiting.join(60)
+    assert code == [1]
+    assert "link down. The partition stays and keeps its IPUs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
@@ -325,6 +344,12 @@ def test_a_reconfigurable_partition_has_one_sync_type_and_index_takes_any(
     assert (code, "leave one of the two out" in err) == (0 if want else 1, not want)
     if want:
         assert want in said(capsys, "list", "partitions", "-o", "wide")
+
+
+@pytest.mark.parametrize("make", [make_parser, admin.make_parser])
+def test_the_help_of_every_command_has_an_example(make: Callable[[], ArgumentParser]) -> None:
+    without = [path for path, command in commands_of(make()) if not command.epilog]
+    assert without == []
 
 
 def test_the_help_of_a_command_shows_the_examples_about_it(capsys: Said) -> None:

@@ -82,6 +82,10 @@ def test_a_fault_fails_its_ipu_and_a_partition_is_not_disturbed(start: Start, ca
     )
     code, steps = outcomes(capsys, "sync", "--agents", "ag0")
     assert (code, [one[2] for one in steps]) == (0, ["SKIPPED"])
+    assert main(["diagnostics", "get", "d2"]) == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if "|" in line]
+    assert [cell.strip() for cell in rows[1]][:6] == ["d2", "sync", "SKIPPED", "1/1", "0", "1"]
+    assert [cell.strip() for cell in rows[3]][:3] == ["ag0", "-", "SKIPPED"]
     assert outcomes(capsys, "connectivity") == (
         0,
         [("ag0", None, "PASSED", ""), ("ag1", None, "PASSED", "")],

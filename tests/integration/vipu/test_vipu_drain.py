@@ -266,7 +266,7 @@ async def test_what_has_moved_remains_until_the_old_machine_has_freed_it(
         # A server that has just been started does not know yet what the machine has.
         assert server._links is not None
         server._links._links["ag0"].held = None
-        assert await asyncio.to_thread(drained, server, "--no-wait") == 3
+        assert await asyncio.to_thread(drained, server, "--no-wait") == 1
         assert "ag0 has not answered since vipu-server was started" in capsys.readouterr().err
         await agent.repair()
         assert await asyncio.to_thread(command.end) == 0

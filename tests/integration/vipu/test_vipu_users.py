@@ -298,7 +298,9 @@ def test_the_commands_make_and_use_a_user(
     listed = run(vipu.main, "list", "partitions", "--config", str(file), role=Role.USER)
     assert "p1" in listed
     first = file.read_text()
-    run(vipu_admin.main, "rotate-key", "user", "carol", *where)
+    renewed = run(vipu_admin.main, "rotate-key", "user", "carol", "-o", "json", *where)
+    key = json.loads(renewed.removeprefix("0 "))["access_key"]
+    assert f'api-access-key="{key}"' in file.read_text()
     assert file.read_text() != first
     assert "p1" in run(vipu.main, "list", "partitions", "--config", str(file), role=Role.USER)
     run(vipu_admin.main, "revoke", "user", "carol", "--allocations", "a", *where)

@@ -95,7 +95,8 @@ class AdminService(AdminServiceServicer):
     @answering
     def CordonAgent(self, request: pb.CordonAgentRequest) -> pb.CordonAgentReply:
         """Give a machine no new partitions."""
-        self._controller.cordon(request.agent_id, request.reason)
+        reason = request.reason if request.HasField("reason") else None
+        self._controller.cordon(request.agent_id, reason)
         return pb.CordonAgentReply()
 
     @answering
