@@ -77,10 +77,9 @@ class CircuitBreaker:
         orders = tuple(self._judged(calls) for calls in self._facts if calls is not Calls.ALL)
         return replace(self._facts.get(Calls.ALL, _CLOSED), orders=orders)
 
-    @property
-    def is_doubted(self) -> bool:
-        """Return whether the last question got no answer."""
-        return self._circuits[Calls.ALL].failures > 0
+    def is_doubted(self, calls: Calls = Calls.ALL) -> bool:
+        """Return whether the last of these calls got no answer."""
+        return self._circuits[calls].failures > 0
 
     @property
     def problem(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from partitions.errors import InvalidControllers
-from partitions.proxy.circuit import CircuitOpen
+from partitions.proxy.circuit import Calls, CircuitOpen
 from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
 from partitions.proxy.member import Answer, Listing, Member, Refusal
 from partitions.proxy.vipuapi import ChangeCounter
@@ -117,6 +117,10 @@ class Fleet:
         """The connection to an address, on the list or not."""
         return self._member(address).api
 
+    def doubts_creations(self, address: str) -> bool:
+        """Return whether the controller did not answer the last creation."""
+        return self._member(address).breaker.is_doubted(Calls.CREATE)
+
     def wants_key(self, address: str) -> bool:
         """Return whether the pods on a controller need a key; so they do while its files cannot be
         used, which say so."""
@@ -157,7 +161,7 @@ class Fleet:
         member = self._member(spec.address)
         try:
             member.breaker.refuse()
-            seconds = self._options.doubt_seconds if member.breaker.is_doubted else None
+            seconds = self._options.doubt_seconds if member.breaker.is_doubted() else None
             listing = await self._list(member, spec.address, seconds)
         except VipuError as error:
             problem, circuit = member.problem or str(error), member.breaker.facts

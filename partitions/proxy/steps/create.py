@@ -14,10 +14,18 @@ from partitions.proxy.circuit import CircuitOpen
 from partitions.proxy.controllers import PartitionSettings
 from partitions.proxy.drift import asked_of, strangeness, terms_of
 from partitions.proxy.steps.activate import record_active
-from partitions.proxy.steps.elsewhere import go_elsewhere, take_other_id
+from partitions.proxy.steps.elsewhere import go_elsewhere, go_on, leave_silent, take_other_id
 from partitions.proxy.steps.step import Next
 from partitions.proxy.vipuapi import is_under_removal
-from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady, VipuError
+from partitions.vipu.errors import (
+    AlreadyExists,
+    NoAnswer,
+    NoCapacity,
+    NotFound,
+    NotReady,
+    Unavailable,
+    VipuError,
+)
 from partitions.vipu.types import CreateRequest, ReadyState
 
 if TYPE_CHECKING:
@@ -35,6 +43,8 @@ async def create(step: Step) -> Next:
         is_there = found is not None and found.ready_state is not ReadyState.REMOVED
         is_ending = is_there and await is_under_removal(step.api, entry.id)
     except VipuError as error:
+        if entry.may_come and isinstance(error, Unavailable) and await leave_silent(step):
+            return Next.NOW
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     memory.is_reset = is_there
     if found is not None and is_there and (why := strangeness(entry, found)):
@@ -51,8 +61,12 @@ async def create(step: Step) -> Next:
 
 
 async def _send(step: Step) -> Next:
-    """Have the partition reset or created."""
+    """Have the partition reset or created, here or where creations are answered."""
     entry, memory = step.entry, step.memory
+    if memory.is_unanswered and entry.may_come and not memory.is_reset:
+        memory.is_unanswered = False
+        if await go_on(step):
+            return Next.NOW
     try:
         if memory.is_reset:
             await step.api.reset_partition(entry.id)
@@ -172,6 +186,7 @@ async def _give_back(step: Step, why: VipuError) -> Next:
 async def _hang_unanswered(step: Step, error: VipuError) -> Next:
     """The partition may come, whenever that is; a reset makes nothing."""
     entry = step.entry
+    step.memory.is_unanswered = isinstance(error, NoAnswer)
     if step.memory.is_reset or entry.may_come:
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     log.warning("no answer to a creation", problem=str(error), **entry.log_fields)

@@ -140,7 +140,9 @@ class Driver:
             if entry is None:
                 return Next.SETTLED
             if drive.attempt != _attempt_of(entry):
-                drive.memory, drive.attempt = Memory(), _attempt_of(entry)
+                is_same = drive.attempt[1] == entry.attempt
+                drive.memory = drive.memory.of_next_holding() if is_same else Memory()
+                drive.attempt = _attempt_of(entry)
             take = _STEPS.get(entry.phase)
             if take is None:
                 return Next.SETTLED

@@ -53,7 +53,7 @@ async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
     memory.tried.add(entry.controller)
     if is_full and around.fleet.spec_of(entry.controller) is not None:
         around.fleet.note_refusal(entry.controller, entry.size)
-    shortage = await _move_on(step)
+    shortage = await _move_on(step, memory.tried)
     if shortage is None:
         memory.is_first_ask = True
         return Next.NOW
@@ -66,14 +66,49 @@ async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
     return Next.SETTLED
 
 
-async def _move_on(step: Step) -> Shortage | None:
+async def go_on(step: Step) -> bool:
+    """Leave a controller that has not answered a creation for one that has room and answers them;
+    return whether there is such a controller.
+
+    Once per attempt: a controller may just be slower than the deadline, and two of them must not
+    send a job back and forth. On the second it stays until the circuit breaker opens.
+    """
+    memory, fleet = step.memory, step.around.fleet
+    if memory.has_gone_on:
+        return False
+    addresses = (spec.address for spec in fleet.specs)
+    memory.has_gone_on = await _leave(step, {at for at in addresses if fleet.doubts_creations(at)})
+    return memory.has_gone_on
+
+
+async def leave_silent(step: Step) -> bool:
+    """Leave a controller that answers nothing, after a creation that it may carry out later; return
+    whether another controller has room. Once all were tried, each may be tried again."""
+    has_left = await _leave(step, ())
+    if not has_left:
+        step.memory.tried.clear()
+    return has_left
+
+
+async def _leave(step: Step, avoided: Collection[str]) -> bool:
+    """Move to a controller that was not tried and is not `avoided`, or stay."""
+    entry, memory = step.entry, step.memory
+    tried = memory.tried | {entry.controller}
+    if await _move_on(step, tried.union(avoided)) is not None:
+        step.around.waiting.forget(entry.holder)
+        return False
+    memory.tried = tried
+    return True
+
+
+async def _move_on(step: Step, tried: Collection[str]) -> Shortage | None:
     """Send the reservation to a controller that was not tried, or say why to none."""
     entry, around = step.entry, step.around
     views = await around.fleet.views()
     candidates = [
         view
         for view in order_candidates(views, entry.size, around.rule)
-        if view.spec.address not in step.memory.tried
+        if view.spec.address not in tried
     ]
     if not candidates:
         around.waiting.note(entry.holder, entry.size, around.now())

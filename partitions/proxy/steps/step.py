@@ -45,7 +45,9 @@ class Memory:
     partition that is to be released. `waiting` is the answer of an attempt that found no room.
     `is_told`: the entry says that no other controller has room. `accepted_at` (nothing: this
     process has not sent a request) and `look_at` are times of the event loop; `looks` counts the
-    checks since then, or since a removal was accepted.
+    checks since then, or since a removal was accepted. `tried`: the controllers that were full or
+    did not answer. `is_unanswered`: the last creation got no answer. `has_gone_on`: the attempt
+    left a controller for that.
     """
 
     is_first_ask: bool = False
@@ -53,11 +55,17 @@ class Memory:
     is_removed: bool = False
     is_reset: bool = False
     is_told: bool = False
+    is_unanswered: bool = False
+    has_gone_on: bool = False
     accepted_at: float | None = None
     look_at: float = 0.0
     looks: int = 0
     tried: set[str] = field(default_factory=set)
     waiting: Partition | None = None
+
+    def of_next_holding(self) -> Memory:
+        """Return what counts for the attempt on another controller too."""
+        return Memory(tried=self.tried, has_gone_on=self.has_gone_on)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,100 @@ async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
         assert fleet.circuits()[hung].orders == ()
 
 
+async def test_a_job_alone_goes_on_after_the_first_creation_without_an_answer(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    async with creating_nothing(tmp_path, port) as (world, proxy, halting):
+        await proxy.service.ensure(request())
+
+        def live() -> list[str]:
+            return [one.controller for one in world.entries() if one.phase is Phase.ACTIVE]
+
+        await eventually(lambda: live() == [HEALTHY])
+        assert len(halting.asked) == 1
+        assert proxy.fleet.circuits()[f"127.0.0.1:{port}"].orders == ()
+        halting.go_on.set()
+
+        async def listed() -> int:
+            return len(await proxy.fleet.listed(f"127.0.0.1:{port}"))
+
+        await eventually(listed)
+        await proxy.sweep.once()
+        assert (await listed(), live()) == (0, [HEALTHY])
+
+
+async def test_slow_controllers_do_not_send_a_job_back_and_forth(world: World) -> None:
+    """Each makes the partition after the deadline: the second is waited for."""
+    second, _ = world.add_vipu("v2:8090"), world.add_vipu("v3:8090")
+    world.listed, world.circuit = f"{TWO},v3:8090:vipu-ctrl=v3", CircuitOptions()
+    asked = dict.fromkeys(world.vipus, 0)
+    for at, vipu in world.vipus.items():
+        vipu.create_refused = [NoAnswer(f"{at}: no answer")] * 2
+        vipu.before_create = lambda _, at=at: asked.update({at: asked[at] + 1})  # type: ignore[misc]
+    proxy = await world.start()
+    record = await proxy.service.ensure(request())
+    assert (record.phase, record.controller) == ("active", "v2:8090")
+    assert asked == {HEALTHY: 1, "v2:8090": 3, "v3:8090": 0}
+    assert (world.vipu.created, second.created) == ([], [record.id])
+
+
+async def test_a_job_does_not_go_on_to_a_controller_that_left_the_last_creation_unanswered(
+    world: World,
+) -> None:
+    second = world.add_vipu("v2:8090")
+    world.listed, world.circuit = TWO, CircuitOptions()
+    proxy = await world.start()
+    second.create_refused = [NoAnswer("v2:8090: no answer")]
+    with pytest.raises(NoAnswer):
+        await proxy.fleet.api("v2:8090").create_partition(CreateRequest("p", 4))
+    world.vipu.create_refused = [NoAnswer("v1:8090: no answer")]
+    record = await proxy.service.ensure(request())
+    assert (record.phase, record.controller) == ("active", HEALTHY)
+    assert second.created == []
+
+
+async def test_a_job_keeps_its_place_where_the_room_elsewhere_is_reserved(world: World) -> None:
+    second = world.add_vipu("v2:8090", machines=1)
+    second.polls, world.answer_seconds = 10**6, 0.01
+    world.listed, world.circuit = "v2:8090:vipu-ctrl=v2", CircuitOptions()
+    proxy = await world.start()
+
+    async def never(request: CreateRequest) -> str:
+        return request.id  # accepted, and not listed yet
+
+    second.create_partition = never  # type: ignore[method-assign]
+    await proxy.service.ensure(request("first"))
+    world.listed = TWO
+    proxy.fleet.reload()
+    world.vipu.create_refused = [NoAnswer("v1:8090: no answer")]
+    await proxy.service.ensure(request("second"))
+    await eventually(lambda: proxy.service.find("uid-second", 0).phase == "active")
+    assert proxy.service.find("uid-second", 0).controller == HEALTHY
+    assert [waiter.holder for waiter, _ in proxy.service.in_turn()] == []
+
+
+async def test_a_job_leaves_a_controller_that_falls_silent_under_its_creation(
+    world: World,
+) -> None:
+    world.add_vipu("v2:8090")
+    world.listed, world.circuit = TWO, CircuitOptions()
+
+    async def fall_silent() -> None:
+        world.vipu.down = NoAnswer("v1:8090: no answer")
+        raise world.vipu.down
+
+    world.vipu.on_write = fall_silent  # it is made, and nothing is answered from then on
+    proxy = await world.start()
+    assert (await proxy.service.ensure(request())).controller == "v2:8090"
+    world.vipu.down = world.vipu.on_write = None
+    world.later(60)
+    await eventually(lambda: proxy.service.find("uid-job", 0).phase == "active")
+    await proxy.sweep.once()
+    assert world.vipu.partitions == {}
+    assert len(world.vipus["v2:8090"].partitions) == 1
+
+
 async def test_a_job_that_fits_nowhere_else_keeps_its_place_and_is_the_one_that_tries(
     tmp_path: Path,
 ) -> None:
