@@ -9,20 +9,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SHELLS: Final = ("bash", "zsh")
-# zsh ties a variable named `path` to PATH. An equals sign is a word of its own in bash.
 # zsh ties a variable of the name `path` to PATH, and takes a letter after the last colon for a
-# modifier; for bash an equals sign is a word of its own.
-_BASH: Final = """_{name}() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} typed= option= word
-  for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD - 1))}}"; do
+# modifier. bash splits words at equals signs and colons too, as in [::1]:8090: what no space
+# divides is joined again.
+_SPLIT: Final = {
+    "bash": """local -a parts=()
+  local rest=$COMP_LINE last=-1 i
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    [[ $i -gt 0 && $rest != [[:space:]]* ]] || last=$((last + 1))
+    rest=${rest#"${rest%%[![:space:]]*}"}
+    rest=${rest#"${COMP_WORDS[i]}"}
+    parts[last]+=${COMP_WORDS[i]}
+  done""",
+    "zsh": """local -a parts
+  local last=$COMP_CWORD
+  parts=("${COMP_WORDS[@]}")""",
+}
+_FUNCTION: Final = """_{name}() {{
+  {split}
+  local cur=${{parts[last]}} typed= option= word
+  for word in "${{parts[@]:1:$((last - 1))}}"; do
     case "$word" in
-      =) ;;
       {valued}) option=$word ;;
       -*) option= ;;
       *) [[ -n $option ]] || typed="$typed $word"; option= ;;
     esac
   done
-  [[ $cur != = ]] || cur=
+  case "$cur" in
+    --*=*) option=${{cur%%=*}} cur=${{cur#*=}} ;;
+  esac
   case "$option" in
     '') ;;
 {values}
@@ -47,8 +62,9 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
                 values.setdefault(name, {}).update(dict.fromkeys(map(str, action.choices or ())))
     # The longest path first: what comes after a name completes as what comes before it.
     commands.sort(key=lambda each: -len(each[0]))
-    script = _BASH.format(
+    script = _FUNCTION.format(
         name=parser.prog,
+        split=_SPLIT[shell],
         valued="|".join(sorted(values)),
         values=_cases(
             (name, dict.fromkeys(words)) for name, words in sorted(values.items()) if words

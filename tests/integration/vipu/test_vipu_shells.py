@@ -47,6 +47,15 @@ TYPED = [
     ("vipu-admin create cluster c1 --topology me\t", "create cluster c1 --topology mesh"),
     ("vipu-admin completion z\t", "vipu-admin completion zsh"),
 ]
+# zsh takes brackets without quotes for a pattern.
+OF_SHELL = {
+    "bash": [
+        ("vipu -H [::1]:8090 create pa\tp1", "-H [::1]:8090 create partition p1"),
+        ("vipu -H [::1]:8090 list partitions --output=js\t", "list partitions --output=json"),
+        ("vipu-admin -H pod001:8090 --api-port=1 dr\tag\ta:3 --forc\t", "drain agent a:3 --force"),
+    ],
+    "zsh": [("vipu -H '[::1]:8090' create pa\tp1", "-H [::1]:8090 create partition p1")],
+}
 
 
 class Terminal:
@@ -116,6 +125,6 @@ def test_the_tab_key_completes_commands_options_and_their_values(
     terminal: Callable[[str], Terminal], shell: str
 ) -> None:
     shown = terminal(shell)
-    for typed, want in TYPED:
+    for typed, want in (*TYPED, *OF_SHELL[shell]):
         shown.type(f"{typed}\n")
         wait_until(lambda want=want: shown.says(f"{want} end"), f"{typed!r} in: {shown.text!r}")  # type: ignore[misc]
