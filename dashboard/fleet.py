@@ -19,7 +19,7 @@ from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from ipuhub.web.requests import live_page
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fields import FIELDS, whole_number
@@ -257,7 +257,7 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
     try:
         fill = read_fill(request)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
     reading = live_reader().read(now)
     drawn = read_map(reading, scope, now, fill)

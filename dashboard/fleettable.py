@@ -18,7 +18,7 @@ from ipuhub.web.cells import make_cells
 from ipuhub.web.columns import Column, columns_of
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from ipuhub.web.requests import live_page
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
     try:
         kind = known_format(request.GET.get("format", ""))
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
     state = live_reader().read(now)
     groups = read_groups(state.fleet.value, scope)

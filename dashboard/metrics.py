@@ -20,7 +20,7 @@ from ipuhub.api.scopes import READ, read_scopes
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.errors import ConfigError
 from ipuhub.process.metricspage import Guard, Refused, may_not, not_asked, not_valid
-from ipuhub.web.readings import PATIENCE_SECONDS, ask_briefly
+from ipuhub.web.readings import PATIENCE_SECONDS, query_briefly
 from partitions.connections import sources
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _check(authorization: str) -> None:
 def _check_api_token(text: str) -> None:
     """Judge an API token. While PostgreSQL does not answer, a token that could read metrics in the
     last minutes and has not expired still can: that is when metrics are needed."""
-    ask_briefly(lambda: _judge_api_token(text), lambda: _require_known(text))
+    query_briefly(lambda: _judge_api_token(text), lambda: _require_known(text))
 
 
 def _judge_api_token(text: str) -> None:

@@ -166,7 +166,7 @@ async def _see_all(connected: Sources, last: Sights, now: dt.datetime) -> Sights
     leases, fleet, webhooks = await asyncio.gather(
         _ask_all(connected.kube.client),
         attempt(asked, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
-        _knock(settings.WEBHOOK_ADDRESS),
+        _handshake_problem(settings.WEBHOOK_ADDRESS),
     )
     return Sights(leases, fleet, webhooks)
 
@@ -189,7 +189,7 @@ async def _ask(client: KubeClient, name: str) -> Signs:
         return Signs(problem=str(error) or _silence(), is_silent=is_silent)
 
 
-async def _knock(address: str) -> str:
+async def _handshake_problem(address: str) -> str:
     """Return why no TLS handshake succeeds at `host:port`; empty if one does.
 
     Nothing is sent and the certificate is not verified: only the API server has to verify it.

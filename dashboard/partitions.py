@@ -38,7 +38,7 @@ from usage.query import given, one, read_range, read_total
 from usage.rates.linecosts import EVER, read_line_costs
 from usage.rates.linecosts import PARTITIONS as PARTITION_LINES
 from usage.rates.pricing import cost_record
-from usage.retention.purged import list_notes, say_purged
+from usage.retention.purged import list_notes, mark_purged
 from usage.sums.measures import hours
 from usage.tables import COST, COST_EXPORTS
 from usage.time.months import usage_zone
@@ -217,7 +217,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
             answer = self.get_paginated_response(
                 [part.record() for part in held_parts(page, window, costed=costed)]
             )
-        say_purged(answer)
+        mark_purged(answer)
         return answer
 
 
@@ -289,5 +289,5 @@ class AllPartitions(PartitionList):
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page; older rows that were purged are said in a header."""
         answer = super().list(request, *args, **kwargs)
-        say_purged(answer)
+        mark_purged(answer)
         return answer

@@ -18,7 +18,7 @@ from dashboard.nav import entries_for
 from dashboard.templatetags.fleet import machine_address
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
 from ipuhub.web.filters import filter_text
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from jobs.selectors import listed_jobs, names_like, state_of, visible_jobs
 from usage.selectors import visible_lifetimes
 
@@ -157,7 +157,7 @@ def search(request: HttpRequest) -> HttpResponseBase:
     """Show what matches `q`."""
     text = request.GET.get("q", "").strip()
     if len(text) > LONGEST or "\0" in text:
-        return not_as_asked(request, [f"q: at most {LONGEST} printable characters."])
+        return bad_parameters(request, [f"q: at most {LONGEST} printable characters."])
     user = request.user
     shown = (scope_of(user), usage_scope_of(user))
     results = find(text, *shown, entries_for(user)) if text else []

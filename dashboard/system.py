@@ -18,7 +18,7 @@ from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from ipuhub.web.readings import STALE_SECONDS
 from ipuhub.web.requests import live_page
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
@@ -70,7 +70,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
         if kind := known_format(request.GET.get("format", "")):
             return export(kind, WATCH_COLUMNS, watches, "watches")
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     shown = {
         "components": _steady(read_components(now)),
         "watches": _watch_rows(watches, now),

@@ -46,7 +46,7 @@ def main() -> None:
         )
         sys.exit(2)
     except Exception as error:  # others keep their traceback: they are faults of ours
-        if not _is_database_away(error):
+        if not _is_database_unavailable(error):
             raise
         sys.stderr.write(f"The database of DATABASE_URL does not answer: {error}\n")
         sys.exit(1)
@@ -64,7 +64,7 @@ def _run(command: str, app: str | None) -> None:
     execute_from_command_line(sys.argv)
 
 
-def _is_database_away(error: Exception) -> bool:
+def _is_database_unavailable(error: Exception) -> bool:
     """Return whether there is no connection, rather than a query that failed."""
     state = getattr(error.__cause__, "sqlstate", None)
     away = state is None or state.startswith(("08", "57P", "28", "3D"))

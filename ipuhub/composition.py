@@ -111,7 +111,7 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
 
 
 @contextlib.asynccontextmanager
-async def lonely_metrics_guard(name: str) -> AsyncIterator[Guard]:
+async def standalone_metrics_guard(name: str) -> AsyncIterator[Guard]:
     """Yield the guard of the metrics of a process that needs no API server: the API server is
     looked up when a token has to be verified."""
     async with contextlib.AsyncExitStack() as stack:

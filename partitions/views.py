@@ -20,7 +20,7 @@ from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, Filters, InstantFilter
 from ipuhub.web.lists import ListPage
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from ipuhub.web.readings import say
 from ipuhub.web.requests import live_page
 from partitions.connections import PROXY_AWAY, fleet_reader
@@ -186,7 +186,7 @@ def stats(request: HttpRequest) -> HttpResponseBase:
         if kind := known_format(request.GET.get("format", "")):
             return export(kind, STAT_COLUMNS, table.rows, "stats")
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     shown = _stats_context(table, scope) | {
         "problem": reading.said(in_full=scope.sees_all),
         "stale_since": reading.read_at if reading.problem else None,

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_safe
 from ipuhub.web.access import may_see_statements, signed_in
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter, filter_text
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from usage.query import (
     given,
     names_of,
@@ -87,13 +87,13 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
         output = read_output(params, question)
         kind, has_total = read_format(params), read_total(params)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     try:
         if kind:
             return _file(question, before, output, kind, has_total and kind == "csv")
         lines, before = _read(question, before, output)
     except BadFilter as error:  # rows that it needs are gone
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     period = Period.of(params, question.window, now, zone)
     facts = month_completeness(period.month, question.window, now, zone)
     context = {"facts": facts, "now": now, "period": period, "name": period.first}

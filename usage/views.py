@@ -163,7 +163,7 @@ def _add_costs(request: HttpRequest, filters: Filters, rows: Sequence[PodLifetim
     add_pod_costs(usage_scope_of(request.user), filters.form.cleaned_data, rows, now)
 
 
-def _what_is_there(_request: HttpRequest) -> dict[str, Any]:
+def _record_notes(_request: HttpRequest) -> dict[str, Any]:
     return list_notes(POD_WATCH, timezone.now())
 
 
@@ -174,7 +174,7 @@ lifetime_list = ListPage(
     filters=LifetimeFilters,
     select=visible_lifetimes,
     empty="Pods with a usage annotation appear here when the prober has recorded them.",
-    more=_what_is_there,
+    more=_record_notes,
     prepare=_add_costs,
 ).view
 gap_list = ListPage(

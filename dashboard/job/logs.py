@@ -23,7 +23,7 @@ from dashboard.job.tabs import answer_still, read_view
 from ipuhub.kube.podlogs import LogRequest, PodRef
 from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from jobs.models import JobAttempt
 from jobs.selectors import NO_JOB, jobs_with_uid
 from usage.models import PodLifetime
@@ -113,13 +113,13 @@ def ref_of(pod: PodLifetime) -> PodRef:
     return PodRef(pod.namespace, pod.pod_name, pod.uid)
 
 
-def kept_of(job: JobRecord, pod: PodLifetime) -> JobAttempt | None:
+def stored_attempt(job: JobRecord, pod: PodLifetime) -> JobAttempt | None:
     """Return the operator's record of the attempt that the pod belonged to."""
-    return kept_among(JobAttempt.objects.filter(job=job), pod)
+    return find_attempt(JobAttempt.objects.filter(job=job), pod)
 
 
-def kept_among(attempts: Iterable[JobAttempt], pod: PodLifetime) -> JobAttempt | None:
-    """The one of these that the pod belonged to, if it left something."""
+def find_attempt(attempts: Iterable[JobAttempt], pod: PodLifetime) -> JobAttempt | None:
+    """Return the attempt that the pod belonged to, if it has a stored log."""
     place = pod.instance or 0, pod.attempt or 0
     return next(
         (
@@ -139,12 +139,12 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     try:
         asked = read_asked(request.GET)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     if asked.mark or request.GET.get("format"):
         job = require_own_job(request.user, uid)
         pod = find_pod(job, asked.pod)
         if asked.mark:
-            return _what_came(request, pod, asked)
+            return _new_lines(request, pod, asked)
         return _file(request, job, pod, asked)
     view = read_view(request, uid)
     job = view.job
@@ -217,7 +217,7 @@ def _see(job: JobRecord, pod: PodLifetime, asked: Asked, *, in_full: bool) -> Se
         tail = read_tail(wanted, asked.lines)
     except LogProblem as problem:
         wants_kept = problem.is_gone or not asked.previous
-        kept = kept_among(job.past.attempts, pod) if wants_kept else None
+        kept = find_attempt(job.past.attempts, pod) if wants_kept else None
         return Seen(
             containers,
             container,
@@ -254,7 +254,7 @@ def _beginning(pod: PodLifetime) -> str:
     return f"{'0' * 16}~{pod.created_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _what_came(request: HttpRequest, pod: PodLifetime, asked: Asked) -> HttpResponseBase:
+def _new_lines(request: HttpRequest, pod: PodLifetime, asked: Asked) -> HttpResponseBase:
     """The lines after a mark. Headers return the next mark and whether the log continues."""
     mark, text, state = asked.mark, "", "running"
     try:
@@ -310,7 +310,7 @@ def _file(request: HttpRequest, job: JobRecord, pod: PodLifetime, asked: Asked) 
         wanted = LogRequest(ref_of(pod), container.name, previous=asked.previous)
         body = AsText(stream_lines(wanted))
     except LogProblem as problem:
-        kept = kept_of(job, pod) if problem.is_gone else None
+        kept = stored_attempt(job, pod) if problem.is_gone else None
         if kept is None:
             said = problem.said(in_full=is_admin(request.user))
             told = {"sentence": said, "title": "There is no log"}

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from dashboard.job.loglines import AsJson, AsText, KeptLines
 from dashboard.job.logreader import LogProblem, containers_now, stream_lines
-from dashboard.job.logs import find_pod, kept_of, ref_of, require_logs, require_own_job
+from dashboard.job.logs import find_pod, ref_of, require_logs, require_own_job, stored_attempt
 from ipuhub.api.files import read_yes
 from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.problems import CONTENT_TYPE
@@ -101,7 +101,7 @@ class JobLogs(APIView):
         most 16 KiB of text; `continues`: the next line has the rest. Raises Http404,
         ValidationError, NoLog."""
         require_logs()
-        is_json = _asks_for_json(request)
+        is_json = _requests_json(request)
         stamped = read_yes(request, "timestamps")
         previous, tail = read_yes(request, "previous"), _read_tail(request)
         since = _read_since(request)
@@ -112,7 +112,7 @@ class JobLogs(APIView):
             lines: Any = stream_lines(LogRequest(ref_of(pod), name, previous, tail, since))
             source = "live"
         except LogProblem as problem:
-            kept = kept_of(job, pod) if problem.is_gone else None
+            kept = stored_attempt(job, pod) if problem.is_gone else None
             if kept is None:
                 raise NoLog(problem, in_full=is_admin(request.user)) from problem
             lines, source = KeptLines(kept.log), "kept"
@@ -120,7 +120,7 @@ class JobLogs(APIView):
         return _answer(body, pod, source, is_json=is_json)
 
 
-def _asks_for_json(request: Request) -> bool:
+def _requests_json(request: Request) -> bool:
     return request.headers.get("Accept", "").startswith((_LINES, "application/jsonl"))
 
 

@@ -23,7 +23,7 @@ from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from ipuhub.web.unchanged import rows_alone, shows_live
 from partitions.vipu.topology import agent_order
 
@@ -119,7 +119,7 @@ def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     downloads it."""
     chosen = request.GET.get("view", VIEWS[0])
     if chosen not in VIEWS:
-        return not_as_asked(request, [f"view: {chosen[:50]!r} is not one of {', '.join(VIEWS)}."])
+        return bad_parameters(request, [f"view: {chosen[:50]!r} is not one of {', '.join(VIEWS)}."])
     if request.GET.get("format"):
         return _download(request, uid, chosen)
     view = read_view(request, uid, manifests=True)

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from ipuhub.models import NotificationCount
 from ipuhub.process.metrics import Kind, Metric
-from ipuhub.web.readings import ask_briefly
+from ipuhub.web.readings import query_briefly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,7 +76,7 @@ class NotificationCollector(Collector):
 
     def collect(self) -> Iterable[CounterMetricFamily]:
         """Return all series, 0 included; none if they were never read."""
-        totals = self._totals = ask_briefly(_read_totals, lambda: self._totals)
+        totals = self._totals = query_briefly(_read_totals, lambda: self._totals)
         if totals is None:
             return []  # the other metrics of the page are still of use
         families = {metric.name: _family(metric) for metric in NOTIFICATIONS}

@@ -112,11 +112,11 @@ def read_episodes(now: dt.datetime, ended_after: dt.datetime) -> Iterator[Episod
     rows = ComponentOutage.objects.filter(episode__in={began_at for began_at, _ in wanted})
     ordered = rows.order_by("episode", "name", "id")
     for key, outages in groupby(ordered, lambda row: (row.episode, row.name)):
-        if key in wanted and (episode := _told_as_one(list(outages))).noticed_at <= now:
+        if key in wanted and (episode := _joined_episode(list(outages))).noticed_at <= now:
             yield episode
 
 
-def _told_as_one(outages: Sequence[ComponentOutage]) -> Episode:
+def _joined_episode(outages: Sequence[ComponentOutage]) -> Episode:
     first = outages[0]
     lasting = [each for each in outages if each.ended_at is None]
     ended_at = None if lasting else max(each.ended_at for each in outages if each.ended_at)

@@ -36,7 +36,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from ipuhub.web.readings import STALE_SECONDS, Shared
 from ipuhub.web.requests import (
     etag_of,
@@ -130,7 +130,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     try:
         fill = read_fill(request)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     now, audience = timezone.now(), _audience(request.user, fill)
     show = partial(_show, audience, now)
     # A requested page is current; concurrent requests share one rendering. Polls of

@@ -100,10 +100,10 @@ class Informer:
     """The objects of one resource, namespace and selection, in a local copy.
 
     Objects are shared: read them, never change them. `managedFields` are dropped, `transform` may
-    drop more. Neither indexers nor `transform` may raise. `shows_anew` is called before each watch;
-    True: the server converts stored versions differently than before, so all objects are listed
-    again. `relists` counts lists, the first included; `problem` is why the copy is not current
-    (empty: it is).
+    drop more. Neither indexers nor `transform` may raise. `must_relist` is called before each
+    watch: True if the server converts stored versions differently than before, so that all objects
+    are listed again. `relists` counts lists, the first included; `problem` is why the copy is not
+    current (empty: it is).
     """
 
     def __init__(  # noqa: PLR0913  # the scope's own parts, flat for its many callers
@@ -116,7 +116,7 @@ class Informer:
         field_selector: str = "",
         indexers: Mapping[str, Callable[[Manifest], Iterable[str]]] | None = None,
         transform: Callable[[Manifest], Manifest] | None = None,
-        shows_anew: Callable[[], Awaitable[bool]] | None = None,
+        must_relist: Callable[[], Awaitable[bool]] | None = None,
         pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -124,7 +124,7 @@ class Informer:
         self._client = client
         self._scope = Scope(resource, namespace, label_selector, field_selector)
         self._transform = transform
-        self._shows_anew = shows_anew
+        self._must_relist = must_relist
         self._is_outdated = False
         self._pace = pace or Pace()
         self._clock = clock
@@ -267,7 +267,7 @@ class Informer:
     async def _check(self) -> None:
         """Raise Gone if the server now shows objects in another form than the watch brought
         before."""
-        if self._shows_anew is not None and await self._shows_anew():
+        if self._must_relist is not None and await self._must_relist():
             self._is_outdated = True
             raise Gone(410, "Expired", "the server shows the objects otherwise than before")
 

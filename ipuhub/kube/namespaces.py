@@ -49,19 +49,19 @@ class ChosenNamespaces:
         """Wait for the first list. Raises TimeoutError, with the reason."""
         await self._informer.wait_synced(timeout_seconds)
 
-    def tell_again(self) -> None:
+    def restart_arrivals(self) -> None:
         """Let `arrivals` begin with all that are chosen."""
         self._untold = {manifest["metadata"]["name"] for manifest in self._informer.all()}
         self._news.set()
 
     async def arrivals(self) -> list[str]:
-        """Wait for new namespaces; each is returned once, until `told_in_vain`."""
+        """Wait for new namespaces; each is returned once, until `report_failed`."""
         await self._news.wait()
         self._news.clear()
         names, self._untold = sorted(self._untold), set()
         return [name for name in names if self.covers(name)]
 
-    def told_in_vain(self, names: list[str]) -> None:
+    def report_failed(self, names: list[str]) -> None:
         """Report these namespaces again."""
         self._untold |= {*names}
         self._news.set()

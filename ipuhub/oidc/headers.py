@@ -19,7 +19,7 @@ from ipuhub.models import ExternalIdentity
 from ipuhub.oidc.accounts import find_or_make_user
 from ipuhub.oidc.tokens import Refused
 from ipuhub.oidc.views import refuse, roles, sign_ins
-from ipuhub.web.requests import client_address, lies_in
+from ipuhub.web.requests import client_address, is_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ class HeaderSignIn:
         if not name:
             return None
         peer = client_address(request, ())
-        if peer is None or not lies_in(peer, settings.AUTH_HEADER_PROXIES):
+        if peer is None or not is_within(peer, settings.AUTH_HEADER_PROXIES):
             sign_ins.labels("untrusted").inc()
             _LOG.warning("ignored the header of a sign-in", address=str(peer))
             return None

@@ -29,7 +29,7 @@ _MALLOC: Final = {
 }
 
 
-def give_back_what_is_free() -> None:
+def return_free_memory() -> None:
     """From now on return freed memory to the system soon. Other C libraries are left alone."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -49,7 +49,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
     gc.freeze()  # loaded modules stay: collections need not scan them again
     gc.set_threshold(*_THRESHOLDS)
-    give_back_what_is_free()
+    return_free_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
 

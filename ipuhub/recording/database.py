@@ -56,8 +56,8 @@ class Database(Generic[Row]):
     async def take_over(self) -> None:
         """Become the only recorder of the watch."""
         checkpoint = await self._until_done(self._store.take_over)
-        metrics.tell_position(self._name, checkpoint.position_at)
-        metrics.tell_gaps(self._name, self._store.gaps)
+        metrics.record_position(self._name, checkpoint.position_at)
+        metrics.record_gaps(self._name, self._store.gaps)
         log.info(
             "took the watch over",
             watch=self._name,
@@ -77,7 +77,7 @@ class Database(Generic[Row]):
         vanished, refused = await self._until_done(
             lambda: self._store.replace(batch, present, cluster_uid, cause)
         )
-        metrics.tell_gaps(self._name, self._store.gaps)
+        metrics.record_gaps(self._name, self._store.gaps)
         self._tell(refused)
         return vanished
 

@@ -99,14 +99,14 @@ def count_faults(watch: str, faults: Iterable[Fault]) -> None:
         FAULTS.labels(watch, fault.code).inc()
 
 
-def tell_position(watch: str, position_at: datetime | None) -> None:
+def record_position(watch: str, position_at: datetime | None) -> None:
     """Set how far `watch` is committed; None: nothing is."""
     if position_at is not None:
         _POSITIONS[watch] = position_at.timestamp()
         POSITION.labels(watch).set(_POSITIONS[watch])
 
 
-def tell_gaps(watch: str, gaps: Gaps) -> None:
+def record_gaps(watch: str, gaps: Gaps) -> None:
     """Set how many gaps are stored, and when the newest ended."""
     GAPS.labels(watch).set(gaps.stored)
     if gaps.newest is not None:

@@ -90,7 +90,7 @@ class PositionClock:
         """Note that the reader has read everything and waits for more."""
         self._asked_at = self._clock()
         if self._asked_at - self._drained_at > _PROMPT:
-            self._be_held_up(self._asked_at)
+            self._note_delay(self._asked_at)
 
     def heard(self, version: str) -> tuple[datetime, datetime]:
         """The watch came to `version`: the time now, and the time before which all is known."""
@@ -121,11 +121,11 @@ class PositionClock:
         now = self._clock()
         if now - self._ticked_at > _PROMPT:
             self._asked_at = now
-            self._be_held_up(now)
+            self._note_delay(now)
         self._ticked_at = now
         self._tick_later()
 
-    def _be_held_up(self, now: datetime) -> None:
+    def _note_delay(self, now: datetime) -> None:
         """Note a delay: what is read next can be as old as the last time without a delay."""
         self._is_behind, self._drained_at = True, now
         self._question()

@@ -159,7 +159,7 @@ class Recording(Generic[Row]):
         if cause:
             await self._list(cluster_uid, cause)
             return
-        self._hear_api()
+        self._note_api_back()
         try:
             await self._record_watch(cluster_uid)
         except Gone as error:
@@ -167,7 +167,7 @@ class Recording(Generic[Row]):
         except _ListNeeded:
             log.info("the watch cannot go on", watch=self._name)
 
-    def _hear_api(self) -> None:
+    def _note_api_back(self) -> None:
         if self._api_failures:
             log.info("the api server is back", watch=self._name)
         self._api_problem, self._api_failures = "", 0
@@ -203,7 +203,7 @@ class Recording(Generic[Row]):
         batch.resource_version, batch.answered_at = version, self._clock()
         present = [uid for _, uids in pages for uid in uids]
         vanished = await self._database.replace(batch, present, cluster_uid, cause)
-        self._hear_api()
+        self._note_api_back()
         metrics.LISTS.labels(self._name).inc()
         metrics.VANISHED.labels(self._name).inc(vanished)
         self._count(batch)
@@ -247,7 +247,7 @@ class Recording(Generic[Row]):
         metrics.ROWS.labels(self._name).inc(len(batch.rows))
         metrics.count_faults(self._name, batch.faults)
         metrics.COMMITS.labels(self._name).inc()
-        metrics.tell_position(self._name, batch.position_at)
+        metrics.record_position(self._name, batch.position_at)
 
     async def _read(self, cluster_uid: str, buffer: Buffer[Row]) -> None:
         checkpoint = self._database.checkpoint
@@ -288,7 +288,7 @@ class Recording(Generic[Row]):
         """
         if self._chosen is None:
             return
-        self._chosen.tell_again()
+        self._chosen.restart_arrivals()
         while True:
             names = await self._chosen.arrivals()
             async with turn:
@@ -297,7 +297,7 @@ class Recording(Generic[Row]):
                         await self._add_listed(name, times, buffer)
                     except ApiError as error:
                         log.info("a namespace is not listed yet", namespace=name, why=str(error))
-                        self._chosen.told_in_vain(names[done:])
+                        self._chosen.report_failed(names[done:])
                         break
             await asyncio.sleep(self._options.backoff.delay_seconds(0, jitter()))
 

@@ -147,17 +147,17 @@ def _read_access(user: Caller) -> Access:
     and another query where groups count."""
     if isinstance(user, ServiceAccount):
         return _access_of_account(user)
-    is_needed = settings.ACTIONS or _asks_kubernetes()
+    is_needed = settings.ACTIONS or _uses_kubernetes()
     listed = listed_name(user.get_username())
-    asks_identity = is_needed and not listed and bool(settings.ACTIONS_SINGLE_SIGN_ON)
-    found = _read_rows(user.pk, grants=not is_admin(user), identities=asks_identity)
+    needs_identity = is_needed and not listed and bool(settings.ACTIONS_SINGLE_SIGN_ON)
+    found = _read_rows(user.pk, grants=not is_admin(user), identities=needs_identity)
     identities = [(first, second) for kind, first, second in found if kind == "identity"]
     name = listed or (single_sign_on_name(user.get_username(), identities) if is_needed else "")
     acts_as = name if settings.ACTIONS else ""
     if is_admin(user):
         return Access(True, EVERYTHING, EVERYTHING, EVERYTHING, acts_as, name)
     granted = _by_grants((first, second) for kind, first, second in found if kind == "grant")
-    if not _asks_kubernetes():
+    if not _uses_kubernetes():
         return replace(granted, kubernetes_user=acts_as, cluster_name=name)
     groups = (EVERYBODY, *_groups_of(user.pk)) if name else ()
     jobs = _listable(ClusterUser(name, groups=groups)) if name else NOTHING
@@ -183,7 +183,7 @@ def acts_as(user: Caller) -> ClusterUser | None:
     return ClusterUser(name, groups=tuple(groups))
 
 
-def _asks_kubernetes() -> bool:
+def _uses_kubernetes() -> bool:
     return bool(settings.ACCESS == "kubernetes")
 
 

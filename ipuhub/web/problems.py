@@ -54,7 +54,7 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     """Return the 500 page, or the 503 page if the database is unavailable; runs no query."""
     error = sys.exc_info()[1]
     is_canceled = _state_of(error) == _CANCELED
-    status = 503 if is_canceled or _is_database_away(error) else 500
+    status = 503 if is_canceled or _is_database_unavailable(error) else 500
     if _is_program(request):
         if is_canceled:
             return problem_answer(status, _TOO_LONG, "query-too-long")
@@ -67,7 +67,7 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     return HttpResponse(loader.render_to_string(f"{status}.html"), status=status)
 
 
-def _is_database_away(error: BaseException | None) -> bool:
+def _is_database_unavailable(error: BaseException | None) -> bool:
     """Return whether the connection failed, as opposed to a query."""
     if not isinstance(error, InterfaceError | OperationalError):
         return False
@@ -80,7 +80,7 @@ def _state_of(error: BaseException | None) -> str:
     return str(getattr(getattr(error, "__cause__", None), "sqlstate", None) or "")
 
 
-def not_as_asked(request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
+def bad_parameters(request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
     """Return a 400 page that lists invalid parameters and links to the page without them."""
     if _is_program(request):
         return problem_answer(400, " ".join(sentences), "invalid-value")

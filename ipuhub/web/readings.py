@@ -191,7 +191,7 @@ class Shared(Generic[_K, _T]):
 
 
 _BRIEF_SECONDS: Final = 2.0
-_AWAY_SECONDS: Final = 10.0
+_UNAVAILABLE_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ class _Silence:
 _SILENCE: Final = _Silence()
 
 
-def ask_briefly(read: Callable[[], _T], otherwise: Callable[[], _T]) -> _T:
+def query_briefly(read: Callable[[], _T], otherwise: Callable[[], _T]) -> _T:
     """Return the result of `read` from PostgreSQL, or `otherwise` if that does not answer soon.
 
     For queries within a scrape's deadline. A silent server is not queried again for a while, so
@@ -218,7 +218,7 @@ def ask_briefly(read: Callable[[], _T], otherwise: Callable[[], _T]) -> _T:
         with connection.connection.at_most(_BRIEF_SECONDS):
             return read()
     except Error:
-        _SILENCE.until = time.monotonic() + _AWAY_SECONDS
+        _SILENCE.until = time.monotonic() + _UNAVAILABLE_SECONDS
         return otherwise()
 
 

@@ -118,7 +118,7 @@ def tagged(request: HttpRequest, answer: HttpResponse, tag: str) -> HttpResponse
     answer["ETag"] = tag if wants_fragment(request) else f'W/"{token_hex(16)}"'
     answer["Cache-Control"] = "private, no-cache"
     # Of an unchanged fragment, too, which has no text to say it.
-    say_as_of(answer, getattr(request, _AS_OF, None))
+    set_as_of(answer, getattr(request, _AS_OF, None))
     patch_vary_headers(answer, ("HX-Request", "Cookie"))
     return answer
 
@@ -144,7 +144,7 @@ def live_page(
     return tagged(request, render(request, part if wants_fragment(request) else page, context), tag)
 
 
-def say_as_of(answer: HttpResponse, at: datetime | None) -> None:
+def set_as_of(answer: HttpResponse, at: datetime | None) -> None:
     """Write the header `X-As-Of`: of when the figures of the answer are (None: not known)."""
     if at is not None:
         answer["X-As-Of"] = at.astimezone(UTC).isoformat(timespec="seconds")
@@ -168,12 +168,12 @@ def client_address(request: HttpRequest, proxies: Networks) -> Address | None:
     """
     hops = request.headers.get("X-Forwarded-For", "").split(",")
     address = _parse(request.META.get("REMOTE_ADDR", ""))
-    while address is not None and lies_in(address, proxies) and any(hops):
+    while address is not None and is_within(address, proxies) and any(hops):
         address = _parse(hops.pop())
     return address
 
 
-def lies_in(address: Address, networks: Networks) -> bool:
+def is_within(address: Address, networks: Networks) -> bool:
     """Return whether one of the networks contains the address."""
     return any(address in network for network in networks)
 

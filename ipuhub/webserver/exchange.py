@@ -70,7 +70,7 @@ def environ_of(request: BaseRequest, body: IO[bytes], size: int) -> dict[str, An
 def answer(
     application: WSGIApplication,
     environ: dict[str, Any],
-    say_head: Callable[[Head], None],
+    send_head: Callable[[Head], None],
     outflow: Outflow,
 ) -> None:
     """Run the application in this thread; send the head first, then the blocks.
@@ -89,12 +89,12 @@ def answer(
             is_said = False
             for block in () if environ["REQUEST_METHOD"] == "HEAD" else blocks:
                 if not is_said:
-                    say_head(heads[0])
+                    send_head(heads[0])
                     is_said = True
                 if block:
                     outflow.put(block)
             if not is_said:
-                say_head(heads[0])
+                send_head(heads[0])
         finally:
             if (close := getattr(blocks, "close", None)) is not None:
                 close()

@@ -276,12 +276,12 @@ class WebServer:
         def wake() -> None:
             loop.call_soon_threadsafe(ready.set)
 
-        def say_head(said: Head) -> None:
+        def send_head(said: Head) -> None:
             loop.call_soon_threadsafe(_settle, head, said)
 
         outflow = Outflow(self._budget, wake)
         work = loop.run_in_executor(
-            pool.threads, answer, self.application, environ, say_head, outflow
+            pool.threads, answer, self.application, environ, send_head, outflow
         )
         work.add_done_callback(lambda done: _finish(done, head, pool, environ["wsgi.input"]))
         try:

@@ -73,7 +73,7 @@ class EventFollower:
         async with asyncio.TaskGroup() as group:
             for kind in KINDS:
                 group.create_task(self._follow(kind))
-            group.create_task(self._list_what_was_dropped())
+            group.create_task(self._list_dropped())
             group.create_task(self._write())
 
     async def _follow(self, kind: str) -> None:
@@ -119,7 +119,7 @@ class EventFollower:
                 return page.resource_version
             params["continue"] = page.token
 
-    async def _list_what_was_dropped(self) -> None:
+    async def _list_dropped(self) -> None:
         """List again after Events were dropped: by then their jobs may be recorded."""
         while True:
             await self._missed.wait()

@@ -247,7 +247,7 @@ def _informers(
         IPUJOBS,
         indexers={BY_UID: by_uid},
         transform=trim_job,
-        shows_anew=is_crd_another,
+        must_relist=is_crd_another,
     )
     followed = {"ipujobs": jobs}
     for kind, resource in RESOURCE_OF.items():

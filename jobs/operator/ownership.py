@@ -127,7 +127,7 @@ def trim_pod(pod: Manifest) -> Manifest:
         if spec.get(kind)
     }
     kept["status"] = _of(status, ("phase", "reason", "message", "startTime"))
-    conditions = [_of(c, _CONDITION) for c in status.get("conditions") or () if _is_told(c)]
+    conditions = [_of(c, _CONDITION) for c in status.get("conditions") or () if _is_read(c)]
     if conditions:
         kept["status"]["conditions"] = conditions
     for kind in _STATUSES:
@@ -171,7 +171,7 @@ def _of_container(container: Manifest) -> Manifest:
     return kept | {"resources": {"limits": {"memory": memory}}} if memory else kept
 
 
-def _is_told(condition: Manifest) -> bool:
+def _is_read(condition: Manifest) -> bool:
     """Return whether the operator reads a condition. A pod that is scheduled or initialised stays
     so, and is never asked about again."""
     is_true = condition.get("status") == "True"

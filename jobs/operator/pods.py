@@ -166,7 +166,7 @@ class PodView:
     """A pod of a job, evaluated once per pass. `ending` is how it failed; None: it has not.
     `fingerprint` identifies the spec that it was made from. `gone_by`: when its deletion's grace
     period is over. `node_trouble`: the problem of its node, if that is not Ready: the pod's status
-    may be old. `hears_end`: it sleeps, and ends by itself on a signal; `deadline`: its
+    may be old. `ends_on_signal`: it sleeps, and ends by itself on a signal; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`. `is_initializing`: an init container runs
     that is no sidecar; `set_up_at`: when the last of them ended, or else when the pod was made.
     `waits_for`: why it is not Ready, in the kubelet's words."""
@@ -193,7 +193,7 @@ class PodView:
     fingerprint: str = ""
     node: str = ""
     gone_by: datetime | None = None
-    hears_end: bool = False
+    ends_on_signal: bool = False
     deadline: int | None = None
     accepted_at: datetime | None = None
     node_trouble: str = ""
@@ -249,7 +249,7 @@ def from_manifest(pod: Manifest) -> PodView:
         fingerprint=annotations_of(pod).get(ANNOTATION_FINGERPRINT, ""),
         node=str(spec.get("nodeName") or ""),
         gone_by=parse_time(meta.get("deletionTimestamp")),
-        hears_end=end is not None,
+        ends_on_signal=end is not None,
         deadline=spec.get("activeDeadlineSeconds"),
         accepted_at=parse_time(status.get("startTime")),
         node_trouble=SILENT if phase == "Running" and _is_unheard(conditions) else "",

@@ -74,7 +74,7 @@ def delete_pod(pod: PodView) -> DeleteChild:
 def end_pod(pod: PodView, now: datetime) -> EndPod:
     """End the pod's containers, keep its object and log: a pod that sleeps ends with success, and
     any other by a deadline that has passed. A deadline can only be made shorter."""
-    if not pod.hears_end or pod.accepted_at is None:
+    if not pod.ends_on_signal or pod.accepted_at is None:
         return EndPod(pod.namespace, pod.name, pod.uid, END_SECONDS)
     seconds = max(ceil((now + PATIENCE - pod.accepted_at).total_seconds()), END_SECONDS)
     is_sooner = pod.deadline is None or seconds < pod.deadline

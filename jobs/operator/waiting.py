@@ -228,20 +228,20 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
             continue
         if partition.phase == Phase.WAITING:
             yield partition.reason or Reason.NO_CAPACITY, partition.message
-        elif partition.reason and not _has_told(instance, partition):  # it hangs on the way
+        elif partition.reason and not _is_reported(instance, partition):  # it hangs on the way
             yield partition.reason, partition.message
     for instance in instances:
         for pod in reversed(instance.pods):  # workers before the launcher that waits for them
             if pod.trouble is not None:
-                yield pod.trouble.reason, _told_once(observed, pod.trouble)
+                yield pod.trouble.reason, _first_details(observed, pod.trouble)
 
 
-def _has_told(instance: Instance, partition: Partition) -> bool:
+def _is_reported(instance: Instance, partition: Partition) -> bool:
     """Return whether the partition's fault has ended an attempt before: the job says so already."""
     return partition.phase == Phase.ERROR and partition.attempt < instance.attempt
 
 
-def _told_once(observed: Observed, trouble: Trouble) -> str:
+def _first_details(observed: Observed, trouble: Trouble) -> str:
     """Keep the first details of a problem.
 
     A registry words each refusal differently (a request's number, a time), and each change would be

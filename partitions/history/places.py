@@ -56,7 +56,7 @@ def places_of(fleet: Mapping[str, Any]) -> tuple[set[str], Places]:
     Raises ProxyUnavailable for an answer that makes no sense.
     """
     try:
-        says = [each for each in fleet["controllers"] if _says_places(each)]
+        says = [each for each in fleet["controllers"] if _reports_places(each)]
         return {each["address"] for each in says}, _places(says)
     except (KeyError, TypeError, AttributeError) as error:
         raise ProxyUnavailable(
@@ -82,7 +82,7 @@ def _position(ipu: Mapping[str, Any]) -> int:
     return position
 
 
-def _says_places(controller: Mapping[str, Any]) -> bool:
+def _reports_places(controller: Mapping[str, Any]) -> bool:
     """Return whether it answers, and says where its IPUs stand; Graphcore's does not."""
     return bool(controller.get("reachable") and controller.get("placesKnown"))
 

@@ -69,7 +69,7 @@ class _Folder:
         self._path = path
         self._tls: ClientTls | None = None
         self._pod_tls: ClientTls | None = None
-        self._is_lack_said = False
+        self._is_missing_logged = False
 
     def tls(self) -> TlsFiles:
         """CA, and certificate and key if there are any."""
@@ -85,17 +85,17 @@ class _Folder:
         pair = (self._path / POD_CERTIFICATE, self._path / POD_KEY)
         has_pair, has_user = any(path.exists() for path in pair), self.credentials() is not None
         if has_pair != has_user:
-            self._say_lack((USER_ID, ACCESS_KEY) if has_pair else (POD_CERTIFICATE, POD_KEY))
+            self._log_missing((USER_ID, ACCESS_KEY) if has_pair else (POD_CERTIFICATE, POD_KEY))
         if not (has_pair and has_user):
             return None
         if self._pod_tls is None:
             self._pod_tls = self._files(POD_CERTIFICATE, POD_KEY)
         return self._pod_tls()
 
-    def _say_lack(self, names: tuple[str, str]) -> None:
-        if self._is_lack_said:
+    def _log_missing(self, names: tuple[str, str]) -> None:
+        if self._is_missing_logged:
             return
-        self._is_lack_said = True
+        self._is_missing_logged = True
         log.warning(
             "pods get no key to their partitions",
             controller=self._address,

@@ -138,7 +138,7 @@ class VipuClient:
         self._ending: set[asyncio.Task[None]] = set()
         self._listed: dict[bytes, VipuPartition] = {}
         self._fleet: tuple[bytes, Topology] | None = None  # of the last answer, by its digest
-        self._is_lack_said = False
+        self._is_missing_logged = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -242,14 +242,14 @@ class VipuClient:
         except VipuError as error:
             cause = error.__cause__
             if isinstance(cause, grpc.aio.AioRpcError) and cause.code() is StatusCode.UNIMPLEMENTED:
-                self._say_lack()
+                self._log_missing()
                 return None
             raise
         return Credentials(made.user_id, made.access_key)
 
-    def _say_lack(self) -> None:
-        if not self._is_lack_said:
-            self._is_lack_said = True
+    def _log_missing(self) -> None:
+        if not self._is_missing_logged:
+            self._is_missing_logged = True
             why = "the controller makes no keys for partitions"
             log.warning("pods get no key to their partitions", controller=self.address, why=why)
 

@@ -24,7 +24,7 @@ _MACHINE_IPUS: Final = 4  # holes are filled a machine at a time
 
 def with_places(topology: Topology, partitions: Iterable[VipuPartition]) -> Topology:
     """The fleet with the places that its partitions report for their IPUs."""
-    if topology.is_told_whole:
+    if topology.has_all_places:
         return topology
     seen = {ipu: partition.allocation_id for partition in partitions for ipu in partition.ipus}
     if not seen:

@@ -160,14 +160,14 @@ class _Port(Protocol):
 def listen(server: _Port, host: str, port: int, credentials: grpc.ServerCredentials | None) -> int:
     """Listen on the address and return the port; raises ListenError."""
     # Asked of the operating system first: gRPC keeps the reason to itself and a raw line to stderr.
-    reason = why_not(host, port)
+    reason = bind_problem(host, port)
     if not reason:
         try:
             if credentials is not None:
                 return server.add_secure_port(address_of(host, port), credentials)
             return server.add_insecure_port(address_of(host, port))
         except RuntimeError:
-            reason = why_not(host, port) or "gRPC refused it"
+            reason = bind_problem(host, port) or "gRPC refused it"
     raise ListenError(
         f"cannot listen on {address_of(host, port)}: {reason}; "
         + remedy(reason, "choose another --port or --host, or stop what uses it")
@@ -199,7 +199,7 @@ def host_of(address: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
-def why_not(host: str, port: int) -> str:
+def bind_problem(host: str, port: int) -> str:
     """Return why the operating system refuses the address; empty when it does not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

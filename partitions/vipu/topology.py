@@ -131,7 +131,7 @@ class Topology:
         return frozenset(ipu.cluster for ipu in self.ipus if ipu.cluster)
 
     @cached_property
-    def is_told_whole(self) -> bool:
+    def has_all_places(self) -> bool:
         """Return whether the controller has said of each IPU its place, cluster and allocation."""
         return not self.is_guess and all(ipu.cluster and ipu.allocation for ipu in self.ipus)
 

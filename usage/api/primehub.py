@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 from ipuhub.process.metrics import Kind, Metric
 from ipuhub.web.middleware import database_answer
-from ipuhub.web.requests import client_address, lies_in
+from ipuhub.web.requests import client_address, is_within
 from usage.api.reports import PrimeHubFile, PrimeHubMonths
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OpenToNetworks(APIView):
         if not networks or request.method not in {"GET", "HEAD"}:
             return False
         address = client_address(request._request, settings.TRUSTED_PROXIES)  # noqa: SLF001  # Django's
-        if address is None or not lies_in(address, networks):
+        if address is None or not is_within(address, networks):
             return False
         _reads.labels(self.open_name).inc()
         log.info("report read without a token", address=str(address), path=request.path)

@@ -33,7 +33,7 @@ from usage.api.serializers import (
 )
 from usage.models import PodLifetime
 from usage.query import given, names_of, one, read_output, read_question, read_total
-from usage.retention.purged import say_purged
+from usage.retention.purged import mark_purged
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes, with_job_names
 from usage.sums.columns import (
     Cursor,
@@ -290,7 +290,7 @@ class LifetimeList(FileList[PodLifetime]):
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page, or the whole file. A header says if rows were purged."""
         answer = super().list(request, *args, **kwargs)
-        say_purged(answer)
+        mark_purged(answer)
         return answer
 
     @cached_property

@@ -19,7 +19,7 @@ from usage.pods.annotations import (
     kept_labels,
 )
 from usage.pods.lifetimes import BY_LIST, last_seen, lifetime_of
-from usage.pods.resources import GPU_RESOURCES, Pod, wish_of
+from usage.pods.resources import GPU_RESOURCES, Pod, requests_of
 from usage.pods.rows import CLAIMED, END, FIXED, merged, row_of
 from usage.pods.stamps import judged, nobody
 
@@ -184,14 +184,14 @@ class PodRecorder:
         if is_known_only and lifetime.end is None:
             return None
         claim = by_namespace(meta) if is_known_only else _claim(meta, text, faults)
-        wish = wish_of(bytes(manifest.spec), selected.gpu_resources)
+        requests = requests_of(bytes(manifest.spec), selected.gpu_resources)
         if not selected.has_ipu_requests:
-            wish = replace(wish, held=replace(wish.held, ipus=0))
-        row = row_of(meta, claim, wish, lifetime, at)
+            requests = replace(requests, held=replace(requests.held, ipus=0))
+        row = row_of(meta, claim, requests, lifetime, at)
         row.is_known_only = is_known_only
         row.labels = kept_labels(meta.labels, selected.labels)
-        if wish.problems and not is_known_only:
-            faults.append(Fault(self.subject(row), "quantity", "; ".join(wish.problems)))
+        if requests.problems and not is_known_only:
+            faults.append(Fault(self.subject(row), "quantity", "; ".join(requests.problems)))
         return row
 
     def subject(self, row: PodRow) -> Subject:

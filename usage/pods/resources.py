@@ -60,7 +60,7 @@ class Container(_Shape):
 
 
 class PodSpec(_Shape):
-    """A pod's wish."""
+    """The spec of a pod."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -152,7 +152,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PodRequests:
     """The spec of a pod: its size, its node, and which amounts are invalid."""
 
     held: Held
@@ -165,7 +165,7 @@ _SPEC: Final = msgspec.json.Decoder(PodSpec)
 
 # A pod's changes show the same spec again and again, within minutes; each spec is some 2 KB.
 @lru_cache(maxsize=512)
-def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish:
+def requests_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> PodRequests:
     """Decode a pod's spec. Raises ValueError if it is invalid."""
     try:
         decoded = _SPEC.decode(spec)
@@ -173,7 +173,7 @@ def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish
         raise ValueError(f"the spec cannot be read: {error}") from error
     problems: list[str] = []
     held = held_by(decoded, problems, gpu_resources)
-    return Wish(held, decoded.node_name or "", tuple(problems))
+    return PodRequests(held, decoded.node_name or "", tuple(problems))
 
 
 def held_by(

@@ -14,7 +14,7 @@ from usage.pods.lifetimes import BY_LIST
 if TYPE_CHECKING:
     from usage.pods.annotations import Claim
     from usage.pods.lifetimes import Lifetime
-    from usage.pods.resources import PodMeta, Wish
+    from usage.pods.resources import PodMeta, PodRequests
 
 MICRO_IPUS: Final = 1_000_000
 MONITOR: Final = "monitor"
@@ -107,9 +107,11 @@ COLUMNS: Final = PodRow.__struct_fields__[:-3]
 """All that is recorded of a pod: what the API shows of it."""
 
 
-def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: datetime) -> PodRow:
+def row_of(
+    meta: PodMeta, claim: Claim, requests: PodRequests, lifetime: Lifetime, at: datetime
+) -> PodRow:
     """Return the row of a pod; `at` replaces a missing creation time."""
-    held, end = wish.held, lifetime.end
+    held, end = requests.held, lifetime.end
     return PodRow(
         meta.uid,
         meta.namespace,
@@ -134,7 +136,7 @@ def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: date
         # partition.
         held.ipus * MICRO_IPUS if claim.micro_ipus is None else claim.micro_ipus,
         meta.creation_timestamp or at,
-        wish.node,
+        requests.node,
         lifetime.phase,
         lifetime.reason.replace("\0", "\ufffd"),
         lifetime.exit_code,

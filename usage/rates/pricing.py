@@ -159,7 +159,7 @@ def money_of(amount: Decimal | None, tariff: Mapping[str, Any]) -> Money | None:
     return Money(amount.quantize(unit, context=_EXACT), tariff["currency"])
 
 
-def are_of_one_thing(price: Price, other: Price) -> bool:
+def price_same_hours(price: Price, other: Price) -> bool:
     """Return whether both prices apply to the same hours."""
     pair = {price.resource, other.resource}
     if pair == {"ipu", "partition-ipu"}:
@@ -170,7 +170,7 @@ def are_of_one_thing(price: Price, other: Price) -> bool:
 
 def overlap(price: Price, others: Iterable[Price]) -> Price | None:
     """Return the first price that applies to the same hours as `price` on some day."""
-    found = (each for each in others if are_of_one_thing(price, each) and _meet(price, each))
+    found = (each for each in others if price_same_hours(price, each) and _meet(price, each))
     return next(found, None)
 
 

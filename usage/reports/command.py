@@ -85,9 +85,9 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
     if asked.output and not asked.month:
         raise ReportRefused("--output requires --month, or --from and --to.")
     if asked.review:
-        _say_review(Month.parse(asked.month), progress)
+        _print_review(Month.parse(asked.month), progress)
         return
-    run = request_run("command", _who(asked), now, zone, asked.month, close=asked.close)
+    run = request_run("command", _recorded_name(asked), now, zone, asked.month, close=asked.close)
     for report in do_run(
         run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
     ):
@@ -108,7 +108,7 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
         _write(download.body, target, download.lines, progress)
 
 
-def _say_review(month: Month, progress: Progress) -> None:
+def _print_review(month: Month, progress: Progress) -> None:
     review = review_month(month)
     progress.say(f"{review.report}, made {review.report.generated_at:%F %H:%M} UTC")
     progress.say(f"cost: {review.cost or 'no rates'}")
@@ -119,7 +119,7 @@ def _say_review(month: Month, progress: Progress) -> None:
         progress.say(sentence)
 
 
-def _who(asked: Asked) -> str:
+def _recorded_name(asked: Asked) -> str:
     """Return the name to record: the given name, or else the user who runs the command."""
     if asked.by:
         return asked.by

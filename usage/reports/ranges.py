@@ -50,7 +50,7 @@ class RangeFile:
     total: bool = True
 
     @property
-    def lines_beside(self) -> int:
+    def overhead_lines(self) -> int:
         """Return the number of lines beside the data: the header and the totals."""
         return 2 if self.total and PROFILES[self.profile].has_total else 1
 
@@ -177,7 +177,7 @@ def store_range(run: ReportRun, file: RangeFile) -> None:
             _store(run, number, held, written)
             number, held = number + 1, bytearray()
     _store(run, number, held, written)
-    run.digest, run.lines = digest.hexdigest(), max(0, written - file.lines_beside)
+    run.digest, run.lines = digest.hexdigest(), max(0, written - file.overhead_lines)
     run.done = run.lines
 
 

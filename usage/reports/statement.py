@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import require_statements, signed_in
 from ipuhub.web.filters import BadFilter, meant_by
-from ipuhub.web.problems import not_as_asked
+from ipuhub.web.problems import bad_parameters
 from usage.models import MonthReport, ReportRow
 from usage.query import given, one
 from usage.rates.pricing import money_of
@@ -236,5 +236,5 @@ def statement(request: HttpRequest, month: str) -> HttpResponseBase:
     try:
         group = _group_of(request)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     return render(request, "usage/statement.html", read_statement(month, scope, group))

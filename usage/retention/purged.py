@@ -68,7 +68,7 @@ def list_notes(watch: str, now: datetime) -> dict[str, Any]:
     return {"freshness": judge(seen, now), "purged_before": purged}
 
 
-def say_purged(answer: HttpResponseBase) -> None:
+def mark_purged(answer: HttpResponseBase) -> None:
     """Put it into a header of an answer that lists lifetimes."""
     if day := purged_before():
         answer[HEADER] = day.isoformat()

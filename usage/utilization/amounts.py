@@ -148,7 +148,7 @@ class _Now:
         self.others = max(0, used - held)
         self.down = max(0, min(state.down, used + state.down - held))
 
-    def hear_before(self, state: State, held: int) -> None:
+    def begin_with(self, state: State, held: int) -> None:
         """Begin with a state from when jobs held `held`."""
         self._hear(state, held)
 
@@ -173,7 +173,7 @@ def sweep(timeline: ControllerTimeline, bounds: Sequence[int]) -> list[Utilizati
     begin = bounds[0] * _MICRO
     earlier = [state for state in timeline.states if state.at < begin]
     if earlier:
-        now.hear_before(earlier[-1], timeline.held_then)
+        now.begin_with(earlier[-1], timeline.held_then)
     for instant, event in _events(timeline, begin):
         second = min(max(instant // _MICRO, at), bounds[-1])
         while at < second:

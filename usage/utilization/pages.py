@@ -18,8 +18,8 @@ from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import say_as_of
+from ipuhub.web.problems import bad_parameters
+from ipuhub.web.requests import set_as_of
 from usage.query import (
     given,
     one,
@@ -239,12 +239,12 @@ def utilization_page(request: HttpRequest) -> HttpResponseBase:
         kind, has_total = read_format(params), read_total(params)
         answer = answer_capacity(params, now, usage_zone(), "total", with_week=not kind)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     if kind:
         lines = answer.lines(has_total=has_total and kind == "csv")
         return export(kind, capacity_columns(), lines, "utilization")
     page = render(request, "usage/utilization.html", _context(answer, params, now))
-    say_as_of(page, _as_of(answer))
+    set_as_of(page, _as_of(answer))
     return page
 
 
@@ -258,7 +258,7 @@ def utilization_week(request: HttpRequest) -> HttpResponseBase:
         has_total = read_total(params)
         answer = answer_capacity(params, timezone.now(), usage_zone(), "total", with_week=True)
     except BadFilter as error:
-        return not_as_asked(request, error.messages)
+        return bad_parameters(request, error.messages)
     rows = hour_rows(answer.week, has_total=has_total)
     return export("csv", week_columns(), rows, "utilization-week")
 

@@ -37,7 +37,7 @@ Range = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SummedTime:
     """The summed time: the quarters of [begin, until), except hours in `dirt` (first and last; no
     last: all up to now).
 
@@ -93,7 +93,7 @@ class Plan:
         return sum((edges[-1] - edges[0] for edges, _ in self.stretches), timedelta()) > DEAR
 
 
-def plan(edges: Sequence[datetime], standing: Standing) -> Plan:
+def plan(edges: Sequence[datetime], standing: SummedTime) -> Plan:
     """Return the parts of steps that begin at `edges`, the last of which is their end."""
     sums = [
         (max(ceil(edges[step]), begin), min(floor(edges[step + 1]), end), step)
@@ -206,7 +206,7 @@ FROM usage_utilizationquarter WHERE begin >= %(since)s"""
 """IPUs held by partitions and capacity, as far as summed; NULL: the capacity is unknown."""
 
 
-def read_standing() -> Standing:
+def read_summed_time() -> SummedTime:
     """Return which sums stand now."""
     with connection.cursor() as cursor:
         cursor.execute(_STANDING, {"watch": CAPACITY_WATCH})
@@ -217,13 +217,13 @@ def read_standing() -> Standing:
 def missing(until: datetime) -> list[Range]:
     """Return the ranges before `until` that are not summed, or no longer right."""
     with connection.cursor() as cursor:
-        standing = read_standing()
+        standing = read_summed_time()
         begin = _begin(cursor, standing)
     return [] if begin is None or begin >= until else standing.missing(begin, until)
 
 
 def read_quarters(
-    parts: Sequence[tuple[datetime, datetime, int]], standing: Standing
+    parts: Sequence[tuple[datetime, datetime, int]], standing: SummedTime
 ) -> list[tuple[str, int, Utilization]]:
     """Return controller, number and sum of each of `parts`: begin, end and its number."""
     if not parts:
@@ -234,7 +234,7 @@ def read_quarters(
 
 
 def read_week(
-    parts: Sequence[tuple[datetime, datetime, int]], standing: Standing, week: Week
+    parts: Sequence[tuple[datetime, datetime, int]], standing: SummedTime, week: Week
 ) -> tuple[list[tuple[str, int, Utilization]], dict[int, Utilization]]:
     """Return what `read_quarters` does, and the sums by hour of the week."""
     cuts = [Cut(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)]
@@ -259,7 +259,7 @@ class Cut(NamedTuple):
     shift: int = 0
 
 
-def _by_grain(cuts: Iterable[Cut], standing: Standing) -> list[list[Any]]:
+def _by_grain(cuts: Iterable[Cut], standing: SummedTime) -> list[list[Any]]:
     """Return the parameters of _CUT: whole hours, and the remaining quarters.
 
     In a zone with a fractional offset an hour of UTC is in two local hours.
@@ -328,20 +328,20 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
     return Work([((a, b), (b - a) // QUARTER) for a, b in chunks], fill, finish)
 
 
-def _known(cursor: Any, dirt: Dirt) -> Standing:
+def _known(cursor: Any, dirt: Dirt) -> SummedTime:
     cursor.execute(_STATE, {"watch": CAPACITY_WATCH})
     return _standing(cursor.fetchone(), dirt)
 
 
-def _standing(row: Sequence[Any], dirt: Dirt) -> Standing:
+def _standing(row: Sequence[Any], dirt: Dirt) -> SummedTime:
     begin, until, known_then, with_hours, known_now, purged, zone = row[:7]
     frozen = None if purged is None else day_begin(purged, ZoneInfo(zone))
     if begin is None:
-        return Standing(known_now=known_now, frozen=frozen)
-    return Standing(begin, until, dirt, known_then, known_now, frozen, with_hours)
+        return SummedTime(known_now=known_now, frozen=frozen)
+    return SummedTime(begin, until, dirt, known_then, known_now, frozen, with_hours)
 
 
-def _begin(cursor: Any, standing: Standing) -> datetime | None:
+def _begin(cursor: Any, standing: SummedTime) -> datetime | None:
     """Return from when on quarters are or can be summed; None: nothing is recorded."""
     begin = standing.begin
     dirty = min((first for first, _ in standing.dirt), default=begin)

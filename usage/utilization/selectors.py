@@ -13,13 +13,13 @@ from ipuhub.web.filters import BadFilter
 from usage.reading import one_snapshot, patience, rows_of
 from usage.time.windows import bounds
 from usage.utilization.amounts import Utilization
-from usage.utilization.rollups import plan, read_quarters, read_standing, read_week
+from usage.utilization.rollups import plan, read_quarters, read_summed_time, read_week
 from usage.utilization.rows import RUNS, read_asked, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from usage.utilization.rollups import Plan, Standing
+    from usage.utilization.rollups import Plan, SummedTime
     from usage.utilization.weekhours import Week
 
 _MICRO = 10**6
@@ -56,7 +56,7 @@ def read_capacity(
     edges = [*(instant for instant in begins if instant < until), until]
     if len(edges) == 1:
         return CapacityRecord({}, None, 0, {})
-    standing = read_standing()
+    standing = read_summed_time()
     parts = plan(edges, standing)
     _refuse_purged(parts, standing)
     steps: dict[str, list[Utilization]] = {}
@@ -92,7 +92,7 @@ def read_capacity(
     )
 
 
-def _refuse_purged(parts: Plan, standing: Standing) -> None:
+def _refuse_purged(parts: Plan, standing: SummedTime) -> None:
     frozen = standing.frozen
     if frozen is None or not any(edges[0] < frozen for edges, _ in parts.stretches):
         return

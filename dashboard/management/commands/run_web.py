@@ -66,7 +66,7 @@ class Command(BaseCommand):
         _require_secret_key()
         _require_ca_file()
         try:
-            is_prepared = _prepare_or_say(options["host"], options["port"])
+            is_prepared = _prepare_or_report(options["host"], options["port"])
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
         if not is_prepared:
@@ -81,7 +81,7 @@ class Command(BaseCommand):
                 connections.close()
 
 
-def _prepare_or_say(host: str, port: int) -> bool:
+def _prepare_or_report(host: str, port: int) -> bool:
     """Prepare the database, and report its outage to clients as long as it does not answer.
 
     Return False if the process was stopped meanwhile.

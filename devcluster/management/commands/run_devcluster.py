@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
 from ipuhub.certificates import write_private
 from ipuhub.process import logs
-from ipuhub.process.runtime import give_back_what_is_free
+from ipuhub.process.runtime import return_free_memory
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -39,7 +39,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
-        give_back_what_is_free()
+        return_free_memory()
         same = {name: options[name] for name in ("port", "authorization")}
         cluster = DevCluster(options["dir"], **same)
         try:

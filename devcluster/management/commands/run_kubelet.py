@@ -16,7 +16,7 @@ from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 from ipuhub.process import logs
-from ipuhub.process.runtime import give_back_what_is_free
+from ipuhub.process.runtime import return_free_memory
 
 
 class Command(BaseCommand):
@@ -59,7 +59,7 @@ class Command(BaseCommand):
             stand_in = read_options(options)
         except (ConfigError, ValueError) as error:
             raise CommandError(str(error)) from error
-        give_back_what_is_free()
+        return_free_memory()
         asyncio.run(_run(KubeClient(config, user_agent="ipuhub-kubelet"), stand_in))
 
 

@@ -58,7 +58,7 @@ async def _run_with_files() -> None:
     process.health.ask("certificate", lambda: certificate.problem)
     process.metrics.at_scrape(certificate.fill_metrics)
     async with (
-        composition.lonely_metrics_guard(NAME) as guard,
+        composition.standalone_metrics_guard(NAME) as guard,
         composition.serving(process, guard),
         answering(certificate.context, process),
     ):

@@ -11,7 +11,7 @@ import structlog
 from ipuhub.kube.errors import ApiError, NotFound
 from ipuhub.kube.resources import NODES, WriteOptions
 from partitions.proxy.metrics import ADVERTISED, NODE_WRITES
-from partitions.proxy.nodes.informer import shown_node, what_is_read
+from partitions.proxy.nodes.informer import shown_node, trimmed_node
 from partitions.proxy.nodes.visibility import MARK_CAPACITY, Count, plan_visibility
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def hide_ipus(client: KubeClient, owner: str) -> tuple[list[str], str]:
 
     Raises ApiError where the nodes cannot be listed.
     """
-    listed = await client.list(NODES, keep=what_is_read)  # a hook of the chart has little memory
+    listed = await client.list(NODES, keep=trimmed_node)  # a hook of the chart has little memory
     nodes = [shown_node(node) for node in listed.items]
     changes = plan_visibility(nodes, [], owner, on_masters=True)
     problem = await write_changes(client, changes)

@@ -34,7 +34,7 @@ class NodeLabels:
 
     def __init__(self, client: KubeClient) -> None:
         self.informer = Informer(
-            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=what_is_read
+            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=trimmed_node
         )
 
     def has(self, label: str) -> bool:
@@ -97,7 +97,7 @@ def _marks(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {key: annotations[key] for key in (MARK_OWNER, MARK_CAPACITY) if key in annotations}
 
 
-def what_is_read(node: Manifest) -> Manifest:
+def trimmed_node(node: Manifest) -> Manifest:
     """Return the part of a node that is read: nodes are large."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {key: metadata[key] for key in _KEPT if key in metadata}

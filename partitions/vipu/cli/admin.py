@@ -84,7 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     actions = add_frame(parser)
     _add_lists(actions, shared)
-    _add_things(actions, shared)
+    _add_entities(actions, shared)
     _add_diagnostics(actions, shared)
     add_examples(parser, _MORE)
     return parser
@@ -221,7 +221,7 @@ def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
             )
 
 
-def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
+def _add_entities(actions: Any, shared: argparse.ArgumentParser) -> None:
     get = entities(actions, "get", "show an agent, a partition, a cluster and more")
     remove = entities(actions, "remove", "remove a partition, an agent, a cluster and more")
     create = _add_arrangement(actions, remove, get, shared)

@@ -70,7 +70,7 @@ def webhooks(tmp_path: Path, settings: SettingsWrapper) -> Iterator[subprocess.P
         [sys.executable, "manage.py", "run_webhooks"], cwd=ROOT, env=environment
     )
     try:
-        wait_until(lambda: not asyncio.run(observing._knock(settings.WEBHOOK_ADDRESS)))
+        wait_until(lambda: not asyncio.run(observing._handshake_problem(settings.WEBHOOK_ADDRESS)))
         yield process
     finally:
         process.send_signal(signal.SIGCONT)

@@ -144,10 +144,10 @@ async def test_where_the_server_shows_objects_otherwise_all_are_taken_again(
     ]
     answers = iter([False, True, False])
 
-    async def shows_anew() -> bool:
+    async def must_relist() -> bool:
         return next(answers)
 
-    informer = Informer(client, PODS, shows_anew=shows_anew, pace=BRISK)
+    informer = Informer(client, PODS, must_relist=must_relist, pace=BRISK)
     async with following(informer) as changes:
         assert await changes.next(4) == [
             ("came", "a@1"),

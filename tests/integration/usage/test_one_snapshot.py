@@ -19,7 +19,7 @@ from usage.sums.rollups import refresh
 from usage.time.months import usage_zone
 from usage.time.windows import Window
 from usage.utilization import selectors as capacities
-from usage.utilization.rollups import read_standing
+from usage.utilization.rollups import read_summed_time
 from usage.utilization.selectors import read_capacity
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def test_rows_that_go_while_utilization_is_read_are_still_in_it(
     assert before.steps["v1"][0].by_jobs == 4 * 19 * 3600
 
     def standing() -> object:
-        found = read_standing()
+        found = read_summed_time()
         _elsewhere(PartitionLifetime.objects.all().delete)
         return found
 
-    monkeypatch.setattr(capacities, "read_standing", standing)
+    monkeypatch.setattr(capacities, "read_summed_time", standing)
     assert read_capacity(edges[:1], edges[1]) == before

@@ -295,7 +295,7 @@ async def test_the_first_answer_already_names_the_port_of_the_metrics(
 async def test_two_agents_never_share_a_port(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("partitions.vipu.serving.why_not", lambda *_: "")
+    monkeypatch.setattr("partitions.vipu.serving.bind_problem", lambda *_: "")
     (ports,) = await start()
     with pytest.raises(ListenError, match="gRPC refused it"):
         await start(port=ports.api)

@@ -37,7 +37,7 @@ def test_a_taken_port_is_refused_with_the_reason_and_the_state_file_is_free_agai
 def test_a_port_taken_at_the_last_moment_is_refused_too(
     start_server: Callable[..., tuple[VipuServer, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("partitions.vipu.serving.why_not", lambda *_: "")
+    monkeypatch.setattr("partitions.vipu.serving.bind_problem", lambda *_: "")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError, match=f"127.0.0.1:{port}: gRPC refused it"):
@@ -49,7 +49,7 @@ def test_two_servers_never_share_a_port(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("partitions.vipu.serving.why_not", lambda *_: "")
+    monkeypatch.setattr("partitions.vipu.serving.bind_problem", lambda *_: "")
     _, port = start_server()
     with pytest.raises(ListenError):
         start_server(port=port, storage=tmp_path / "other.json")

@@ -139,7 +139,7 @@ def test_a_revoked_token_reads_no_metrics_and_is_trusted_for_minutes_without_pos
     def ask(read: Callable[[], None], otherwise: Callable[[], None]) -> None:
         otherwise() if is_silent else read()
 
-    monkeypatch.setattr(metrics, "ask_briefly", ask)
+    monkeypatch.setattr(metrics, "query_briefly", ask)
     monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: at))
     is_silent = True
     assert caller.get("/metrics").status_code == 503

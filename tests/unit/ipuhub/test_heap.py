@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 _PROGRAM = """
 import ctypes, sys
-from ipuhub.process.runtime import give_back_what_is_free
+from ipuhub.process.runtime import return_free_memory
 
 if sys.argv[2] == "ours":
-    give_back_what_is_free()
+    return_free_memory()
 for _ in range(3):
     bytearray(2**20)
 held = [bytes(256 * 1024) for _ in range(40)]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from usage.pods.resources import Held, PodSpec, held_by, wish_of
+from usage.pods.resources import Held, PodSpec, held_by, requests_of
 
 GIB = 2**30
 
@@ -107,5 +107,5 @@ def test_slices_of_a_gpu_count_by_their_own_name() -> None:
 
 def test_only_the_last_few_hundred_specs_are_remembered() -> None:
     for number in range(3_000):
-        assert wish_of(f'{{"nodeName":"n-{number}"}}'.encode()).node == f"n-{number}"
-    assert wish_of.cache_info().currsize <= 512  # with the 2 KB of each wish: a megabyte
+        assert requests_of(f'{{"nodeName":"n-{number}"}}'.encode()).node == f"n-{number}"
+    assert requests_of.cache_info().currsize <= 512  # 2 KB each: a megabyte

@@ -10,7 +10,7 @@ from ipuhub import composition
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.management import require_usage
-from ipuhub.process.runtime import give_back_what_is_free
+from ipuhub.process.runtime import return_free_memory
 from ipuhub.recording.store import Fenced
 from usage.prober import list_once, run_prober
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         require_usage()
-        give_back_what_is_free()
+        return_free_memory()
         try:
             composition.run(list_once if options["once"] else run_prober, ApiError)
         except LeaseHeld as error:
