@@ -20,7 +20,7 @@ _WHOLE: Final = 100
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place where a partition fits: `count` of them on the controller, and the machines of the
-    block that the next one gets (empty: they have no names)."""
+    block that the next partition gets (empty: they have no names)."""
 
     controller: str
     count: int

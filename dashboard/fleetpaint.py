@@ -20,7 +20,7 @@ MARKS: Final = {
     "cordoned": ("striped",),
 }
 Detail = Literal["ipus", "machines", "racks"]
-"""The drawings of a fleet: a square per IPU; machines, their neighbours with one holder as one;
+"""The drawings of a fleet: a square per IPU; machines, neighbours with the same holder joined;
 or a bar per IPU-Link domain."""
 _IPUS_UP_TO: Final = 512
 _MACHINES_UP_TO: Final = 1024  # IPUs

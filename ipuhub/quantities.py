@@ -26,7 +26,7 @@ class InvalidQuantity(ValueError):  # noqa: N818  # the API's own way to say it
 
 
 def units(text: str | float) -> int:
-    """Whole units, a part of one counted as one: "1Ki" is 1024. Raises InvalidQuantity."""
+    """Whole units, rounded up: "1Ki" is 1024. Raises InvalidQuantity."""
     return _parse(str(text), 1)
 
 

@@ -36,8 +36,8 @@ _LOCK: Final = 0x1B0_0001
 def migrate(pause: Callable[[float], None] = time.sleep) -> bool:
     """Apply missing migrations and return whether there were any.
 
-    Processes that start together wait for the one that migrates, and then find nothing to do. They
-    wait in pauses, which can raise, and not in PostgreSQL, where a thread cannot be stopped.
+    Processes that start together wait for the process that migrates, and then find nothing to do.
+    They wait in pauses, which can raise, and not in PostgreSQL, where a thread cannot be stopped.
     """
     with connection.cursor() as cursor:
         while not _is_locked_here(cursor):

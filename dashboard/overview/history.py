@@ -146,8 +146,8 @@ def _ended(scope: Scope, since: datetime) -> QuerySet[JobRecord]:
 
 
 def _with_outcome(rows: QuerySet[JobRecord], scope: Scope, since: datetime) -> QuerySet[JobRecord]:
-    """Each row with the numbers of all that ended, counted once: it saves the page a question. They
-    are text, of which one is parsed."""
+    """Each row with the numbers of all ended jobs, counted once, which saves the page a query. They
+    are text, of which only one copy is parsed."""
     ended = _visible_jobs(scope).filter(completed_at__gt=since).order_by()
     steps = ended.annotate(step=_Step(F("completed_at"), Value(day_before(_now_of(since))[0])))
     numbers = steps.values("status", "reason", "step").annotate(number=Count("id"))

@@ -103,8 +103,8 @@ def _compared(scope: Scope, now: datetime, zone: ZoneInfo, *, costed: bool) -> M
 
 
 def _bounds(month: Month, zone: ZoneInfo, pricing: Pricing | None) -> MonthBounds:
-    """Return the bounds of the month of now: the prices since the last one began come with the
-    closed months of that time, so that they need no query of their own."""
+    """Return the bounds of the current month. Prices since the beginning of last month come with
+    its closed months, so they need no query of their own."""
     if pricing is None:
         return month_bounds(month, zone)
     closed = {each.month: (each.first, each.end) for each in pricing.closed}

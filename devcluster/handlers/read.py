@@ -130,7 +130,7 @@ async def watch_objects(api: Api, request: ApiRequest) -> web.StreamResponse:
 
 
 def _row_renderer(api: Api, request: ApiRequest) -> Callable[[Item], bytes]:
-    """Return a renderer; in a stream of Tables only the first one names the columns."""
+    """Return a renderer; in a stream of Tables only the first names the columns."""
     if not request.table:
         return lambda item: render(api, request, item)
     is_first = True

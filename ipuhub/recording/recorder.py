@@ -107,7 +107,7 @@ WHERE (known.message, known.excerpt) IS DISTINCT FROM (excluded.message, exclude
 
 def store(cursor: Cursor[Any], watch: str, faults: Iterable[Fault], at: datetime) -> None:
     """Keep faults of the recorder `watch`; the same again changes nothing."""
-    # Of several in one batch the last one stands.
+    # Of several in one batch the last wins.
     latest = {(fault.subject.uid, fault.code): fault for fault in faults}
     values = [_values(watch, fault, at) for fault in latest.values()]
     if values:

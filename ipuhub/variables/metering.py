@@ -98,7 +98,7 @@ USAGE_RETENTION_MONTHS = ENV.integer(
     "USAGE_RETENTION_MONTHS",
     0,
     minimum=0,
-    doc="Number of full months before the current one for which pods, partitions and capacity "
+    doc="Number of full months before the current month for which pods, partitions and capacity "
     "are kept row by row. Older rows are deleted only if the report of their month is "
     "closed. Daily totals and reports are kept. 0: keep forever.",
 )
@@ -106,14 +106,14 @@ USAGE_RETENTION_GAPS_MONTHS = ENV.integer(
     "USAGE_RETENTION_GAPS_MONTHS",
     0,
     minimum=0,
-    doc="Number of full months before the current one for which gaps in the record are kept; 0: "
+    doc="Number of full months before the current month for which gaps in the record are kept; 0: "
     "keep forever.",
 )
 USAGE_RETENTION_FAULTS_MONTHS = ENV.integer(
     "USAGE_RETENTION_FAULTS_MONTHS",
     0,
     minimum=0,
-    doc="Number of full months before the current one for which faults in the record are kept; "
+    doc="Number of full months before the current month for which faults in the record are kept; "
     "0: keep forever.",
 )
 USAGE_QUERY_SECONDS = ENV.integer(

@@ -165,7 +165,7 @@ def _read_access(user: Caller) -> Access:
 
 
 def _groups_of(key: Any) -> tuple[str, ...]:
-    """Return the groups in Kubernetes of a user with one identity; of two, none is meant."""
+    """Return the groups in Kubernetes of a user with one identity; two are ambiguous."""
     if not settings.ACCESS_GROUPS:
         return ()
     found = list(ExternalIdentity.objects.filter(user=key).values_list("groups", flat=True)[:2])

@@ -16,7 +16,7 @@ MOST: Final = 200
 """Events kept of a job: warnings before the rest, the newest of each."""
 # Names come again: a pod belongs to the job of that name that was there at the Event's time. The
 # clocks of nodes differ, and pods outlive their job by some seconds: only if no job was there then,
-# one that was there within a minute counts, the earlier first.
+# a job that was there within a minute counts, the earlier first.
 # The API server checks the namespace of what an Event is about, and not its UID.
 _STORE: Final = """
 INSERT INTO jobs_jobevent AS known

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 WRITERS = 4
-MOST_WAITING = 5000  # of one writer: an API server that takes none must not cost memory for ever
+MOST_WAITING = (
+    5000  # per writer: an API server that accepts none must not cost memory without limit
+)
 LAST_SECONDS = 2.0
 
 

@@ -262,7 +262,7 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
 
 
 def never_fits(views: Sequence[ControllerView], size: int) -> str:
-    """Return why no job ever gets a partition of `size`, in one sentence; "" if one may.
+    """Return why no job ever gets a partition of `size`, in one sentence; "" if a job may.
 
     A controller that does not answer may have room.
     """

@@ -101,7 +101,7 @@ def _without_price(segment: Segment, row: SumRow) -> Iterable[tuple[str, int]]:
 
 
 def _joined(segments: Sequence[Segment], found: dict[tuple[str, int], int]) -> list[Unpriced]:
-    """Return what follows without a break as one."""
+    """Join consecutive entries."""
     joined: list[Unpriced] = []
     for resource, output in _RESOURCES.items():
         last, total = -2, 0

@@ -83,8 +83,8 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A month's report with its corrections, and the rows of all groups or of one in it, of the
-    namespaces in `scope`."""
+    """A month's report with its corrections, and the rows of all its groups or of a single group,
+    in the namespaces of `scope`."""
 
     report: MonthReport
     corrections: list[MonthReport]

@@ -44,7 +44,7 @@ class Command(BaseCommand):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors, which no one wants to read in a CRD."""
+    """Without anchors, because they make a CRD hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # PyYAML's signature
         return True

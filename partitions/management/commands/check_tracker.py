@@ -133,7 +133,7 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
         yield f"{entry.id} on {entry.controller} is ACTIVE again; the proxy sets it to active."
     for entry in drift.late:
         where = f"{entry.id} on {entry.controller}"
-        if entry.has_come:  # tombstones.py: a sound one is another's
+        if entry.has_come:  # tombstones.py: a sound partition is another owner's
             yield (
                 f"{where} was removed after its release and is there; the proxy removes it again "
                 "if it is in ERROR, and leaves it to others if it is not."

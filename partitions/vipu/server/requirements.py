@@ -166,7 +166,7 @@ def _unfit_clusters(
 
 
 def _check_place(request: CreateRequest, topology: Topology) -> None:
-    """That there is such a cluster and such an allocation, one in the other."""
+    """Check that cluster and allocation exist, and that the allocation is in the cluster."""
     allocations = topology.allocations
     clusters = sorted(topology.clusters)
     if request.cluster_id and request.cluster_id not in clusters:
