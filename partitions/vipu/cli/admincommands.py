@@ -141,7 +141,7 @@ def _partitions_table(found: Sequence[pb.Partition]) -> Table:
 
 
 async def reset_partition(client: VipuClient, options: argparse.Namespace) -> None:
-    """Reset a partition, whoever made it, and wait until it is ACTIVE. Raise VipuError."""
+    """Reset a partition of any user and wait until it is ACTIVE. Raise VipuError."""
     question = pb.ResetPartitionRequest(partition_id=options.name, relocatable=options.relocatable)
     await client.ask("ResetPartition", question)
     if not options.no_wait:
