@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[3]
 ALERTS = ROOT / "charts/ipuhub/files/alerts.yaml"
 DASHBOARD = ROOT / "charts/ipuhub/files/dashboard.json"
 REFERENCE = ROOT / "docs/reference/metrics.md"
+# Some process of IPUHub is scraped.
+SCRAPED = {'ipuhub_ready{namespace="n", container="other", check="cluster"}': "1"}
 FIRING = {
+    "IPUHubDown": ('up{namespace="n", container="webhook"}', "1x9 stale _"),
+    "IPUHubNoMetrics": ('up{namespace="n", container="webhook"}', "1"),
     "IPUHubNotReady": ('ipuhub_ready{namespace="n", container="c", check="proxy"}', "0"),
     "IPUHubNoLeader": ('ipuhub_leader{namespace="n", container="c"}', "0"),
     "IPUHubWebhookUnavailable": (
@@ -54,6 +58,12 @@ FIRING = {
     ),
 }
 HEALTHY = {
+    **SCRAPED,
+    'up{namespace="n", container="web", pod="a"}': "0",
+    'up{namespace="n", container="web", pod="b"}': "1",
+    # Of others: no IPUHub runs there.
+    'up{namespace="m", container="web"}': "0",
+    'up{namespace="m", container="monitor"}': "1x9 stale _",
     'ipuhub_ready{namespace="n", container="c", check="proxy", pod="leads"}': "1",
     'ipuhub_ready{namespace="n", container="c", check="proxy", pod="stands by"}': "0",
     'ipuhub_leader{namespace="n", container="c", pod="leads"}': "1",
@@ -108,6 +118,10 @@ def one_sample_each() -> list[dict[str, str]]:
     return found
 
 
+def for_an_hour(given: dict[str, str]) -> list[dict[str, str]]:
+    return [{"series": series, "values": f"{value}x60"} for series, value in given.items()]
+
+
 def is_firing(name: str) -> str:
     return f'count(ALERTS{{alertname="{name}", alertstate="firing"}}) > 0 or vector(0)'
 
@@ -153,14 +167,20 @@ def test_each_alert_fires_alone(tmp_path: Path) -> None:
     for name, (series, value) in FIRING.items():
         folder = tmp_path / name
         folder.mkdir()
-        values = [{"series": series, "values": f"{value}x60"}]
-        evaluate(folder, rules, values, {each: each == name for each in FIRING})
+        given = {series: value} | ({} if name == "IPUHubNoMetrics" else SCRAPED)
+        evaluate(folder, rules, for_an_hour(given), {each: each == name for each in FIRING})
+
+
+def test_a_component_whose_pods_are_there_and_answer_nothing_is_down(tmp_path: Path) -> None:
+    rules = yaml.safe_load(ALERTS.read_text("utf-8"))
+    silent = {f'up{{namespace="n", container="vipu-proxy", pod="{pod}"}}': "0" for pod in "ab"}
+    expected = {each: each == "IPUHubDown" for each in FIRING}
+    evaluate(tmp_path, rules, for_an_hour(SCRAPED | silent), expected)
 
 
 def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
     rules = yaml.safe_load(ALERTS.read_text("utf-8"))
-    series = [{"series": series, "values": f"{value}x60"} for series, value in HEALTHY.items()]
-    evaluate(tmp_path, rules, series, dict.fromkeys(FIRING, False))
+    evaluate(tmp_path, rules, for_an_hour(HEALTHY), dict.fromkeys(FIRING, False))
 
 
 def test_each_panel_of_the_dashboard_shows_something(tmp_path: Path) -> None:
