@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from devcluster.demo.cluster import CRD_FILE, apply_file
-from ipuhub.kube.resources import CONFIG_MAPS
+from devcluster.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file, write_account_kubeconfig
+from devcluster.server import DevCluster
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS
 from ipuhub.partition import Phase, Reason
 from jobs.ipujob.names import IPUJOBS
 from partitions.errors import UnknownPartition
@@ -310,3 +315,33 @@ async def test_thousands_of_jobs_are_read_in_little_memory() -> None:
     assert claims["v1:8090", "p-job-0007"] == Claim("uid-7", "default", "job-0007", 0, 2)
     (job,) = await read_jobs(ManyObjects(1, large_job))
     assert job["spec"] == {"ipusPerJobInstance": "4"}  # what import_tracker compares
+
+
+async def test_in_the_proxys_pod_it_needs_the_right_that_the_page_grants(
+    lab: Lab, check: Callable[..., Any], settings: Any, tmp_path: Path
+) -> None:
+    page = (Path(settings.BASE_DIR) / "docs/admin/vipu.md").read_text("utf-8")
+    given = re.search(r"create clusterrole ipuhub-check --verb=(\w+) --resource=(\w+)\.(\S+)", page)
+    assert given
+    verb, resource, group = given.groups()
+    rights = {"rules": [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "check"}
+    account = {"kind": "ServiceAccount", "namespace": SYSTEM, "name": "ipuhub-proxy"}
+    cluster = DevCluster(tmp_path / "strict", authorization="rbac")
+    await cluster.start()
+    try:
+        async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+            for file in (CRD_FILE, ACCESS_FILE):
+                await apply_file(client, file)
+            place = f"{SYSTEM}/ipuhub-proxy"
+            settings.KUBECONFIG = str(
+                await write_account_kubeconfig(client, cluster.kubeconfig, tmp_path, place)
+            )
+            assert "cannot list" in (await check())[1]
+            meta = {"metadata": {"name": "check"}}
+            await client.create(CLUSTER_ROLES, meta | rights)
+            binding = meta | {"roleRef": role, "subjects": [account]}
+            await client.create(CLUSTER_ROLE_BINDINGS, binding)
+            assert await check() == ("", "Tracker and controllers agree.")
+    finally:
+        await cluster.stop()
