@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from django.db.backends.utils import CursorWrapper
+    from django.db.migrations.executor import MigrationExecutor
 
     from ipuhub.process.health import Health
 
@@ -54,6 +55,9 @@ def _is_locked_here(cursor: CursorWrapper) -> bool:
 
 
 def _migrate() -> bool:
+    if newer := unknown_migrations():
+        what = "a newer version migrated this database; if this version fails, restore a backup"
+        _LOG.warning(what, migrations=newer)
     if not count_missing():
         return False
     call_command("migrate", interactive=False, verbosity=0)
@@ -62,11 +66,22 @@ def _migrate() -> bool:
 
 def count_missing() -> int:
     """Return how many migrations of this version are not applied."""
+    executor = _executor()
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+def unknown_migrations() -> list[str]:
+    """Return the applied migrations that this version of its apps does not have."""
+    loader = _executor().loader
+    unknown = set(loader.applied_migrations) - set(loader.disk_migrations or ())
+    return sorted(f"{app}.{name}" for app, name in unknown if app in loader.migrated_apps)
+
+
+def _executor() -> MigrationExecutor:
     # Here, because prober and monitor migrate only where no dashboard does.
     from django.db.migrations.executor import MigrationExecutor
 
-    executor = MigrationExecutor(connection)
-    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    return MigrationExecutor(connection)
 
 
 def once_it_answers(

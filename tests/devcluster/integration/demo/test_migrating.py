@@ -1,4 +1,4 @@
-"""Processes that start together migrate a new database once."""
+"""Processes that start together migrate a new database once, and say if it is a newer version's."""
 
 from __future__ import annotations
 
@@ -39,4 +39,14 @@ def test_of_two_starts_one_migrates_and_the_other_finds_it_done(database_url: st
         ended = [process.communicate(timeout=240) for process in started]
         assert [process.returncode for process in started] == [0, 0], ended
         assert sorted(out for out, _ in ended) == ["False\n0\n", "True\n0\n"]
+        with psycopg.connect(environment["DATABASE_URL"], autocommit=True) as inside:
+            inside.execute(
+                "INSERT INTO django_migrations (app, name, applied) VALUES"
+                " ('jobs', '9999_of_tomorrow', now()), ('gone', '0001_initial', now())"
+            )
+        told = subprocess.check_output(
+            [sys.executable, "-c", CODE], env=environment, text=True, timeout=240
+        )
+        assert "a newer version migrated this database" in told
+        assert "['jobs.9999_of_tomorrow']" in told
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
