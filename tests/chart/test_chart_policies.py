@@ -126,3 +126,26 @@ def test_pods_of_jobs_reach_a_secure_vipu_server_and_no_insecure_one() -> None:
     assert source["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "vipu-proxy"
     off = "networkPolicies.enabled=false"
     assert not named(render(VIPU, *secure, off), "NetworkPolicy")
+
+
+def test_webhooks_in_the_host_network_are_upgraded_in_place_and_reached_by_the_dashboard() -> None:
+    """No second pod fits onto a node, and the first has the address of the node."""
+
+    def to_webhooks(documents: list[dict[str, Any]]) -> list[Any]:
+        rules = named(documents, "NetworkPolicy")["gc-ipu-operator-web"]["spec"]["egress"]
+        port = {"protocol": "TCP", "port": 9443}
+        return [rule.get("to") for rule in rules if rule["ports"] == [port]]
+
+    values = (VIPU, "database.enabled=true")
+    usual = render(*values)
+    documents = render(*values, "admissionWebhooks.hostNetwork=true")
+    webhook = named(documents, "Deployment")["gc-ipu-operator-webhook"]["spec"]
+    pod = webhook["template"]["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert webhook["strategy"] == {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    assert to_webhooks(documents) == [None]
+    ((chosen,),) = to_webhooks(usual)
+    assert chosen["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "webhook"
+    without = named(usual, "Deployment")["gc-ipu-operator-webhook"]["spec"]
+    assert "hostNetwork" not in without["template"]["spec"]
+    assert without["strategy"] == {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}

@@ -247,6 +247,10 @@ spec:
   serviceName: {{ printf "%s-%s" (include "ipuhub.fullname" $root) .component }}
   {{- else if .recreate }}
   strategy: {type: Recreate}
+  {{- else if .hostNetwork }}
+  strategy:
+    # The old pod has the port of its node.
+    rollingUpdate: {maxUnavailable: 1, maxSurge: 0}
   {{- else }}
   strategy:
     rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
