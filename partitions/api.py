@@ -16,9 +16,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.parsing import read_body
 from ipuhub.api.schema import body_example
 from ipuhub.api.scopes import READ
-from ipuhub.api.views import FileList
+from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.access import scope_of
 from ipuhub.web.readings import say
 from partitions.connections import PROXY_AWAY, fleet_reader
@@ -186,7 +187,7 @@ class Capacity(APIView):
         return Response(CapacityListSerializer({"results": capacity_now()}).data)
 
 
-class Query(APIView):
+class Query(PlainView):
     """The number of partitions of a size that fit now."""
 
     permission_classes = (IsSignedIn,)
@@ -201,10 +202,9 @@ class Query(APIView):
     def post(self, request: Request) -> Response:
         """Return how many partitions of a size fit now; 503 while the V-IPU Proxy is
         unavailable."""
-        asked = QuerySerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        asked = read_body(QuerySerializer, request)
         try:
-            fit = fleet_reader().query(asked.validated_data["size"])
+            fit = fleet_reader().query(asked["size"])
         except PartitionsError as error:
             in_full = scope_of(request.user).sees_all
             raise ProxyAway(say(PROXY_AWAY, str(error), in_full=in_full)) from error

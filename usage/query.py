@@ -20,7 +20,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.exports import known_format
-from ipuhub.web.filters import TOTAL, BadFilter, meant_by, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, meant_by, refuse_unknown, wants_total
 from usage.reading import pricing_at
 from usage.sums.measures import (
     COST,
@@ -46,7 +46,7 @@ from usage.time.windows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -59,9 +59,6 @@ if TYPE_CHECKING:
 
     Params = Mapping[str, Sequence[str]]
 
-LONGEST_VALUE = 500
-LONGEST_CURSOR = 16_000
-MOST_VALUES = 100
 MOST_DIMENSIONS = 10
 _OWN = frozenset({"month", "from", "to", "window", "by", "format"})
 
@@ -260,26 +257,6 @@ def _is_filter(name: str) -> bool:
 
 def _is_label(name: str) -> bool:
     return name.startswith(LABEL)
-
-
-def refuse_unknown(
-    params: Params, known: Collection[str], also_known: Callable[[str], bool] | None = None
-) -> None:
-    """Raise BadFilter for unknown parameters and for values that are too long."""
-    listed = ", ".join(sorted(known))
-    sentences = [
-        f"{name[:80]!r}: unknown parameter. Valid parameters: {listed}."
-        for name in sorted(params)
-        if name not in known and not (also_known and also_known(name))
-    ]
-    for name, values in params.items():
-        longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE
-        if any("\0" in value or len(value) > longest for value in values):
-            sentences.append(f"{name[:80]}: at most {longest} characters and no zero byte.")
-        if len(values) > MOST_VALUES:
-            sentences.append(f"{name[:80]}: at most {MOST_VALUES} values at once.")
-    if sentences:
-        raise BadFilter(sentences)
 
 
 def names_of(by: Sequence[Dimension]) -> list[str]:

@@ -24,8 +24,9 @@ from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import DRY_RUN, OutcomeUnknown, idempotent
 from ipuhub.api.kinds import KINDS
+from ipuhub.api.parsing import read_body
 from ipuhub.api.problems import CONTENT_TYPE
-from ipuhub.api.schema import ProblemSerializer, body_example
+from ipuhub.api.schema import NoBodySerializer, ProblemSerializer, body_example
 from ipuhub.models import ApiToken
 from ipuhub.web.access import is_admin, require_operator, scope_of
 from jobs.api import JobList
@@ -85,10 +86,6 @@ class OutcomeSerializer(serializers.Serializer[Any]):
     )
 
 
-class NoBodySerializer(serializers.Serializer[Any]):
-    """No fields."""
-
-
 @body_example({"instances": 2})
 class ScaleSerializer(serializers.Serializer[Any]):
     """The wanted number of instances."""
@@ -107,6 +104,7 @@ class RunAgainSerializer(serializers.Serializer[Any]):
 class ManifestSerializer(serializers.Serializer[Any]):
     """An IPUJob, as `kubectl create -f` takes it."""
 
+    is_open = True  # Kubernetes judges its fields
     apiVersion = serializers.CharField()  # noqa: N815  # as Kubernetes writes it
     kind = serializers.CharField()
     metadata = serializers.DictField()
@@ -154,10 +152,9 @@ class JobAction(APIView):
         if job is None:
             raise Http404(NO_JOB)
         actor = _actor_of(request, job.namespace)
-        given = self.body(data=request.data)
-        given.is_valid(raise_exception=True)
+        given = read_body(self.body, request)
         try:
-            change = change_of(job, self.key, given.validated_data)
+            change = change_of(job, self.key, given)
         except BadChangeError as error:
             if error.field == "action":
                 raise ActionProblem("conflict", str(error)) from error

@@ -23,7 +23,8 @@ from dashboard.notify.subscriptions import (
     subscribe,
 )
 from ipuhub.api.idempotency import idempotent
-from ipuhub.api.schema import body_example
+from ipuhub.api.parsing import read_body
+from ipuhub.api.schema import NoBodySerializer, body_example
 from ipuhub.api.views import FileList
 from ipuhub.models import Subscription
 from ipuhub.web.columns import file_columns
@@ -121,10 +122,8 @@ class SubscriptionList(FileList[Subscription]):
     @idempotent()
     def post(self, request: Request) -> Response:
         """Subscribe. Only this answer has the secret. Raises ValidationError."""
-        asked = SubscriptionSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
         user = cast("User", request.user)
-        form = SubscriptionForm(user, asked.validated_data)
+        form = SubscriptionForm(user, read_body(SubscriptionSerializer, request))
         if not form.is_valid():
             errors = {name: [str(each) for each in said] for name, said in form.errors.items()}
             raise ValidationError(errors)
@@ -160,9 +159,8 @@ class OneSubscription(APIView):
         """Pause or resume one of the caller's subscriptions. What happens during the pause is not
         sent later. Raises Http404 and ValidationError."""
         found = _find(request, pk)
-        asked = PauseSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        (pause if asked.validated_data["is_paused"] else resume)(found)
+        asked = read_body(PauseSerializer, request)
+        (pause if asked["is_paused"] else resume)(found)
         return Response(SubscriptionSerializer(_find(request, pk)).data)
 
     @extend_schema(
@@ -173,8 +171,11 @@ class OneSubscription(APIView):
     )
     @idempotent()
     def delete(self, request: Request, pk: int) -> Response:
-        """Delete one of the caller's subscriptions and its log. Raises Http404."""
-        _find(request, pk).delete()
+        """Delete one of the caller's subscriptions and its log. Raises Http404 and
+        ValidationError."""
+        found = _find(request, pk)
+        read_body(NoBodySerializer, request)
+        found.delete()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -30,6 +30,7 @@ from ipuhub.models.idempotency import (
     current,
     forget_expired,
 )
+from ipuhub.web.filters import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,12 +75,14 @@ def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_
     The change and the answer are one transaction, so that every failure frees the key. A method
     that `sends` something to others than PostgreSQL claims the key before, and has to call
     `note_sending`; from then on only a refusal frees the key. A dry run takes no key; methods
-    without one refuse the parameter.
+    without one refuse the parameter. Any other parameter is refused, so that no dry run that is
+    spelt in another way is carried out.
     """
 
     def decorate(method: _F) -> _F:
         @functools.wraps(method)
         def once(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
+            refuse_unknown(dict(request.query_params.lists()), {DRY_RUN})
             is_dry = read_yes(request, DRY_RUN)
             if is_dry and not has_dry_run:
                 raise ValidationError({DRY_RUN: ["This operation has no dry run."]})

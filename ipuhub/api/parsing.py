@@ -11,11 +11,11 @@ import json
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from django_filters.rest_framework import DjangoFilterBackend
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 
-from ipuhub.web.filters import OF_THE_LIST, BadFilter, apply_filters
+from ipuhub.web.filters import OF_THE_LIST, BadFilter, apply_filters, refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
     from rest_framework.renderers import BaseRenderer
     from rest_framework.request import Request
+    from rest_framework.serializers import Serializer
     from rest_framework.views import APIView
 
 MOST_BYTES: Final = 64 * 1024  # the largest body there is has a few hundred
+
+
+_DRY_RUN: Final = "For a dry run send the query parameter dry_run=true."
 
 
 class TooLarge(APIException):
@@ -70,6 +74,30 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
+def read_body(kind: type[Serializer[Any]], request: Request) -> dict[str, Any]:
+    """Return the checked fields of the body.
+
+    Raise ValidationError, also for a field that nothing would read: a misspelt filter would widen
+    a subscription, and a misspelt dry run would be carried out.
+    """
+    given = kind(data=request.data)
+    valid = sorted(name for name, field in given.fields.items() if not field.read_only)
+    listed = f"Valid fields: {', '.join(valid)}." if valid else "The body has no fields."
+    unknown = {
+        name: [f"unknown field. {_DRY_RUN if _is_dry_run(name) else listed}"]
+        for name in request.data
+        if name not in valid
+    }
+    if not given.is_valid() or unknown:
+        raise ValidationError({**given.errors, **unknown})
+    found: dict[str, Any] = given.validated_data
+    return found
+
+
+def _is_dry_run(name: str) -> bool:
+    return name.lower().replace("_", "").replace("-", "") == "dryrun"
+
+
 class AnyAccept(DefaultContentNegotiation):
     """Send files regardless of Accept, and errors as JSON."""
 
@@ -94,9 +122,6 @@ class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
             raise BadFilter([f"format: {asked!r} is not one of {', '.join(answers)}."])
         kind = self.get_filterset_class(view, queryset)
         if kind is None:
-            if unknown := sorted(set(request.query_params) - OF_THE_LIST):
-                listed = ", ".join(sorted(OF_THE_LIST))
-                sentence = f"{unknown[0][:80]!r}: unknown parameter. Valid parameters: {listed}."
-                raise BadFilter([sentence])
+            refuse_unknown(dict(request.query_params.lists()), OF_THE_LIST)
             return queryset
         return apply_filters(kind, request.query_params, queryset, request.user)

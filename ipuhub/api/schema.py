@@ -52,6 +52,10 @@ def body_example(value: Mapping[str, Any]) -> Callable[[_F], _F]:
     return extend_schema_serializer(examples=[example])
 
 
+class NoBodySerializer(serializers.Serializer[Any]):
+    """No fields."""
+
+
 class ProblemSerializer(serializers.Serializer[Any]):
     """The reason why a request was rejected (RFC 9457); `errors`: messages by field if the body is
     invalid."""
@@ -113,6 +117,13 @@ class Described(AutoSchema):
             unchanged = "Not modified: the ETag still matches If-None-Match."
             bodies[str(HTTPStatus.NOT_MODIFIED.value)] = {"description": unchanged}
         return bodies
+
+    def _map_basic_serializer(self, serializer: Any, direction: Direction) -> Any:
+        """Return the schema of a serializer; a body that is not `is_open` has no other fields."""
+        found = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
+        if direction == "request" and not getattr(serializer, "is_open", False):
+            found["additionalProperties"] = False
+        return found
 
     def _add_files(self, bodies: dict[str, Any]) -> None:
         """Add the file formats of a view, besides JSON."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django.db.models import Model
 from rest_framework.generics import ListAPIView
+from rest_framework.views import APIView
 
 from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
-from ipuhub.web.filters import TOTAL, BadFilter, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, refuse_unknown, wants_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +54,19 @@ def form_of(request: Request) -> str:
 
 
 _M = TypeVar("_M", bound=Model)
+
+
+class PlainView(APIView):
+    """A view without a list. It refuses query parameters other than `parameters`."""
+
+    parameters: ClassVar[frozenset[str]] = frozenset()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check the caller, then the names. Raises BadFilter."""
+        super().initial(request, *args, **kwargs)
+        method = getattr(self, str(request.method).lower(), None)
+        if not getattr(method, "is_idempotent", False):  # such a write refuses them itself
+            refuse_unknown(dict(request.query_params.lists()), self.parameters)
 
 
 class FileList(ListAPIView[_M], Generic[_M]):

@@ -21,7 +21,7 @@ from ipuhub.times import read_day_or_instant
 from ipuhub.web.access import require_namespaces, scope_of, usage_scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     _M = TypeVar("_M", bound=Model)
 
 _YES_NO = {None: None, "": None, "true": True, "false": False}
-MOST_VALUES = 100
+MOST_VALUES: Final = 100
+LONGEST_VALUE: Final = 500
+LONGEST_CURSOR: Final = 16_000
 TOTAL: Final = "total"
 OF_THE_LIST = frozenset({"cursor", "page_size", "format", TOTAL})
 """Parameters that are no filters."""
@@ -60,6 +62,28 @@ def filter_text(value: str) -> str:
 
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
     """Invalid parameters; `messages` are sentences that begin with their names."""
+
+
+def refuse_unknown(
+    params: Mapping[str, Sequence[str]],
+    known: Collection[str],
+    also_known: Callable[[str], bool] | None = None,
+) -> None:
+    """Raise BadFilter for unknown parameters and for values that are too long."""
+    listed = f"Valid parameters: {', '.join(sorted(known))}." if known else "There are none here."
+    sentences = [
+        f"{name[:80]!r}: unknown parameter. {listed}"
+        for name in sorted(params)
+        if name not in known and not (also_known and also_known(name))
+    ]
+    for name, values in params.items():
+        longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE
+        if any("\0" in value or len(value) > longest for value in values):
+            sentences.append(f"{name[:80]}: at most {longest} characters and no zero byte.")
+        if len(values) > MOST_VALUES:
+            sentences.append(f"{name[:80]}: at most {MOST_VALUES} values at once.")
+    if sentences:
+        raise BadFilter(sentences)
 
 
 def wants_total(text: str) -> bool:

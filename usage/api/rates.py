@@ -16,7 +16,8 @@ from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAccountant
 from ipuhub.api.idempotency import idempotent
-from ipuhub.api.views import FileList
+from ipuhub.api.parsing import read_body
+from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.columns import file_columns
 from usage.api.reportserializers import (
     RateEndSerializer,
@@ -58,18 +59,15 @@ class RateList(FileList[Rate]):
     @idempotent()
     def post(self, request: Request) -> Response:
         """Set a rate. Raises ValidationError."""
-        asked = RateSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        asked = read_body(RateSerializer, request)
         try:
-            rate = set_rate(
-                Rate(**asked.validated_data), request.user.get_username(), timezone.now()
-            )
+            rate = set_rate(Rate(**asked), request.user.get_username(), timezone.now())
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RateSerializer(rate).data, status=status.HTTP_201_CREATED)
 
 
-class RatePreview(APIView):
+class RatePreview(PlainView):
     """The cost of last month under a new rate; nothing is stored."""
 
     permission_classes = (IsAccountant,)
@@ -83,11 +81,10 @@ class RatePreview(APIView):
     )
     def post(self, request: Request) -> Response:
         """Return what the rate would have cost last month. Raises ValidationError."""
-        asked = RateSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        asked = read_body(RateSerializer, request)
         now = timezone.now()
         try:
-            rate = check_rate(Rate(**asked.validated_data), request.user.get_username(), now)
+            rate = check_rate(Rate(**asked), request.user.get_username(), now)
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RatePreviewSerializer(preview(rate, now, settings.REPORT_ZONE)).data)
@@ -108,12 +105,10 @@ class RateEnd(APIView):
     @idempotent()
     def post(self, request: Request, pk: int) -> Response:
         """End a rate. Raises ValidationError and Http404."""
-        asked = RateEndSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        until = read_body(RateEndSerializer, request)["valid_until"]
         rate = Rate.objects.filter(pk=pk).first()
         if rate is None:
             raise Http404("Rate not found.")
-        until = asked.validated_data["valid_until"]
         try:
             end_rate(rate, until, request.user.get_username(), timezone.now())
         except Refused as error:

@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from ipuhub.api.auth import IsAccountant
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import idempotent
-from ipuhub.api.parsing import AnyAccept
+from ipuhub.api.parsing import AnyAccept, read_body
 from ipuhub.api.views import FileList
 from ipuhub.web.columns import Column, file_columns
 from usage.api.reportserializers import (
@@ -298,10 +298,9 @@ class RunList(FileList[ReportRun]):
     @idempotent(sends=True)
     def post(self, request: Request) -> Response:
         """Ask for a run. Raises ValidationError for a bad month and 503 without a broker."""
-        asked = RunRequestSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        asked = read_body(RunRequestSerializer, request)
         try:
-            run = _ask(asked.validated_data, request.user.get_username())
+            run = _ask(asked, request.user.get_username())
         except BrokerAway as error:
             raise Unavailable(str(error)) from error
         where = request.build_absolute_uri(reverse("usage-api:run", args=[run.pk]))

@@ -17,7 +17,7 @@ from ipuhub.text import Figure, spell_share
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, refuse_unknown
 from ipuhub.web.problems import bad_parameters
 from ipuhub.web.requests import set_as_of
 from usage.query import (
@@ -27,7 +27,6 @@ from usage.query import (
     read_month,
     read_range,
     read_total,
-    refuse_unknown,
 )
 from usage.sums.measures import TOTAL, hours
 from usage.time.months import usage_zone

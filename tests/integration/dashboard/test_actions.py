@@ -65,6 +65,10 @@ def test_what_is_only_tried_changes_nothing_in_the_cluster(
     assert "Kubernetes accepts" in browser("ann").get(f"/jobs/{job.uid}/do/{action}/", asks).text
     tried = post(f"/api/v1/jobs/{job.uid}/{action}?dry_run=true", tool("ann"), asks)
     assert (tried.status_code, tried.json()["dry_run"]) == (200, True)
+    for query, body in (("?dryRun=All", {}), ("", {"dry_run": True}), ("", {"nam": "mine"})):
+        odd = post(f"/api/v1/jobs/{job.uid}/{action}{query}", tool("ann"), asks | body)
+        assert odd.status_code == 400, (query, body)
+        assert ({"dryRun", "dry_run", "nam"} & {*odd.json()["errors"]}) or query, odd.content
     assert lab.run("list", IPUJOBS, "team-a").items == before
 
 

@@ -58,8 +58,8 @@ def test_what_stands_in_for_another_price_or_never_held_is_no_second_one() -> No
 
 def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin: Any) -> None:
     rate("ipu", "1", "2026-01-01")
-    body = {"resource": "partition-ipu", "price": "2", "valid_from": "2026-05-01", "save": "yes"}
-    page = browser(admin).post("/usage/rates/", body)
+    body = {"resource": "partition-ipu", "price": "2", "valid_from": "2026-05-01"}
+    page = browser(admin).post("/usage/rates/", body | {"save": "yes"})
     answer = tool(admin).post("/api/v1/usage/rates", body, "application/json")
     for each in (unescape(page.content.decode()), answer.json()["detail"]):
         assert "A job's pods use the IPUs of its partition" in each
