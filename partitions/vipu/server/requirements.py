@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity, quoted
 from partitions.vipu.topology import (
     MAX_PARTITION_SIZE,
+    Topology,
     best_fit,
     is_buddy_block,
+    largest_block,
     size_problem,
 )
 from partitions.vipu.types import GatewayRouting, IpuLinkRouting, SyncType
@@ -19,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from partitions.vipu.server.occupancy import Occupancy
-    from partitions.vipu.topology import Ipu, IpuId, Topology
+    from partitions.vipu.topology import Ipu, IpuId
     from partitions.vipu.types import CreateRequest
 
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
+_MOST_REASONS: Final = 2
 _GS2: Final = {SyncType.UNDEFINED, SyncType.GS2_DEFAULT}
 _RING: Final = IpuLinkRouting.RINGSWNC
 # What no partition can have, and why; the first that applies is said. What the published interface
@@ -218,12 +222,12 @@ def _explicit_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId,
     holders = {occupancy.holder(ipu) for ipu in request.ipus}
     if taken := sorted(holder for holder in holders if holder is not None):
         raise NoCapacity(
-            f"partition {request.id}: its ipus are held by {', '.join(taken)}; name others, or "
+            f"partition {request.id}: ipus: they are held by {', '.join(taken)}; name others, or "
             "leave ipus out"
         )
     for ipu in request.ipus:
         if why := occupancy.why_closed(ipu):
-            raise NoCapacity(f"partition {request.id}: ipus: {why}. Name others, or leave ipus out")
+            raise NoCapacity(f"partition {request.id}: ipus: {why}; name others, or leave ipus out")
     return request.ipus
 
 
@@ -236,11 +240,29 @@ def _is_reachable(ipu: Ipu | None, request: CreateRequest) -> bool:
 
 
 def _shortage(request: CreateRequest, occupancy: Occupancy) -> str:
+    """Return why no block of that size is free, and what to do about it."""
     where = {"cluster": request.cluster_id, "allocation": request.allocation_id}
     sizes = [block.size for block in occupancy.free_blocks(**where)]
-    usable = sum(bool(ipu.allocation) for ipu in occupancy.topology.only(**where).ipus)
+    usable = [ipu for ipu in occupancy.topology.only(**where).ipus if ipu.allocation]
+    largest = max(sizes, default=0)
     return (
-        f"partition {request.id} needs {request.size} IPUs in one block; "
-        f"{sum(sizes)} of {usable} are free, "
-        f"the largest free block has {max(sizes, default=0)}"
+        f"size: partition {request.id} needs {request.size} IPUs in one block; "
+        f"{sum(sizes)} of {len(usable)} are free, the largest free block has {largest}; "
+        f"{_remedy(request.size, largest, largest_block(Topology(tuple(usable))))}"
+        f"{_closed(usable, occupancy)}"
     )
+
+
+def _remedy(size: int, largest: int, ever: int) -> str:
+    if size > ever:
+        why = "no block has so many, even if all were free"
+        return f"use at most {ever}: {why}" if ever else f"see an administrator: {why}"
+    return f"use at most {largest}, or wait" if 0 < largest < size else "wait"
+
+
+def _closed(ipus: Sequence[Ipu], occupancy: Occupancy) -> str:
+    """Return how many of these IPUs get no partition, and why."""
+    counts = Counter(why for ipu in ipus if (why := occupancy.why_closed(ipu.id)))
+    few = [f"{number} closed: {why}" for why, number in counts.most_common(_MOST_REASONS)]
+    more = [f"{len(counts) - len(few)} more reasons"] if len(counts) > len(few) else []
+    return "".join(f". {each}" for each in (*few, *more))

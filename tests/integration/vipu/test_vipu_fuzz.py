@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "10000" if IS_LONG else "3000"))
 # Of these the caller hears which field is wrong, and what to do about it.
-WRONG = {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}
+WRONG = {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND, StatusCode.RESOURCE_EXHAUSTED}
 REMEDY = re.compile(
-    r"[:;,] (use|write|see|name|leave|choose|start|configure)\b"
+    r"[:;,] (use|write|see|name|leave|choose|start|configure|wait)\b"
     r"|a partition has at (least|most) \d+ IPUs?,|is a power of two: \d+"
 )
 # What stops an agent from answering is no message to be answered.

@@ -57,11 +57,18 @@ async def test_a_cordoned_machine_keeps_its_partitions_and_gets_no_new_ones(
 async def test_only_so_many_partitions_fit_as_there_is_room_beside_a_cordon(
     controller: Controller, client: VipuClient
 ) -> None:
-    controller.cordon("ag2", "")
+    controller.cordon("ag2", "new cables")
     for number in range(3):
         await client.create_partition(CreateRequest(f"p{number}", 8))
-    with pytest.raises(NoCapacity, match="4 of 32 are free, the largest free block has 4"):
+    free = "8 IPUs in one block; 4 of 32 are free, the largest free block has 4"
+    closed = "4 closed: ag2 is cordoned: new cables"
+    with pytest.raises(NoCapacity, match=f"{free}; use at most 4, or wait. {closed}$"):
         await client.create_partition(CreateRequest("p3", 8))
+    with pytest.raises(NoCapacity, match=f"; use at most 32: no block has so many.*{closed}$"):
+        await client.create_partition(CreateRequest("p3", 64))
+    await client.create_partition(CreateRequest("p3", 4))
+    with pytest.raises(NoCapacity, match=f"has 0; wait. {closed}$"):
+        await client.create_partition(CreateRequest("p4", 4))
 
 
 async def test_a_faulty_ipu_puts_its_partition_in_error_until_it_is_mended_and_reset(
