@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from grpc import RpcError, StatusCode, aio, ssl_channel_credentials
 
 from partitions.vipu.agent import wire
+from partitions.vipu.agent.holder import CONTROLLER_HEADER, TAKE_OVER_HEADER
 from partitions.vipu.codes import error_of
 from partitions.vipu.errors import NoAnswer, Unavailable
 from partitions.vipu.protos import vipu_agent_pb2 as pb
@@ -16,7 +17,7 @@ from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceStub
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory, MachineTest
@@ -41,7 +42,8 @@ class AgentClient:
 
     `address` is "host:port". Every method raises a VipuError: NoAnswer when the agent does not
     answer within `deadline_seconds`, else what the agent says. `tls` is called for each call: with
-    other files a new connection is opened.
+    other files a new connection is opened. `controller` is the id of the controller that calls;
+    while `takes_over` is set, it takes the agent from another.
     """
 
     def __init__(
@@ -50,8 +52,11 @@ class AgentClient:
         *,
         deadline_seconds: float = 2.0,
         tls: Callable[[], TlsFiles] | None = None,
+        controller: str = "",
     ) -> None:
         self.address = address
+        self.takes_over = False
+        self._controller = controller
         self._deadline_seconds = deadline_seconds
         self._tls = tls
         self._used: TlsFiles | None = None
@@ -124,6 +129,13 @@ class AgentClient:
             self._methods = AgentServiceStub(self._channel)
         return self._methods
 
+    @property
+    def _headers(self) -> Sequence[tuple[str, str]]:
+        if not self._controller:
+            return ()
+        taking = ((TAKE_OVER_HEADER, "yes"),) if self.takes_over else ()
+        return (CONTROLLER_HEADER, self._controller), *taking
+
     def _opened(self, files: TlsFiles | None) -> aio.Channel:
         if files is None:
             return aio.insecure_channel(self.address, options=_OPTIONS)
@@ -138,7 +150,12 @@ class AgentClient:
         try:
             # Waiting for the connection counts as waiting for the answer: a short silence of the
             # network is no failure.
-            return await method(question, timeout=self._deadline_seconds, wait_for_ready=True)
+            return await method(
+                question,
+                timeout=self._deadline_seconds,
+                wait_for_ready=True,
+                metadata=self._headers,
+            )
         except aio.AioRpcError as error:
             if error.code() is StatusCode.DEADLINE_EXCEEDED:
                 raise NoAnswer(

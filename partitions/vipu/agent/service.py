@@ -12,20 +12,22 @@ import structlog
 from grpc import StatusCode
 
 from partitions.vipu.agent import wire
+from partitions.vipu.agent.holder import CONTROLLER_HEADER, TAKE_OVER_HEADER, next_holder
 from partitions.vipu.codes import code_of, details_of
-from partitions.vipu.errors import VipuError
+from partitions.vipu.errors import NotReady, VipuError
 from partitions.vipu.protos import vipu_agent_pb2 as pb
 from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
 from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceServicer
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceServicer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from google.protobuf.message import Message
     from grpc.aio import ServicerContext
 
+    from partitions.vipu.agent.holder import Holder
     from partitions.vipu.agent.ipuof import IpuofPorts
     from partitions.vipu.agent.machine import Machine
     from partitions.vipu.agent.simulated import SimulatedMachine
@@ -59,6 +61,8 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         self._simulated = simulated
         self.exporter_port = 0
         self._ipuof = ipuof
+        self._holder: Holder | None = None
+        self._refused = ""
 
     async def GetInventory(
         self, request: pb.GetInventoryRequest, context: _Context
@@ -75,7 +79,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     async def GetHealth(self, request: pb.GetHealthRequest, context: _Context) -> pb.GetHealthReply:
         """Answer with partitions and faults."""
         del request
-        return await self._answer(
+        return await self._answer_holder(
             lambda now: wire.health_to_message(self._machine.health(now)), context
         )
 
@@ -91,7 +95,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
             self._log.info("partition configured", partition=configuration.partition, ipus=devices)
             return pb.ConfigurePartitionReply()
 
-        return await self._answer(configure, context)
+        return await self._answer_holder(configure, context)
 
     async def ReleasePartition(
         self, request: pb.ReleasePartitionRequest, context: _Context
@@ -103,7 +107,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
             self._log.info("partition released", partition=request.partition_id)
             return pb.ReleasePartitionReply()
 
-        return await self._answer(release, context)
+        return await self._answer_holder(release, context)
 
     async def ResetPartition(
         self, request: pb.ResetPartitionRequest, context: _Context
@@ -115,7 +119,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
             self._log.info("partition reset", partition=request.partition_id)
             return pb.ResetPartitionReply()
 
-        return await self._answer(reset, context)
+        return await self._answer_holder(reset, context)
 
     async def InjectFault(
         self, request: pb.InjectFaultRequest, context: _Context
@@ -157,7 +161,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
             self._log.info("test ran", kind=kind, ipu=ipu, problem=problem)
             return diagnostics_pb.RunTestReply(problem=problem)
 
-        return await self._answer(run, context)
+        return await self._answer_holder(run, context)
 
     async def wait_while_hung(self) -> None:
         """Return once the machine's agent is not hung."""
@@ -175,6 +179,35 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     async def _answer(self, call: Callable[[datetime], _Answer], context: _Context) -> _Answer:
         await self.wait_while_hung()
         return await self._answer_now(call, context)
+
+    async def _answer_holder(
+        self, call: Callable[[datetime], _Answer], context: _Context
+    ) -> _Answer:
+        """Answer unless another controller uses this agent."""
+
+        def held(now: datetime) -> _Answer:
+            self._hold(dict(context.invocation_metadata() or ()), now)
+            return call(now)
+
+        return await self._answer(held, context)
+
+    def _hold(self, headers: Mapping[str, str | bytes], now: datetime) -> None:
+        """Take note of the controller that calls; raises NotReady for one that may not."""
+        caller, known = str(headers.get(CONTROLLER_HEADER, "")), self._holder
+        try:
+            self._holder = next_holder(known, caller, now, takes_over=TAKE_OVER_HEADER in headers)
+        except NotReady as error:
+            if self._refused != caller:
+                self._log.warning("controller refused", controller=caller, problem=str(error))
+            self._refused = caller
+            raise
+        if self._holder and known and self._holder.controller != known.controller:
+            self._refused = ""
+            self._log.warning(
+                "another controller has taken over",
+                controller=self._holder.controller,
+                before=known.controller,
+            )
 
     async def _answer_now(self, call: Callable[[datetime], _Answer], context: _Context) -> _Answer:
         now = self._clock()

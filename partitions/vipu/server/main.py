@@ -27,8 +27,8 @@ from partitions.vipu.protos import vipu_user_pb2, vipu_users_pb2, vipu_version_p
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_users_pb2_grpc import add_PartitionKeyServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
-from partitions.vipu.server.agents.fleet import LinkTiming, agents_of, fleet_of_agents
-from partitions.vipu.server.agents.links import AgentLinks
+from partitions.vipu.server.agents.fleet import Identity, LinkTiming, agents_of, fleet_of_agents
+from partitions.vipu.server.agents.links import AgentLinks, controller_id_in
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.options import parse_options
@@ -175,7 +175,8 @@ class VipuServer:
             return fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
         addresses = agents_of(options.agents.split(",")) if options.agents else {}
         timing = LinkTiming(lost_seconds=options.agent_lost_seconds)
-        self._links = AgentLinks(addresses, timing, options.agent_tls, self._clock)
+        us = Identity(controller_id_in(self._state.lock_path), options.take_over_agents)
+        self._links = AgentLinks(addresses, timing, options.agent_tls, self._clock, us)
         ipus = self._links.connect(options.ipus_per_machine)
         return fleet_of_agents(ipus, options.parts) if addresses else Topology(())
 

@@ -59,6 +59,7 @@ class ServerOptions:
     admin_port: int | None = None
     agents: str = ""
     agent_lost_seconds: float = 5.0
+    take_over_agents: bool = False
     autodiscovery_listen_interfaces: str = ""
     agent_ca: Path | None = None
     agent_certificate: Path | None = None
@@ -212,6 +213,11 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=5.0,
         help="how long an agent may be silent before its IPUs count as lost",
+    )
+    parser.add_argument(
+        "--take-over-agents",
+        action="store_true",
+        help="take agents from another vipu-server that still uses them; their partitions end",
     )
     parser.add_argument(
         "-a",

@@ -110,12 +110,16 @@ class StateFile:
         self._rewrite_at = 0
         self._written_version = 0
 
+    @property
+    def lock_path(self) -> Path:
+        """The file that says that a process has the state file; it stays when that has ended."""
+        return self.path.with_name(self.path.name + ".lock")
+
     def open(self) -> None:
         """Make the folder and lock the file; raises StateFileError when another process has it."""
-        lock_path = self.path.with_name(self.path.name + ".lock")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StateFileError(
                 f"cannot use the state file {self.path}: {error.strerror} ({error.filename}); "

@@ -76,12 +76,21 @@ class LinkTiming:
     lost_seconds: float = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The id that this controller gives agents, and whether it takes them from another."""
+
+    controller: str = ""
+    takes_over: bool = False
+
+
 class Outage(Enum):
     """The reason that a machine cannot be used."""
 
     NONE = "none"
     SILENT = "silent"
     UNFIT = "unfit"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True)

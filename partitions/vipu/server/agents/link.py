@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ipuhub.concurrency import wait_set
-from partitions.vipu.errors import VipuError
+from partitions.vipu.errors import NotReady, VipuError
 from partitions.vipu.ipuofprobe import IpuofProbes
 from partitions.vipu.server.agents.fleet import (
     Configure,
@@ -46,6 +46,8 @@ log = structlog.get_logger(__name__)
 _BUSY_SECONDS: Final = 0.001
 _LONGEST_BUSY_SECONDS: Final = 0.25
 _MISSES_OF_LOST: Final = 3
+# After its restart an agent obeys who calls first: that must be who had it before.
+_FOREIGN_PAUSES: Final = 5
 _RESTART: Final = "restart vipu-server"
 
 
@@ -121,6 +123,8 @@ class AgentLink:
                     pause, busy = busy, min(2 * busy, _LONGEST_BUSY_SECONDS)
                 else:
                     busy = _BUSY_SECONDS
+                if self.outage is Outage.FOREIGN:
+                    pause *= _FOREIGN_PAUSES
             except Exception:  # the outermost frame of a link: the others go on
                 if not any(ipu.agent == self.agent for ipu in self.around.machines.topology.ipus):
                     return  # the controller has just removed the agent
@@ -154,7 +158,7 @@ class AgentLink:
         """
         if record.is_removing:
             is_gone = (record.id, record.generation) in self.gone
-            return is_gone or self.outage in {Outage.SILENT, Outage.UNFIT}
+            return is_gone or self.outage not in {None, Outage.NONE}
         return key_of(self.wanted[record.id]) in self.ready
 
     @property
@@ -171,9 +175,13 @@ class AgentLink:
             health = await self.client.health()
             if health.boot_id != self.boot_id:
                 await self._greet(health)
+        except NotReady as error:
+            await self._leave_to_another(str(error))
+            return False
         except VipuError as error:
             await self._miss(str(error))
             return False
+        self.client.takes_over = False  # once: afterwards another may take over from us
         self.heard_at, self.misses = time.monotonic(), 0
         around = self.around
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
@@ -232,6 +240,17 @@ class AgentLink:
         if known and is_silence(self.agent, known.lost):
             sentence = known.lost  # it was lost before a restart of this server
         await self._lose(Outage.SILENT, sentence)
+
+    async def _leave_to_another(self, why: str) -> None:
+        """Send no orders to an agent that another controller uses."""
+        if self.outage is not Outage.FOREIGN:
+            log.warning("agent refuses this vipu-server", agent=self.agent, error=why)
+        self.misses = 0
+        await self._lose(
+            Outage.FOREIGN,
+            f"{self.agent} is used by another vipu-server: stop one of the two, or start this one "
+            "with --take-over-agents",
+        )
 
     async def _fits(self) -> bool:
         """Return whether the machine has the IPUs that the fleet counts on; else it is lost."""

@@ -6,13 +6,14 @@ import asyncio
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from ipuhub.concurrency import end_tasks
 from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.loopthread import LoopThread
-from partitions.vipu.server.agents.fleet import configurations
+from partitions.vipu.server.agents.fleet import Identity, configurations
 from partitions.vipu.server.agents.link import AgentLink, Surroundings
 from partitions.vipu.server.machines import Hardware
 from partitions.vipu.serving import host_of
@@ -20,6 +21,7 @@ from partitions.vipu.serving import host_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
+    from pathlib import Path
 
     from partitions.vipu.agent.machine import Fault, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
@@ -28,6 +30,20 @@ if TYPE_CHECKING:
     from partitions.vipu.telemetry import Heartbeat
 
 _ONCE_SECONDS: Final = 5.0
+_ID_LENGTH: Final = 32
+_NOBODY: Final = Identity()
+
+
+def controller_id_in(path: Path) -> str:
+    """Return the id of the controller whose lock file this is; it is made where there is none, and
+    stays the same for each process that uses the file."""
+    found = path.read_text() if path.exists() else ""
+    if len(found) == _ID_LENGTH and found.isalnum():
+        return found
+    made = uuid4().hex
+    with suppress(OSError):  # of a full disk: after its next start it is another controller
+        path.write_text(made)
+    return made
 
 
 class AgentLinks:
@@ -43,9 +59,11 @@ class AgentLinks:
         timing: LinkTiming,
         tls: Callable[[], TlsFiles] | None = None,
         clock: Callable[[], datetime] = utc_now,
+        identity: Identity = _NOBODY,
     ) -> None:
         self.addresses = dict(addresses)
         self._tls = tls
+        self._identity = identity
         self._loop = LoopThread("agents")
         self._links: dict[str, AgentLink] = {}
         self._known: dict[str, tuple[PartitionRecord, frozenset[str]]] = {}
@@ -134,7 +152,11 @@ class AgentLinks:
 
     def _open(self, agent: str, address: str) -> AgentLink:
         deadline = self._around.timing.heartbeat_seconds
-        client = AgentClient(address, deadline_seconds=deadline, tls=self._tls)
+        controller = self._identity.controller
+        client = AgentClient(
+            address, deadline_seconds=deadline, tls=self._tls, controller=controller
+        )
+        client.takes_over = self._identity.takes_over
         link = self._links[agent] = AgentLink(agent, client, self._around)
         return link
 

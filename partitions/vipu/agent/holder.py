@@ -1,0 +1,45 @@
+"""domain: the controller that an agent obeys: one at a time, while it calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from partitions.vipu.errors import NotReady
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+# Names of headers of a call; a controller's id stays the same across its restarts.
+CONTROLLER_HEADER: Final = "ipuhub-controller"
+TAKE_OVER_HEADER: Final = "ipuhub-take-over"
+# A controller calls each second: one that has not called for so long has ended.
+HELD_FOR: Final = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A controller's id, and when it called last; two at once would free each other's IPUs."""
+
+    controller: str
+    heard_at: datetime
+
+    def is_there(self, now: datetime) -> bool:
+        """Return whether the controller still calls."""
+        return now - self.heard_at < HELD_FOR
+
+
+def next_holder(
+    known: Holder | None, controller: str, now: datetime, *, takes_over: bool
+) -> Holder | None:
+    """Return who holds the agent after a call of this controller; a caller without an id, as a
+    person, leaves it as it is. Raises NotReady while another controller calls."""
+    if not controller:
+        return known
+    if known and known.controller != controller and known.is_there(now) and not takes_over:
+        raise NotReady(
+            f"another V-IPU controller ({known.controller}) uses this agent: stop one of the two, "
+            "or start vipu-server with --take-over-agents"
+        )
+    return Holder(controller, now)

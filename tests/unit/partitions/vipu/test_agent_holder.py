@@ -1,0 +1,24 @@
+"""Which controller an agent obeys."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from partitions.vipu.agent.holder import HELD_FOR, Holder, next_holder
+from partitions.vipu.errors import NotReady
+
+NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
+FIRST = Holder("first", NOW)
+
+
+def test_an_agent_obeys_one_controller_until_that_calls_no_longer() -> None:
+    assert next_holder(None, "first", NOW, takes_over=False) == FIRST
+    soon, later = NOW + timedelta(seconds=1), NOW + HELD_FOR
+    assert next_holder(FIRST, "first", soon, takes_over=False) == Holder("first", soon)
+    assert next_holder(FIRST, "", soon, takes_over=False) == FIRST
+    with pytest.raises(NotReady, match="stop one of the two"):
+        next_holder(FIRST, "second", soon, takes_over=False)
+    assert next_holder(FIRST, "second", soon, takes_over=True) == Holder("second", soon)
+    assert next_holder(FIRST, "second", later, takes_over=False) == Holder("second", later)
