@@ -25,7 +25,7 @@ from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE, LOST_ATT
 from partitions.vipu.types import OperationState, ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from partitions.vipu.server.drain import DrainOrder
@@ -269,23 +269,26 @@ class Controller:
         Raises NotFound.
         """
         create = self._latencies.create
-        self.writes.write(
+        became = self._hit(
             lambda draft: outages.fail_ipu(draft, agent, index, what, self.clock(), create)
         )
         self.events.note("IPU has a fault", is_bad=True, agent=agent, ipu=index, fault=what)
+        self._tell(became)
 
     def fail_part(self, seen: PartitionRecord, problem: str) -> None:
         """Set a partition to ERROR or reset it, as machines cannot serve it as it was `seen`."""
-        self.writes.write(lambda draft: outages.fail_part(draft, seen, problem, self.clock()))
+        became = self._hit(lambda draft: outages.fail_part(draft, seen, problem, self.clock()))
         facts = {"partition": seen.id, "problem": problem}
         self.events.note("partition failed on its machines", is_bad=True, **facts)
+        self._tell(became)
 
     def heal_ipu(self, agent: str, index: int) -> None:
         """End the fault of an IPU; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)
-        self.writes.write(lambda draft: outages.heal_ipu(draft, agent, index, self.clock(), reset))
+        became = self._hit(lambda draft: outages.heal_ipu(draft, agent, index, self.clock(), reset))
         if self.machines.get(agent) != before:
             self.events.note("IPU is well again", agent=agent, ipu=index)
+        self._tell(became)
 
     def lose_agent(self, agent: str, sentence: str) -> None:
         """Take that an agent does not answer, in a sentence: its partitions are in ERROR, or move.
@@ -293,17 +296,35 @@ class Controller:
         Raises NotFound.
         """
         create = self._latencies.create
-        self.writes.write(
+        became = self._hit(
             lambda draft: outages.lose_agent(draft, agent, sentence, self.clock(), create)
         )
         self.events.note("agent lost", is_bad=True, agent=agent, problem=sentence)
+        self._tell(became)
 
     def agent_back(self, agent: str) -> None:
         """Take that an agent answers again; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)
-        self.writes.write(lambda draft: outages.agent_back(draft, agent, self.clock(), reset))
+        became = self._hit(lambda draft: outages.agent_back(draft, agent, self.clock(), reset))
         if self.machines.get(agent) != before:
             self.events.note("agent is back", agent=agent)
+        self._tell(became)
+
+    def _hit(self, change: Change) -> Sequence[outages.Became]:
+        """Change what machines can do; what became of partitions by that."""
+        found = list[outages.Became]()
+
+        def hit(draft: Draft) -> None:
+            before = dict(draft.partitions)
+            change(draft)
+            found.extend(outages.became(before, draft))
+
+        self.writes.write(hit)
+        return found
+
+    def _tell(self, became: Sequence[outages.Became]) -> None:
+        for each in became:
+            self.events.note(each.what, is_bad=each.is_bad, **each.facts)
 
     def get(self, partition_id: str, caller: Caller = EVERYTHING) -> PartitionRecord:
         """The partition of that id; raises NotFound."""

@@ -7,7 +7,7 @@ IPUs.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, missing
@@ -22,7 +22,7 @@ from partitions.vipu.server.requirements import choose_ipus
 from partitions.vipu.types import CreateRequest, OperationState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from datetime import datetime, timedelta
 
     from partitions.vipu.server.records import PartitionRecord
@@ -108,6 +108,35 @@ def fail_part(draft: Draft, seen: PartitionRecord, sentence: str, now: datetime)
     if record.is_unconfirmed:
         failed = replace(failed, ready_at=now)
     draft.put(_reset_again(failed, now, UNCONFIRMED) if _may_reset(draft, failed) else failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What became of a partition, for the events; `is_bad`: its programs have lost it."""
+
+    what: str
+    is_bad: bool
+    facts: Mapping[str, str]
+
+
+def became(before: Mapping[str, PartitionRecord], draft: Draft) -> Iterator[Became]:
+    """Yield what became of the partitions as they were `before`."""
+    for record in draft.partitions.values():
+        old = before.get(record.id)
+        if old is None or old is record:
+            continue
+        facts = {"partition": record.id, "agent": _agents_of(draft, old)}
+        if old.ipus != record.ipus:
+            yield Became("partition moved", True, {**facts, "to": _agents_of(draft, record)})
+        elif record.auto_resets > old.auto_resets:
+            yield Became("partition resets itself", False, facts)
+        elif record.errors:
+            yield Became("partition in ERROR", True, {**facts, "problem": record.errors[-1]})
+
+
+def _agents_of(draft: Draft, record: PartitionRecord) -> str:
+    by_id = draft.occupancy.topology.by_id
+    return " ".join(dict.fromkeys(by_id[ipu].agent for ipu in record.ipus))
 
 
 def _operation_of(record: PartitionRecord) -> tuple[OperationState, datetime, datetime]:

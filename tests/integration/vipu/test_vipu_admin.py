@@ -215,6 +215,30 @@ def test_events_tell_what_has_happened_and_how_many_are_no_longer_known(
     assert len(found) == 2 + KEPT
 
 
+def test_events_tell_what_became_of_partitions(site: tuple[VipuServer, int], capsys: Said) -> None:
+    controller = site[0].controller
+    controller.create(CreateRequest("moves", 4, relocatable=True))
+    controller.create(CreateRequest("resets", 4, auto_reset=True))
+    controller.fail_ipu("ag0", 0, "IPU 0 is hot")
+    controller.lose_agent("ag1", "ag1 has not answered since 8:00")
+    controller.agent_back("ag1")
+    controller.fail_part(controller.get("moves"), "ag2: its port is closed")
+    capsys.readouterr()
+    assert [line[1:] for line in lines(said(capsys, "list", "events"))[3:]] == [
+        ["IPU has a fault", "agent: ag0, fault: IPU 0 is hot, ipu: 0"],
+        ["partition moved", "agent: ag0, partition: moves, to: ag2"],
+        ["agent lost", "agent: ag1, problem: ag1 has not answered since 8:00"],
+        [
+            "partition in ERROR",
+            "agent: ag1, partition: resets, problem: ag1 has not answered since 8:00",
+        ],
+        ["agent is back", "agent: ag1"],
+        ["partition resets itself", "agent: ag1, partition: resets"],
+        ["partition failed on its machines", "partition: moves, problem: ag2: its port is closed"],
+        ["partition in ERROR", "agent: ag2, partition: moves, problem: ag2: its port is closed"],
+    ]
+
+
 def test_the_server_says_what_it_is(site: tuple[VipuServer, int], capsys: Said) -> None:
     facts = dict(lines(said(capsys, "get", "server"))[1:])
     assert (facts["Agents"], facts["IPUs"], facts["Free IPUs"]) == ("simulated here", "16", "16")
