@@ -7,11 +7,11 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import psycopg
 import structlog
 
 from ipuhub import __version__
 from ipuhub.concurrency import end_tasks
+from ipuhub.patientpostgres.connection import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -42,7 +42,7 @@ class Heart:
     def beat(self) -> None:
         """Note the time, on a connection of its own: others wait for their work."""
         try:
-            with psycopg.connect(**self._arguments(), autocommit=True) as connection:
+            with connect(self._arguments(), autocommit=True) as connection:
                 connection.execute(_NOTE, [self._name, __version__])
         except Exception as error:  # noqa: BLE001  # whatever it is, the next heartbeat may succeed
             self.note_failure(error)

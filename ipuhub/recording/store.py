@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import psycopg
 
 from ipuhub.database import session_options
+from ipuhub.patientpostgres.connection import connect
 from ipuhub.recording import recorder as fault_table
 from ipuhub.recording.recorder import Absence, Fault
 from ipuhub.recording.shapes import Checkpoint, is_reached
@@ -68,7 +69,10 @@ _SESSION: Final = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
 }
-_SESSION_OPTIONS: Final = "-c statement_timeout=20s -c timezone=UTC"
+_SESSION_OPTIONS: Final = (
+    "-c statement_timeout=20s -c idle_in_transaction_session_timeout=60s -c timezone=UTC"
+)
+"""A connection that is lost on its way must not keep its locks, for which its successor waits."""
 
 
 _NONE_SHOWN: Final = "the list then showed the same objects, none gone and none new"
@@ -261,7 +265,7 @@ class Store(Generic[Row]):
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
-            self._connection = psycopg.connect(**self._arguments, autocommit=True)
+            self._connection = connect(self._arguments, autocommit=True)
         return self._connection
 
     def _read_gaps(self, cursor: psycopg.Cursor[Any]) -> Gaps:

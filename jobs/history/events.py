@@ -21,6 +21,7 @@ from ipuhub.kube.client import selector_params
 from ipuhub.kube.errors import ApiError, Gone
 from ipuhub.kube.resources import EVENTS
 from ipuhub.kube.watch import Scope, Watch
+from ipuhub.patientpostgres.connection import connect
 from ipuhub.recording.metrics import JOB_EVENTS_DROPPED
 from ipuhub.recording.reading import Decoder
 from ipuhub.recording.store import explain, is_refusal
@@ -173,7 +174,7 @@ class EventFollower:
             self._missed.set()
 
     def _store(self, rows: Sequence[EventRow]) -> set[str]:
-        with psycopg.connect(**self._database, autocommit=True) as connection:
+        with connect(self._database, autocommit=True) as connection:
             return store_all(connection, rows)
 
     async def _pause(self, part: str) -> None:

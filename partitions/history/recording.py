@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
+from ipuhub.patientpostgres.connection import connect
 from partitions.history.acknowledge import Acknowledger
 from partitions.history.capacity import CapacityPoll
 from partitions.history.places import PlaceRecorder, store_places, unplaced
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from datetime import datetime
     from typing import TypeVar
+
+    import psycopg
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.partition import TrackerPlace
@@ -93,7 +94,7 @@ class PartitionHistory:
         """Run one short transaction beside the recordings, on a connection of its own."""
 
         def transact() -> T:
-            with psycopg.connect(**self._database) as connection, connection.cursor() as cursor:
+            with connect(self._database) as connection, connection.cursor() as cursor:
                 return work(cursor)
 
         return await asyncio.to_thread(transact)

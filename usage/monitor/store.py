@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import psycopg
 
+from ipuhub.patientpostgres.connection import connect
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
 from usage.pods.lifetimes import last_seen
 from usage.pods.rows import MONITOR
@@ -222,7 +223,7 @@ class MonitorStore:
     def _transaction(self) -> Iterator[psycopg.Cursor[Any]]:
         try:
             if self._connection is None:
-                self._connection = psycopg.connect(**self._arguments, autocommit=True)
+                self._connection = connect(self._arguments, autocommit=True)
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 yield cursor
         except psycopg.Error:

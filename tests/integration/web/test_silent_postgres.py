@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import psycopg
@@ -13,18 +15,30 @@ from django.db import OperationalError, connection
 from django.test import RequestFactory
 
 from dashboard.notify.metrics import Count, count
+from ipuhub.backoff import Backoff
 from ipuhub.database import bounded, database_settings
+from ipuhub.heartbeats import Heart
+from ipuhub.models import Heartbeat
+from ipuhub.partition import TrackerPlace
+from ipuhub.patientpostgres import connection as patience
 from ipuhub.patientpostgres.connection import PatientConnection
+from ipuhub.recording.database import Database
+from ipuhub.recording.store import connection_arguments
+from ipuhub.times import utc_now
 from ipuhub.web.problems import server_error
+from jobs.history.events import EventFollower
+from partitions.history.recording import PartitionHistory
 from tests.fakes.silentline import SilentLine
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
 from tests.integration.web.test_live_web import large_record, slow_reader
 from tests.integration.web.webprocess import KEY, bearer, served, status
+from usage.monitor.store import MonitorStore
+from usage.pods.recorder import PodRecorder
 from usage.reports.csv import copy_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from django.test import Client
     from pytest_django.fixtures import SettingsWrapper
@@ -103,6 +117,74 @@ def test_a_silent_connection_is_given_up_and_closed(line: SilentLine) -> None:
         with pytest.raises(psycopg.OperationalError, match=r"has said nothing for 0\.3 s"):
             patient.execute("SELECT 1")
         assert patient.closed
+
+
+def test_a_server_that_is_slow_with_many_rows_is_not_silent() -> None:
+    with PatientConnection.connect(**connection_arguments(connection.settings_dict)) as patient:
+        patient.silence_seconds = 0.4
+        slow = "SELECT repeat('x', 20000), pg_sleep(%s)"
+        patient.cursor().executemany(slow, [[0.2]] * 4)  # one wait of psycopg's for all four
+
+
+def acknowledging(arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    place = TrackerPlace("ipuhub-system", "partitions")
+    history = PartitionHistory(Mock(), Mock(), arguments, utc_now, place, Mock())
+    return lambda: asyncio.run(history._unplaced())
+
+
+def following_events(arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    return lambda: EventFollower(Mock(), arguments, utc_now)._store([])
+
+
+def monitoring(arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    return MonitorStore(arguments, 300).watch
+
+
+@pytest.fixture
+def arguments(line: SilentLine, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """By a way on which the first connection falls silent as soon as it is open."""
+    connect, opened = PatientConnection.connect, []
+
+    def then_silent(**given: Any) -> PatientConnection:
+        opened.append(connect(**given))
+        if len(opened) == 1:
+            line.leave()
+        return opened[-1]
+
+    monkeypatch.setattr(PatientConnection, "connect", then_silent)
+    monkeypatch.setattr(patience, "SILENCE_SECONDS", 0.3)
+    return connection_arguments(database_settings(url_by(line)))
+
+
+@pytest.mark.parametrize("way", [acknowledging, following_events, monitoring])
+def test_who_records_gives_a_silent_connection_up_and_takes_another(
+    way: Callable[[Mapping[str, Any]], Callable[[], Any]], arguments: dict[str, Any]
+) -> None:
+    work = way(arguments)
+    with pytest.raises(psycopg.OperationalError, match=r"has said nothing for 0\.3 s"):
+        work()
+    work()
+
+
+def test_a_heart_goes_on_after_a_silent_connection(arguments: dict[str, Any]) -> None:
+    heart = Heart("worker", lambda: arguments)
+    heart.beat()
+    assert not Heartbeat.objects.exists()
+    heart.beat()
+    assert Heartbeat.objects.get().name == "worker"
+
+
+async def test_a_recording_says_that_its_connection_is_silent_and_goes_on(
+    arguments: dict[str, Any],
+) -> None:
+    pauses = []
+    backoff = Mock(spec=Backoff, delay_seconds=lambda *_: pauses.append(pods.problem) or 0.0)
+    pods: Database[Any] = Database(arguments, PodRecorder(), backoff, Mock())
+    await pods.take_over()
+    await pods.close()
+    assert pauses == ["Postgres: PostgreSQL has said nothing for 0.3 s"]
+    assert pods.checkpoint.epoch == 1
+    assert not pods.problem
 
 
 @pytest.mark.parametrize("blocks", [0, 1])

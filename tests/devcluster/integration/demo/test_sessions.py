@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 _ROOT = Path(__file__).resolve().parents[4]
+_IDLE = "idle_in_transaction_session_timeout"
 _OPENED = {
     "devcluster/demo/postgres.py": "asks an embedded server whether it is ready, nothing else",
     "devcluster/management/commands/make_demo_history.py": "connection_arguments",
-    "partitions/history/recording.py": "connection_arguments",
-    "ipuhub/heartbeats.py": "connection_arguments",
-    "jobs/history/events.py": "connection_arguments",
-    "ipuhub/recording/store.py": "connection_arguments",
-    "usage/monitor/store.py": "connection_arguments",
+    "ipuhub/patientpostgres/connection.py": "connection_arguments, for all who record or beat",
     "usage/reports/downloads.py": "Django's",
     "usage/legacy/importing.py": "reads another product's database, once, as its address says",
 }
@@ -58,9 +55,15 @@ def test_what_the_url_sets_counts_and_takes_nothing_else_away(database_url: str)
     with psycopg.connect(**connection_arguments(database_settings(url))) as own:
         shown = {
             name: (own.execute(f"SHOW {name}").fetchone() or ())[0]
-            for name in ("jit", "work_mem", "statement_timeout", "timezone")
+            for name in ("jit", "work_mem", "statement_timeout", "timezone", _IDLE)
         }
-    want = {"jit": "on", "work_mem": "5MB", "statement_timeout": "20s", "TimeZone": "UTC"}
+    want = {
+        "jit": "on",
+        "work_mem": "5MB",
+        "statement_timeout": "20s",
+        "TimeZone": "UTC",
+        _IDLE: "1min",
+    }
     assert list(shown.values()) == list(want.values())
 
 
