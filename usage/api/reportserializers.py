@@ -152,11 +152,27 @@ class ReviewTotalsSerializer(serializers.Serializer[Any]):
 
 
 class ReviewStretchSerializer(serializers.Serializer[Any]):
-    """A part of the month; `cause` of a gap."""
+    """A part of the month."""
 
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
-    cause = serializers.CharField(required=False)
+
+
+class ReviewGapSerializer(serializers.Serializer[Any]):
+    """A part of the month in which objects may be missing in the record of pods, jobs or
+    partitions."""
+
+    record = serializers.ChoiceField(["pods", "jobs", "partitions"], source="what")
+    begin = serializers.DateTimeField(source="began_at")
+    end = serializers.DateTimeField(source="ended_at")
+    cause = serializers.CharField()
+
+
+class LateRecordSerializer(serializers.Serializer[Any]):
+    """A record that ends before the month does."""
+
+    record = serializers.ChoiceField(["jobs", "partitions"])
+    complete_until = serializers.DateTimeField()
 
 
 class UnpricedHoursSerializer(serializers.Serializer[Any]):
@@ -170,9 +186,11 @@ class UnpricedHoursSerializer(serializers.Serializer[Any]):
 
 
 class ReviewSerializer(serializers.Serializer[Any]):
-    """The newest report of a month that can be closed, and what to check: gaps of the watch,
-    lifetimes with an estimated end, time without any rate, hours of resources without a rate, and
-    newer rates or corrections."""
+    """The newest report of a month that can be closed, and what to check.
+
+    Gaps of the records, records that end too early, lifetimes with an estimated end, time without
+    any rate, hours of resources without a rate, and newer rates or corrections.
+    """
 
     month = serializers.CharField(source="report.month")
     version = serializers.IntegerField(source="report.version")
@@ -184,7 +202,8 @@ class ReviewSerializer(serializers.Serializer[Any]):
     currency = serializers.CharField(source="cost.currency", allow_null=True, default=None)
     pods = serializers.IntegerField()
     estimated = serializers.IntegerField()
-    gaps = serializers.SerializerMethodField()
+    gaps = ReviewGapSerializer(many=True)
+    late = serializers.SerializerMethodField()
     unpriced = serializers.SerializerMethodField()
     unpriced_hours = UnpricedHoursSerializer(many=True)
     outdated = OutdatedSerializer(many=True)
@@ -198,11 +217,11 @@ class ReviewSerializer(serializers.Serializer[Any]):
         """Return the sums by name."""
         return {name: str(total) for name, _, total in review.totals}
 
-    @extend_schema_field(ReviewStretchSerializer(many=True))
-    def get_gaps(self, review: Review) -> Any:
-        """Return the gaps."""
-        gaps = [{"begin": a, "end": b, "cause": cause} for a, b, cause in review.gaps]
-        return ReviewStretchSerializer(gaps, many=True).data
+    @extend_schema_field(LateRecordSerializer(many=True))
+    def get_late(self, review: Review) -> Any:
+        """Return the records besides that of pods that end before the month does."""
+        late = [{"record": what, "complete_until": until} for what, until in review.late]
+        return LateRecordSerializer(late, many=True).data
 
     @extend_schema_field(ReviewStretchSerializer(many=True))
     def get_unpriced(self, review: Review) -> Any:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Sum
 
-from ipuhub.models import WatchGap
+from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.web.filters import BadFilter
 from usage.models import MonthReport, ReportState
 from usage.rates.pricing import Tariff, money_of, pricing_of
@@ -37,14 +37,34 @@ TOTALS: Final = (
     OUTPUTS["pod_hours"],
 )
 _MOST_GAPS: Final = 100
+# What a report is made of: pods, the IPUs and owners of their jobs, and the hours of partitions.
+# Of a site without jobs nobody watches the last two.
+_RECORDS: Final = {POD_WATCH: "pods", "ipujobs": "jobs", "tracker": "partitions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which objects may be missing in the record of `what`, such as pods."""
+
+    what: str
+    began_at: datetime
+    ended_at: datetime
+    cause: str
+
+    @property
+    def sentence(self) -> str:
+        """Return when it was, and why."""
+        when = f"{self.began_at:%F %H:%M} to {self.ended_at:%F %H:%M} UTC"
+        return f"Gap in the record of {self.what}: {when} ({self.cause})."
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
     """The newest report of a month, and what makes it doubtful.
 
-    `totals`: name, label and sum; `gaps`: time in which the watch of pods saw nothing; `estimated`:
-    lifetimes with an estimated end; `unpriced`: stretches without any price; `unpriced_hours`: the
+    `totals`: name, label and sum; `gaps`: where objects may be missing, of
+    all records; `late`: records that end before the month, and when; `estimated`: lifetimes with an
+    estimated end; `unpriced`: stretches without any price; `unpriced_hours`: the
     hours of resources without a price while another resource has a price; `problem`: why these are
     not known.
     """
@@ -54,7 +74,8 @@ class Review:
     cost: Money | None
     pods: int
     estimated: int
-    gaps: list[tuple[datetime, datetime, str]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    late: list[tuple[str, datetime]] = field(default_factory=list)
     unpriced: list[tuple[datetime, datetime]] = field(default_factory=list)
     unpriced_hours: list[Unpriced] = field(default_factory=list)
     problem: str = ""
@@ -77,9 +98,12 @@ class Review:
                 f"The record is complete only until {self.report.complete_until:%F %H:%M} UTC."
             )
         found += [
-            f"Gap in the record: {begin:%F %H:%M} to {end:%F %H:%M} UTC ({cause})."
-            for begin, end, cause in self.gaps
+            f"The record of {what} is complete only until {until:%F %H:%M} UTC."
+            for what, until in self.late
         ]
+        found += [each.sentence for each in self.gaps[:_MOST_GAPS]]
+        if more := len(self.gaps[_MOST_GAPS:]):
+            found.append(f"And {more} more {'gap' if more == 1 else 'gaps'} in the record.")
         if self.estimated:
             many = self.estimated > 1
             found.append(
@@ -121,6 +145,7 @@ def review_month(month: Month) -> Review:
         sums["pods"],
         sums["estimated"],
         _gaps(report),
+        _late(report),
         pricing.unpriced,
         unpriced_hours,
         problem,
@@ -128,11 +153,27 @@ def review_month(month: Month) -> Review:
     )
 
 
-def _gaps(report: MonthReport) -> list[tuple[datetime, datetime, str]]:
-    gaps = WatchGap.objects.filter(
-        watch__startswith=POD_WATCH, began_at__lt=report.end, ended_at__gt=report.first
+def _gaps(report: MonthReport) -> list[Gap]:
+    found = WatchGap.objects.filter(
+        began_at__lt=report.end, ended_at__gt=report.first, shows_loss=True
     ).order_by("began_at")
-    return [(gap.began_at, gap.ended_at, gap.cause) for gap in gaps[:_MOST_GAPS]]
+    return [
+        Gap(_RECORDS[record], gap.began_at, gap.ended_at, gap.cause)
+        for gap in found
+        for record in _RECORDS
+        if gap.watch.startswith(record)
+    ]
+
+
+def _late(report: MonthReport) -> list[tuple[str, datetime]]:
+    """The records besides that of pods that end before the month does, with their ends."""
+    found = WatchCheckpoint.objects.filter(position_at__lt=report.end).order_by("name")
+    return [
+        (_RECORDS[record], checkpoint.position_at)
+        for checkpoint in found
+        for record in _RECORDS
+        if record != POD_WATCH and checkpoint.name.startswith(record)
+    ]
 
 
 def _pricing(report: MonthReport) -> Pricing:

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from ipuhub.models import WatchGap
+from ipuhub.models import WatchCheckpoint, WatchGap
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
@@ -131,6 +131,39 @@ def test_closing_begins_with_totals_gaps_estimates_and_what_had_no_price(admin: 
     assert MonthReport.objects.get().state == "provisional"
     listed = browser(admin).get("/usage/reports/").content.decode()
     assert f"/usage/reports/{_LAST}/close/" in listed
+
+
+def test_the_review_looks_at_the_records_of_jobs_and_partitions_too(admin: Any) -> None:
+    pod(f"{_LAST}-01T00:00", f"{_LAST}-05T00:00")
+    first = at(f"{_LAST}-01T00:00")
+    for watch, shows_loss in (("tracker", True), ("ipujobs", False), ("capacity", True)):
+        WatchGap.objects.create(
+            watch=watch,
+            began_at=first,
+            ended_at=first + timedelta(hours=1),
+            cause=f"{watch} was away",
+            shows_loss=shows_loss,
+        )
+    month_end = at(f"{_LAST.next()}-01T00:00")
+    for watch, until in (("ipujobs", first + timedelta(days=2)), ("tracker", month_end)):
+        WatchCheckpoint.objects.create(name=watch, position_at=until)
+    make(str(_LAST), _NOW)
+    address = f"/api/v1/usage/reports/{_LAST}/review"
+    told = tool(admin).get(address).json()
+    assert [(each["record"], each["cause"]) for each in told["gaps"]] == [
+        ("partitions", "tracker was away")
+    ]
+    assert told["late"] == [{"record": "jobs", "complete_until": f"{_LAST}-03T00:00:00Z"}]
+    assert f"The record of jobs is complete only until {_LAST}-03 00:00 UTC." in told["concerns"]
+    page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
+    assert "Gap in the record of partitions" in page
+    WatchGap.objects.bulk_create(
+        WatchGap(watch="pods", began_at=first, ended_at=month_end, cause=str(number))
+        for number in range(100)
+    )
+    told = tool(admin).get(address).json()
+    assert len(told["gaps"]) == 101
+    assert "And 1 more gap in the record." in told["concerns"]
 
 
 def test_hours_of_a_resource_without_a_rate_are_named_with_their_time(admin: Any) -> None:
