@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
 
+LAST_PORT = 65535
+
+
+def port_number(text: str) -> int:
+    """Return the port of a command line. Raises ValueError for a number that is no port."""
+    number = int(text)
+    if not 0 <= number <= LAST_PORT:
+        raise ValueError(text)
+    return number
+
+
 class SettingError(ValueError):
     """An environment variable has a value that cannot be used."""
 
@@ -97,6 +108,10 @@ class Env:
         kind = "integer" if minimum is None else f"integer, at least {minimum}"
         kind += "" if maximum is None else f" and at most {maximum}"
         return self._read(name, default, doc, kind, parse)
+
+    def port(self, name: str, default: int, *, doc: str) -> int:
+        """A port to listen on; what 0 means, the sentence says."""
+        return self.integer(name, default, minimum=0, maximum=LAST_PORT, doc=doc)
 
     def number(self, name: str, default: float, *, doc: str, minimum: float = 0.0) -> float:
         """A number, at least `minimum`."""

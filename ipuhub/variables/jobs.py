@@ -157,9 +157,7 @@ if 0 < SESSION_MAXIMUM_SECONDS < SESSION_DEFAULT_SECONDS:
 
 ENV.read_by("Webhooks")
 WEBHOOK_HOST = ENV.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address the webhooks listen on.")
-WEBHOOK_PORT = ENV.integer(
-    "IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port the webhooks listen on."
-)
+WEBHOOK_PORT = ENV.port("IPUHUB_WEBHOOK_PORT", 9443, doc="Port the webhooks listen on.")
 WEBHOOK_CERTIFICATE_PATH = ENV.text(
     "IPUHUB_WEBHOOK_CERTIFICATE_PATH",
     "",

@@ -170,10 +170,9 @@ BEAT_SCHEDULE_PATH = ENV.text(
     doc="File in which the worker with --beat keeps when its nightly tasks last ran. The folder "
     "must be writable; in our image it is in /tmp.",
 )
-WORKER_HEALTH_PORT = ENV.integer(
+WORKER_HEALTH_PORT = ENV.port(
     "IPUHUB_WORKER_HEALTH_PORT",
     0,
-    minimum=0,
     doc="Port of /healthz and /readyz of the Celery worker, or of beat as a process of its own, at "
     "IPUHUB_HEALTH_HOST; not for workers with --pool solo, which look for nothing while they work. "
     "0: none.",

@@ -6,7 +6,7 @@ from ipuhub.variables import ENV
 
 ENV.read_by("V-IPU Proxy")
 PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
-PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
+PROXY_PORT = ENV.port("PROXY_PORT", 8080, doc="Port the V-IPU Proxy listens on.")
 POD_NAME = ENV.text(
     "IPUHUB_POD_NAME",
     "",
@@ -14,10 +14,9 @@ POD_NAME = ENV.text(
     "ipuhub.io/leader=true for a Service to select, and a standby is ready. Needs patch on "
     "pods/status. Empty: a standby is not ready.",
 )
-PROXY_MUTATIONS_PORT = ENV.integer(
+PROXY_MUTATIONS_PORT = ENV.port(
     "IPUHUB_PROXY_MUTATIONS_PORT",
     0,
-    minimum=0,
     doc="Second port of the V-IPU Proxy. If set, only it serves /v1, so that a network policy can "
     "open PROXY_PORT (/stats, /query) to every pod; set IPUHUB_PROXY_URL of the other processes to "
     "it. 0: PROXY_PORT serves everything.",

@@ -23,8 +23,8 @@ SERVICE_ACCOUNT = ENV.text(
 
 
 HEALTH_HOST = ENV.text("IPUHUB_HEALTH_HOST", "127.0.0.1", doc="Address of /healthz and /readyz.")
-HEALTH_PORT = ENV.integer(
-    "IPUHUB_HEALTH_PORT", 8081, minimum=0, doc="Port of /healthz and /readyz; 0: any free port."
+HEALTH_PORT = ENV.port(
+    "IPUHUB_HEALTH_PORT", 8081, doc="Port of /healthz and /readyz; 0: any free port."
 )
 LOG_LEVEL = ENV.choice(
     "IPUHUB_LOG_LEVEL",

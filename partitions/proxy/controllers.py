@@ -258,7 +258,7 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
         known = ", ".join(view.spec.address for view in labelled)
         sentence = f"no V-IPU controller answers{what}: {known}"
         return Shortage(Reason.CONTROLLER_UNAVAILABLE, sentence, free)
-    return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, silent), free)
+    return Shortage(Reason.NO_CAPACITY, _capacity_sentence(views, size, silent), free)
 
 
 def never_fits(views: Sequence[ControllerView], size: int) -> str:
@@ -312,16 +312,28 @@ def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Colle
     time. Machines out of service and silent controllers change seldom; the operator writes a
     changed message at most once a minute."""
     sentence = f"{size} IPUs in one block are needed"
+    labelled = [view for view in views if view.has_node]
     if never := never_fits(views, size):
         sentence += f"; {never}"
+    elif labels := _missing_labels(views, size):
+        sentence += f", and no node has the label of a controller with such a block: {labels}"
     else:
-        largest = max(view.largest_block for view in views)
+        largest = max(view.largest_block for view in labelled)
         sentence += " and not free now" + (f"; blocks have up to {largest}" if largest else "")
-    if closed := out_of_service(views):
+    if closed := out_of_service(labelled):
         sentence += f"; out of service: {closed}"
     if silent:
         sentence += f"; not answering: {', '.join(silent)}"
     return sentence
+
+
+def _missing_labels(views: Sequence[ControllerView], size: int) -> str:
+    """Return what to label a node with where only controllers without a node can ever take `size`;
+    "" elsewhere."""
+    if any(view.can_ever_take(size) or not view.is_reachable for view in views if view.has_node):
+        return ""
+    labels = {view.spec.label for view in views if not view.has_node and view.can_ever_take(size)}
+    return f"label a node with {' or '.join(sorted(labels))}" if labels else ""
 
 
 def _parse_one(text: str, defaults: PartitionSettings) -> ControllerSpec:

@@ -172,7 +172,7 @@ def _late(report: MonthReport) -> list[tuple[str, datetime]]:
         (_RECORDS[record], checkpoint.position_at)
         for checkpoint in found
         for record in _RECORDS
-        if record != POD_WATCH and checkpoint.name.startswith(record)
+        if record != POD_WATCH and checkpoint.name.startswith(record) and checkpoint.position_at
     ]
 
 

@@ -21,6 +21,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
 from ipuhub.database import bounded
+from ipuhub.env import port_number
 from ipuhub.oidc.trust import TrustError
 from ipuhub.oidc.views import provider
 from ipuhub.process import logs, runtime
@@ -58,7 +59,7 @@ class Command(BaseCommand):
             "--host", default=settings.WEB_HOST, help="address to listen on; default: %(default)s"
         )
         parser.add_argument(
-            "--port", type=int, default=settings.WEB_PORT, help="default: %(default)s"
+            "--port", type=port_number, default=settings.WEB_PORT, help="default: %(default)s"
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
 from ipuhub.certificates import write_private
+from ipuhub.env import port_number
 from ipuhub.process import logs
 from ipuhub.process.runtime import return_free_memory
 
@@ -27,7 +28,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dir", type=Path, required=True, help="folder of the state")
         parser.add_argument(
-            "--port", type=int, default=6443, help="0: any free port; default: %(default)s"
+            "--port", type=port_number, default=6443, help="0: any free port; default: %(default)s"
         )
         parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
         parser.add_argument(

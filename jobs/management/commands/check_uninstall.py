@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import composition
-from ipuhub.kube.errors import ApiError, NotFound
+from ipuhub.kube.errors import ApiError, ConfigError, NotFound
 from jobs.ipujob.names import FINALIZERS, IPUJOBS, metadata
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
             left = asyncio.run(_left(options["drain"], options["seconds"]))
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
         except (ApiError, OSError) as error:
             raise CommandError(f"cannot list IPUJobs: {error}") from error
         if not left:

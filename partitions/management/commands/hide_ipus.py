@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import composition
-from ipuhub.kube.errors import ApiError
+from ipuhub.kube.errors import ApiError, ConfigError
 from partitions.configured import installation
 from partitions.proxy.nodes.advertising import hide_ipus
 
@@ -25,6 +25,8 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **_options: Any) -> None:
         try:
             names, problem = asyncio.run(_hide())
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
         except (ApiError, OSError) as error:
             raise CommandError(f"cannot list nodes: {error}") from error
         if problem:

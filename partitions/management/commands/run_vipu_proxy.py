@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import composition
+from ipuhub.env import port_number
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.process import runtime
@@ -29,7 +30,7 @@ class Command(BaseCommand):
             "--host", default=settings.PROXY_HOST, help="address to listen on; default: %(default)s"
         )
         parser.add_argument(
-            "--port", type=int, default=settings.PROXY_PORT, help="default: %(default)s"
+            "--port", type=port_number, default=settings.PROXY_PORT, help="default: %(default)s"
         )
         parser.add_argument(
             "--once",

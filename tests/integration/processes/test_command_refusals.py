@@ -16,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[3]
     ("command", "setting", "code", "words"),
     [
         ("run_vipu_proxy", ("PROXY_PORT", "abc"), 2, "PROXY_PORT must be integer"),
+        ("run_vipu_proxy --port 70000", ("X", ""), 2, "invalid port_number value: '70000'"),
+        ("hide_ipus", ("X", ""), 1, "Kubeconfig /nowhere"),
+        ("check_uninstall", ("X", ""), 1, "Kubeconfig /nowhere"),
         ("purge_usage", ("DATABASE_URL", "mysql://x"), 2, "must be postgresql://"),
         ("run_operator", ("IPUHUB_METRICS_TOKEN_FILE", "/nowhere"), 2, "No such file"),
         (

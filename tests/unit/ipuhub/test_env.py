@@ -13,6 +13,7 @@ from celery.schedules import crontab
 from dashboard.reference import settings_page
 from ipuhub.database import database_settings
 from ipuhub.env import Env, SettingError
+from ipuhub.variables import ENV
 
 
 def test_a_setting_that_is_not_there_has_its_default() -> None:
@@ -48,6 +49,12 @@ def test_each_reader_parses_its_kind(read: str, text: str, want: object) -> None
 def test_lists_are_empty_by_default_and_checked(read: str, text: str, want: object) -> None:
     assert getattr(Env({}), read)("A", doc="x") == []
     assert getattr(Env({"A": text}), read)("A", doc="x") == want
+
+
+def test_every_port_to_listen_on_has_the_bounds_of_a_port() -> None:
+    ports = {name: each.kind for name, each in ENV.declared.items() if name.endswith("_PORT")}
+    assert len(ports) > 5
+    assert {name for name, kind in ports.items() if not kind.endswith("at most 65535")} == set()
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,27 @@ def test_a_controller_without_a_node_takes_nothing() -> None:
         ([view("a", used=4)], 16, Reason.NO_CAPACITY, 28, "not free now"),
         ([view("a", used=20)], 8, Reason.NO_CAPACITY, 12, "8 IPUs in one block are needed"),
         ([view("a")], 64, Reason.NO_CAPACITY, 32, "no V-IPU controller has 64"),
+        (
+            [view("a", machines=2), view("b", has_node=False)],
+            32,
+            Reason.NO_CAPACITY,
+            8,
+            ", and no node has the label of a controller with such a block: label a node with a=b",
+        ),
+        (
+            [view("a", machines=2), view("b", has_node=False)],
+            64,
+            Reason.NO_CAPACITY,
+            8,
+            "no V-IPU controller has 64 IPUs in one block, the largest has 32",
+        ),
+        (
+            [silent("a"), view("b"), view("c", has_node=False)],
+            32,
+            Reason.NO_CAPACITY,
+            32,
+            "not free",
+        ),
     ],
 )
 def test_a_shortage_says_why_and_counts_what_is_free(
