@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.conf import settings
 
 from dashboard.job.loglines import Line, newest, read_lines
+from ipuhub.api.kinds import KINDS
 from ipuhub.kube.errors import (
     ApiError,
     ConfigError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 READ_SECONDS: Final = 5.0
 SHOWN_BYTES: Final = 2 * 2**20  # of the bytes read
 _BUSY: Final = "Too many logs are being read now. Try again in a few seconds."
+_AWAY, _GONE, _NONE = "cluster-unavailable", "pod-gone", "no-log"
 _MAY_NOT: Final = (
     "The dashboard may not read logs in this cluster: its ServiceAccount needs `get` on `pods` and "
     "`pods/log`"
@@ -43,14 +45,22 @@ _MAY_NOT: Final = (
 
 
 class LogProblem(Exception):  # noqa: N818  # an answer, not an error
-    """The reason that there is no log: a sentence for everybody, its detail for administrators, and
-    the status of the answer. `is_gone`: the pod no longer exists."""
+    """The reason that there is no log: its kind, a sentence for everybody, and its detail for
+    administrators."""
 
-    def __init__(
-        self, status: int, problem: str, detail: str = "", *, is_gone: bool = False
-    ) -> None:
+    def __init__(self, kind: str, problem: str, detail: str = "") -> None:
         super().__init__(problem)
-        self.status, self.problem, self.detail, self.is_gone = status, problem, detail, is_gone
+        self.kind, self.problem, self.detail = kind, problem, detail
+
+    @property
+    def status(self) -> int:
+        """The status of the answer."""
+        return KINDS[self.kind].status
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the pod no longer exists."""
+        return self.kind == _GONE
 
     def said(self, *, in_full: bool) -> str:
         """The sentence, with its detail only `in_full`."""
@@ -160,7 +170,7 @@ class LogLines:
 def _slot() -> Iterator[None]:
     slots = _slots(settings.WEB_THREADS)
     if not slots.acquire(blocking=False):
-        raise LogProblem(503, _BUSY)
+        raise LogProblem("server-busy", _BUSY)
     try:
         yield
     finally:
@@ -177,7 +187,7 @@ def _explained(container: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise LogProblem(503, NO_CONFIG, str(error)) from error
+        raise LogProblem(_AWAY, NO_CONFIG, str(error)) from error
     except ApiError as error:
         raise explain(error, container) from error
 
@@ -192,21 +202,21 @@ _WHY: Final[tuple[tuple[type[ApiError], str], ...]] = (
 def explain(error: ApiError, container: str) -> LogProblem:
     """Return the sentence that says why a log cannot be read."""
     if isinstance(error, NotFound):
-        return LogProblem(404, "The pod is gone from the cluster.", is_gone=True)
+        return LogProblem(_GONE, "The pod is gone from the cluster.")
     if isinstance(error, Invalid):
         return _refused(error, container)
     for kind, sentence in _WHY:
         if isinstance(error, kind):
-            return LogProblem(503, sentence, error.message)
-    return LogProblem(503, "The Kubernetes API refused to send the log", error.message)
+            return LogProblem(_AWAY, sentence, error.message)
+    return LogProblem(_AWAY, "The Kubernetes API refused to send the log", error.message)
 
 
 def _refused(error: Invalid, container: str) -> LogProblem:
     """The kubelet's own words say what a container has not done yet."""
     who = f"Container {container}"
     if "previous terminated container" in error.message:
-        return LogProblem(409, f"{who} was not restarted, so there is no previous log.")
+        return LogProblem(_NONE, f"{who} was not restarted, so there is no previous log.")
     if "waiting to start" in error.message:
         reason = error.message.rpartition(": ")[2]
-        return LogProblem(409, f"{who} has not started yet: {reason}.")
-    return LogProblem(409, f"There is no log of container {container}", error.message)
+        return LogProblem(_NONE, f"{who} has not started yet: {reason}.")
+    return LogProblem(_NONE, f"There is no log of container {container}", error.message)

@@ -76,7 +76,7 @@ class NoLog(APIException):
 
     def __init__(self, problem: LogProblem, *, in_full: bool) -> None:
         super().__init__(problem.said(in_full=in_full))
-        self.status_code = problem.status
+        self.default_code, self.status_code = problem.kind, problem.status
 
 
 class JobLogs(APIView):

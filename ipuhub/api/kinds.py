@@ -44,6 +44,9 @@ KINDS: Final[dict[str, Kind]] = {
     "not-found": Kind(
         404, "Not found", "Check the address. Objects of other namespaces are not found either."
     ),
+    "pod-gone": Kind(
+        404, "Pod gone", "Read the log of another pod: `/api/v1/jobs/<uid>/pods` lists them."
+    ),
     "method-not-allowed": Kind(405, "Method not allowed", "Use a method of the header `Allow`."),
     "not-acceptable": Kind(
         406, "Not acceptable", "Send an `Accept` that allows a media type of the operation."
@@ -74,6 +77,7 @@ KINDS: Final[dict[str, Kind]] = {
         "Read what the request changes, since the change may have happened; if it did not, send "
         "it with a new `Idempotency-Key`.",
     ),
+    "no-log": Kind(409, "No log", "Wait until the container has started, or leave out `previous`."),
     "body-too-large": Kind(413, "Body too large", "Send a smaller body."),
     "unsupported-media-type": Kind(
         415, "Unsupported media type", "Send `Content-Type: application/json`."
@@ -112,7 +116,7 @@ KINDS: Final[dict[str, Kind]] = {
     "cluster-unavailable": Kind(
         503,
         "Kubernetes API unavailable",
-        "Read the job, since the change may have happened; then try again later.",
+        "Try again later. After a change read the job first, since the change may have happened.",
     ),
     "queue-unavailable": Kind(
         503, "Task queue unavailable", "Try again later. Administrators check the worker."

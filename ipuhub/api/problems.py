@@ -31,10 +31,15 @@ _SENTENCES = {
 
 
 def problem(status: int, detail: str = "", kind: str = "", **extra: Any) -> dict[str, Any]:
-    """Return the problem document; `detail` and `kind` default to the values of the status."""
+    """Return the problem document; `detail` and `kind` default to the values of the status.
+
+    Raise ValueError for a kind of another status.
+    """
     known = HTTPStatus(status)
     sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
     name = kind or kind_of_status(status)
+    if kind and KINDS[kind].status != status:
+        raise ValueError(f"{kind} is no problem of status {status}")
     return {
         "type": f"{PREFIX}{name}",
         "title": KINDS[name].title,

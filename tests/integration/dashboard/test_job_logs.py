@@ -128,6 +128,9 @@ def test_a_new_pod_of_the_same_name_is_never_shown_and_the_kept_tail_is(
     why = "Container main exited with code 1"
     jobhistory.attempt(job, outcome="Failed", log="the last\nwords", message=why)
     pods.delete(old)
+    other = jobhistory.pod(job, pod_name="train-worker-9", instance=9)
+    lost = api(user, job, f"?pod={other.uid}")
+    assert (lost.status_code, lost.json()["type"]) == (404, "urn:ipuhub:problem:pod-gone")
     gone = page(user, job, f"?pod={old.uid}")
     assert "The pod is gone from the cluster." in gone
     assert "the last\nwords" in gone
@@ -201,7 +204,8 @@ def test_a_container_that_has_written_nothing_yet_can_be_followed(
     assert (waits.content, waits["X-Log-State"]) == (b"", "running")
     pods.say(pod, running(10))
     assert shown(user.get(f"/jobs/{job.uid}/logs/", asked).content.decode()) == ["hello"]
-    assert api(user, job, "?previous=true").status_code == 409
+    none = api(user, job, "?previous=true")
+    assert (none.status_code, none.json()["type"]) == (409, "urn:ipuhub:problem:no-log")
     assert "was not restarted" in page(user, job, "?previous=on")
 
 
@@ -247,6 +251,7 @@ def test_what_cannot_be_read_is_said(
         )
         refused = api(admin, job)
         assert (refused.status_code, refused["Content-Type"]) == (503, "application/problem+json")
+        assert refused.json()["type"] == "urn:ipuhub:problem:cluster-unavailable"
         mark = f"{'0' * 16}~{at(0)}"
         more = admin.get(f"/jobs/{job.uid}/logs/", {"pod": pod.uid, "after": mark})
         assert (more.status_code, more["X-Log-State"]) == (200, "away")

@@ -42,6 +42,8 @@ def test_every_error_of_the_api_has_a_kind_of_its_status() -> None:
         assert KINDS[kind_of_code(error.default_code)].status == error.status_code, error
     for status in (400, 401, 403, 404, 405, 406, 413, 415, 429, 500, 503):
         assert KINDS[kind_of_status(status)].status == status
+    with pytest.raises(ValueError, match="no problem of status 404"):
+        problem(404, kind="internal-error")
     assert problem(418)["type"] == "urn:ipuhub:problem:invalid-request"
 
 
