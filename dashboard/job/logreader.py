@@ -59,7 +59,7 @@ class LogProblem(Exception):  # noqa: N818  # an answer, not an error
 
     @property
     def is_gone(self) -> bool:
-        """Whether the pod no longer exists."""
+        """Return whether the pod no longer exists."""
         return self.kind == _GONE
 
     def said(self, *, in_full: bool) -> str:

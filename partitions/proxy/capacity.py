@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ipuhub.partition import Phase
 from ipuhub.times import format_time
-from partitions.proxy.controllers import explain_shortage, never_fits
+from partitions.proxy.shortage import explain_shortage, never_fits
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:

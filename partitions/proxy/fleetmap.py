@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import Phase, format_time
 from partitions.proxy.capacity import stats
-from partitions.proxy.controllers import never_fits, out_of_service
 from partitions.proxy.queue import room_of
+from partitions.proxy.shortage import never_fits, out_of_service
 from partitions.vipu.topology import PARTITION_SIZES
 from partitions.vipu.types import OperationState
 

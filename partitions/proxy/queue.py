@@ -21,9 +21,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import Phase, Reason
-from partitions.proxy.controllers import explain_shortage
 from partitions.proxy.drift import asked_of
 from partitions.proxy.lifecycle import Shortage
+from partitions.proxy.shortage import explain_shortage
 from partitions.vipu.topology import block_with_fewest, free_blocks, place
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ import structlog
 from ipuhub.partition import Partition, Phase
 from partitions.errors import Contradiction, ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle, tombstones
-from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
+from partitions.proxy.controllers import PlacementRule, order_candidates
 from partitions.proxy.drift import asked_of, terms_of
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
 from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
+from partitions.proxy.shortage import explain_shortage
 from partitions.proxy.steps.driver import Driver, Pace
 from partitions.proxy.steps.step import Memory, Surroundings
 from partitions.proxy.tracker import free_id, next_serial

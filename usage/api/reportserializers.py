@@ -219,7 +219,7 @@ class ReviewSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field(LateRecordSerializer(many=True))
     def get_late(self, review: Review) -> Any:
-        """Return the records besides that of pods that end before the month does."""
+        """Return the records of jobs and partitions that end too early."""
         late = [{"record": what, "complete_until": until} for what, until in review.late]
         return LateRecordSerializer(late, many=True).data
 

@@ -166,7 +166,7 @@ def _gaps(report: MonthReport) -> list[Gap]:
 
 
 def _late(report: MonthReport) -> list[tuple[str, datetime]]:
-    """The records besides that of pods that end before the month does, with their ends."""
+    """The records of jobs and partitions that end before the month does, with their ends."""
     found = WatchCheckpoint.objects.filter(position_at__lt=report.end).order_by("name")
     return [
         (_RECORDS[record], checkpoint.position_at)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from partitions.proxy import lifecycle, tombstones
-from partitions.proxy.controllers import explain_shortage, order_candidates
+from partitions.proxy.controllers import order_candidates
 from partitions.proxy.drift import asked_of, terms_of
 from partitions.proxy.lifecycle import waiting_partition
 from partitions.proxy.queue import Offer
+from partitions.proxy.shortage import explain_shortage
 from partitions.proxy.steps.step import Next
 from partitions.proxy.tracker import free_id, next_serial
 

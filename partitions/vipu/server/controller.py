@@ -311,7 +311,7 @@ class Controller:
         self._tell(became)
 
     def _hit(self, change: Change) -> Sequence[outages.Became]:
-        """Change what machines can do; what became of partitions by that."""
+        """Change what machines can do, and return what it did to partitions."""
         found = list[outages.Became]()
 
         def hit(draft: Draft) -> None:

@@ -112,7 +112,7 @@ def fail_part(draft: Draft, seen: PartitionRecord, sentence: str, now: datetime)
 
 @dataclass(frozen=True, slots=True)
 class Became:
-    """What became of a partition, for the events; `is_bad`: its programs have lost it."""
+    """A change of a partition, for the events; `is_bad`: its programs have lost it."""
 
     what: str
     is_bad: bool
@@ -120,7 +120,7 @@ class Became:
 
 
 def became(before: Mapping[str, PartitionRecord], draft: Draft) -> Iterator[Became]:
-    """Yield what became of the partitions as they were `before`."""
+    """Yield the changes of the partitions that were there `before`."""
     for record in draft.partitions.values():
         old = before.get(record.id)
         if old is None or old is record:

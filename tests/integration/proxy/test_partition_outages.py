@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipuhub.partition import Phase
-from partitions.proxy.controllers import ControllerView, explain_shortage, parse_controllers
+from partitions.proxy.controllers import ControllerView, parse_controllers
 from partitions.proxy.fleetmap import fleet_to_json
+from partitions.proxy.shortage import explain_shortage
 from partitions.vipu.errors import NoCapacity
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile

@@ -11,10 +11,10 @@ from partitions.proxy.controllers import (
     ControllerView,
     PartitionSettings,
     PlacementRule,
-    explain_shortage,
     order_candidates,
     parse_controllers,
 )
+from partitions.proxy.shortage import explain_shortage
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition

@@ -15,10 +15,9 @@ from partitions.proxy.controllers import (
     ControllerSpec,
     ControllerView,
     PartitionSettings,
-    Shortage,
 )
 from partitions.proxy.drift import Drift, asked_of, compare
-from partitions.proxy.lifecycle import Request, partition_of, waiting_partition
+from partitions.proxy.lifecycle import Request, Shortage, partition_of, waiting_partition
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders import trackerentries

@@ -1,4 +1,4 @@
-"""Which controller an agent obeys."""
+"""The controller that an agent obeys."""
 
 from __future__ import annotations
 

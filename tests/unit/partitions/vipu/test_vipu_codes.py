@@ -13,6 +13,7 @@ from partitions.vipu.errors import (
     NoCapacity,
     NotFound,
     NotReady,
+    NotStored,
     Refused,
     Unauthenticated,
     Unavailable,
@@ -26,9 +27,9 @@ EVERY = (
     NoCapacity,
     NotFound,
     NotReady,
+    NotStored,
     Refused,
     Unauthenticated,
-    Unavailable,
     VipuError,
 )
 
@@ -61,7 +62,7 @@ def test_other_statuses_have_their_error_too(
 
 
 def test_only_what_may_work_later_is_retryable() -> None:
-    passing = {NoAnswer, NoCapacity, NotReady, Unavailable}
+    passing = {NoAnswer, NoCapacity, NotReady, NotStored}
     assert {kind for kind in EVERY if kind.retryable} == passing
 
 
