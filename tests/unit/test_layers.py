@@ -250,3 +250,9 @@ def test_options_are_given_by_their_names() -> None:
         and not any("kw_only=True" in ast.unparse(each) for each in node.decorator_list)
     ]
     assert unnamed == []
+
+
+def test_every_http_server_has_the_limits_of_all() -> None:
+    """aiohttp alone waits an hour for half a head, and logs a traceback for bytes of a stranger."""
+    made = [name for name, path in NAMES.items() if "web.AppRunner(" in path.read_text("utf-8")]
+    assert made == ["ipuhub.process.health"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from ipuhub.process.health import build_runner
 from ipuhub.process.metrics import Meters
 from partitions.vipu.serving import ListenError, address_of, remedy
 
@@ -190,7 +191,7 @@ class Exporter:
         self._meters = IpuMeters()
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        self._runner = build_runner(app, shutdown_seconds=1)
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port; raises ListenError."""

@@ -6,11 +6,15 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiohttp import web
 
 from ipuhub.process.health import Health, Limits, build_runner
+from ipuhub.times import utc_now
+from partitions.vipu.agent.exporter import Exporter
+from partitions.vipu.agent.machine import Machine
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -116,3 +120,17 @@ async def test_who_leaves_while_he_is_asked_to_go_on_is_one_line(
     assert record.levelno == logging.WARNING
     assert record.exc_info is None
     assert "disconnected during its request" in record.getMessage()
+
+
+async def test_the_metrics_of_an_agent_log_no_traceback_for_bytes_of_strangers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = Mock(spec=Machine, metrics=lambda _: (), partition_metrics=lambda _: ())
+    exporter = Exporter("agent", machine, utc_now, AsyncMock())
+    port = await exporter.start("127.0.0.1", 0)
+    get = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    broken = b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde"
+    assert b" 400 " in await said(port, b"GET /metrics HTTP/9.9\r\nHost: x\r\n\r\n")
+    assert b" 200 " in await said(port, get + broken)
+    await exporter.stop()
+    assert [record.exc_info for record in caplog.records] == [None]
