@@ -148,9 +148,10 @@ def overview(request: HttpRequest) -> HttpResponseBase:
 
 
 def _audience(user: Caller, fill: str) -> Audience:
-    scope = scope_of(user)
-    grantee = "" if scope.namespaces != frozenset() else user.get_username()
-    return Audience(scope, usage_scope_of(user), fill, is_accountant(user), grantee)
+    scope, usage = scope_of(user), usage_scope_of(user)
+    sees_nothing = scope.namespaces == usage.namespaces == frozenset()
+    grantee = user.get_username() if sees_nothing else ""
+    return Audience(scope, usage, fill, is_accountant(user), grantee)
 
 
 def _show(audience: Audience, now: datetime) -> Shown:

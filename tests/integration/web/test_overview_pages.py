@@ -11,6 +11,7 @@ from django.db import OperationalError
 
 from dashboard import live
 from partitions.connections import opened
+from tests.builders.roles import grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,8 @@ def test_a_user_without_a_namespace_is_told_who_grants_one(client: Client) -> No
     assert answer.status_code == 200
     assert "You do not have access to any namespace yet" in answer.content.decode()
     assert "grant_namespace somebody" in answer.content.decode()
+    grant(get_user_model().objects.get(username="somebody"), "accountant")
+    assert "any namespace yet" not in client.get("/").content.decode()
 
 
 def test_without_a_cluster_the_page_says_what_does_not_answer(client: Client) -> None:

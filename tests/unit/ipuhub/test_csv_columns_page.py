@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.actions.auditlist import COLUMNS as AUDIT
+from dashboard.fleettable import COLUMNS as IPUS
 from dashboard.job import tables as job
 from dashboard.job.api import POD_COLUMNS
+from dashboard.notify.api import COLUMNS as NOTIFICATIONS
 from dashboard.notify.subscriptionapi import COLUMNS as SUBSCRIPTIONS
 from dashboard.partitions import PartitionUsageSerializer
 from dashboard.system import WATCH_COLUMNS
+from dashboard.users import ROLE_COLUMNS
 from jobs.views import COLUMNS as JOBS
 from partitions.views import PARTITIONS, STAT_COLUMNS
 from usage.api.rates import COLUMNS as RATES
@@ -74,6 +78,10 @@ FILES = {
     "Report runs": keys(RUN_COLUMNS),
     "Rates": keys(RATES),
     "Subscriptions": keys(SUBSCRIPTIONS),
+    "Audit": keys(AUDIT),
+    "Role changes": keys(ROLE_COLUMNS),
+    "Notifications": keys(NOTIFICATIONS),
+    "IPUs": keys(IPUS),
 }
 
 
