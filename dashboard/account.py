@@ -18,10 +18,12 @@ from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import signed_in
+from ipuhub.web.signin import LimitedAttempts, forget_attempts
 
 if TYPE_CHECKING:
     from django.contrib.auth.forms import PasswordChangeForm
     from django.contrib.auth.models import User
+    from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
 
 
@@ -81,12 +83,25 @@ def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("account-tokens")
 
 
-class PasswordPage(PasswordChangeView):
-    """Change the user's password; every other session of the user ends, tokens stay."""
+class PasswordPage(LimitedAttempts, PasswordChangeView):
+    """Change the user's password; every other session of the user ends, tokens stay.
+
+    Wrong old passwords count as failed sign-ins: a session is not the password.
+    """
 
     http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
     template_name = "account/password.html"
     success_url = reverse_lazy("account-password")
+    refusal = "Too many attempts with a wrong password."
+
+    def username(self) -> str:
+        """Return the signed-in user."""
+        return _owner(self.request).get_username()
+
+    def empty_form(self) -> BaseForm:
+        """Return an empty form for the old and the new password."""
+        form: BaseForm = self.get_form_class()(_owner(self.request))
+        return form
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         """Say on the next page that it was changed."""
@@ -96,6 +111,8 @@ class PasswordPage(PasswordChangeView):
 
     def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
         """Answer 400: nothing was changed."""
+        if "old_password" not in form.errors:
+            forget_attempts(self.counted)
         answer = super().form_invalid(form)
         answer.status_code = 400
         return answer

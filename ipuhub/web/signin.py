@@ -1,4 +1,4 @@
-"""glue: the sign-in page and its limit on attempts.
+"""glue: the sign-in page, and the limit on attempts with a password.
 
 An attempt is counted in PostgreSQL before its password is checked, so neither concurrent attempts
 nor several web processes allow more attempts than the limit.
@@ -23,7 +23,7 @@ from ipuhub.web.requests import client_address
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from django.contrib.auth.forms import AuthenticationForm
+    from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
 
 _LOG = structlog.get_logger(__name__)
@@ -110,18 +110,27 @@ def _address(request: HttpRequest) -> str:
     return str(client_address(request, settings.TRUSTED_PROXIES) or "")
 
 
-class SignInPage(LoginView):
-    """Sign-in page with user name and password; rejects attempts for a while after too many
-    failures."""
+class LimitedAttempts:
+    """Rejects a view's attempts with a password for a while after too many failures; to put before
+    a form view of Django."""
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Name the provider of single sign-on, if any."""
-        name = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
-        return super().get_context_data(oidc_name=name, **kwargs)
+    request: HttpRequest
+    counted: Sequence[Counter] = ()
+    refusal = "Too many attempts to sign in."
+
+    def username(self) -> str:
+        """Return the user whose password is tried."""
+        return self.request.POST.get("username", "")[:1000]
+
+    def empty_form(self) -> BaseForm:
+        """Return the form of a refusal, which checks no password."""
+        view: Any = self
+        form: BaseForm = view.get_form_class()()
+        return form
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-        username = request.POST.get("username", "")[:1000]
-        address = _address(request)
+        """Count the attempt before its password is checked."""
+        username, address = self.username(), _address(request)
         self.counted = counters(username, address, settings.LOGIN_FAILURES)
         lockout = dt.timedelta(seconds=settings.LOGIN_LOCKOUT_SECONDS)
         try:
@@ -129,16 +138,29 @@ class SignInPage(LoginView):
         except Blocked as blocked:
             _LOG.warning("rejected a sign-in attempt", user=username[:100], address=address)
             return self._refuse(blocked.seconds)
-        return super().post(request, *args, **kwargs)
+        answer: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]
+        return answer
 
-    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Forget earlier failures: the password was right."""
         forget_attempts(self.counted)
-        return super().form_valid(form)
+        answer: HttpResponse = super().form_valid(form)  # type: ignore[misc]
+        return answer
 
     def _refuse(self, seconds: int) -> HttpResponse:
         wait = f"{seconds} s" if seconds < 120 else f"{math.ceil(seconds / 60)} minutes"
-        sentence = f"Too many attempts to sign in. Try again in {wait}."
-        context = self.get_context_data(form=self.get_form_class()(), refused=sentence)
-        answer = self.render_to_response(context, status=429)
+        sentence = f"{self.refusal} Try again in {wait}."
+        view: Any = self
+        context = view.get_context_data(form=self.empty_form(), refused=sentence)
+        answer: HttpResponse = view.render_to_response(context, status=429)
         answer["Retry-After"] = str(seconds)
         return answer
+
+
+class SignInPage(LimitedAttempts, LoginView):
+    """Sign-in page with user name and password."""
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Name the provider of single sign-on, if any."""
+        name = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
+        return super().get_context_data(oidc_name=name, **kwargs)

@@ -12,6 +12,7 @@ from tests.builders.ipujobs import NOW
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from pytest_django.fixtures import SettingsWrapper
 
 PAGE = "/account/password/"
 OLD, NEW = "horse battery staple", "correct horse battery"
@@ -51,6 +52,22 @@ def test_tokens_still_work(ann: User) -> None:
     change(signed_in(ann, OLD))
     answer = Client().get("/api/v1/jobs", headers={"Authorization": f"Bearer {text}"})
     assert answer.status_code == 200
+
+
+def test_guesses_of_the_old_password_are_limited_as_at_sign_in(
+    ann: User, settings: SettingsWrapper
+) -> None:
+    settings.LOGIN_FAILURES = 3
+    client = signed_in(ann, OLD)
+    for _ in range(5):  # a new password of no use is no guess
+        assert change(client, again="something else")[0] == 400
+    assert [change(client, old="guessed")[0] for _ in range(4)] == [400, 400, 400, 429]
+    code, page = change(client)
+    assert (code, "Too many attempts with a wrong password. Try again in" in page) == (429, True)
+    assert Client().login(username=ann.username, password=OLD)
+    # Nor does the sign-in page take more guesses.
+    form = {"username": ann.username, "password": "guessed"}
+    assert Client().post("/login/", form).status_code == 429
 
 
 @pytest.mark.parametrize(
