@@ -57,7 +57,7 @@ class Site:
         self.kubectl("wait", *condition, f"deployment/{NAME}-{deployment}")
 
     def admin(self, *arguments: str) -> Any:
-        """What `vipu-admin` says, as JSON where it is a list."""
+        """What `vipu-admin` says, from its JSON."""
         tls = self.folder / "vipu-tls/admin"
         with self._forwarded() as port:
             environment = {
@@ -79,7 +79,7 @@ class Site:
                 check=False,
             )
         assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout) if done.stdout.startswith("[") else done.stdout
+        return json.loads(done.stdout)
 
     @contextmanager
     def _forwarded(self) -> Iterator[str]:
@@ -136,8 +136,7 @@ def site(server: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     sets = [word for value in VALUES for word in ("--set", value)]
     helm.run("install", "agents", CHART, "--take-ownership", *sets)
     site.until_available("vipu-server")
-    said = site.admin("create", "user", "ipuhub", "--allocations", "default")
-    (key,) = re.findall(r"Access key is '([^']+)'", said)
+    key = site.admin("create", "user", "ipuhub", "--allocations", "default")["access_key"]
     site.make_secret(
         "vipu-access", "user", "--from-literal=user-id=ipuhub", f"--from-literal=access-key={key}"
     )
