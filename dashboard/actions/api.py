@@ -167,7 +167,7 @@ class SuspendJob(JobAction):
 
     key = "suspend"
 
-    @_described("Suspend a job", "jobs_suspend", NoBodySerializer)
+    @_described("Suspend a job", "jobs_suspend", None)
     @_once
     def post(self, request: Request, uid: str) -> Response:
         """Set `spec.suspend`, as the user's Kubernetes user."""
@@ -179,7 +179,7 @@ class ResumeJob(JobAction):
 
     key = "resume"
 
-    @_described("Resume a job", "jobs_resume", NoBodySerializer)
+    @_described("Resume a job", "jobs_resume", None)
     @_once
     def post(self, request: Request, uid: str) -> Response:
         """Unset `spec.suspend`, as the user's Kubernetes user."""
@@ -191,7 +191,7 @@ class CancelJob(JobAction):
 
     key = "cancel"
 
-    @_described("Cancel a job", "jobs_cancel", NoBodySerializer)
+    @_described("Cancel a job", "jobs_cancel", None)
     @_once
     def post(self, request: Request, uid: str) -> Response:
         """Delete the IPUJob, as the user's Kubernetes user."""

@@ -318,7 +318,8 @@ def test_watch_of_a_controller_that_never_answered_ends(port: int) -> None:
 def test_bash_completes_commands_and_options(capsys: Said, typed: str, want: str) -> None:
     script = said(capsys, "completion", "bash")
     words = typed.split()
-    line = f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _vipu; echo ${{COMPREPLY[@]}}"
+    line = f"COMP_LINE={typed!r}; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _vipu"
+    line += "; echo ${COMPREPLY[@]}"
     done = subprocess.run(
         ["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True
     )

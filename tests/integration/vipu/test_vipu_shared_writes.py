@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotStored
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.types import CreateRequest
@@ -118,7 +118,7 @@ def test_each_change_of_a_shared_write_sees_those_before_it(
 
 @pytest.mark.parametrize(
     ("refusal", "want"),
-    [(OSError(28, "No space left on device"), Unavailable), (RuntimeError("broken"), RuntimeError)],
+    [(OSError(28, "No space left on device"), NotStored), (RuntimeError("broken"), RuntimeError)],
     ids=["the disk is full", "a fault of our own"],
 )
 def test_a_write_that_fails_is_told_to_all_who_shared_it_and_leaves_nothing(
