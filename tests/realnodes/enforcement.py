@@ -148,9 +148,11 @@ def listening(pods: Mapping[str, str], port: int, here: Sequence[int]) -> Iterat
 def _running(command: list[str]) -> Iterator[None]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"listening\n"
-        yield
-        process.terminate()
+        try:
+            assert process.stdout.readline() == b"listening\n"
+            yield
+        finally:  # the end of `with` waits for it
+            process.terminate()
 
 
 if __name__ == "__main__":

@@ -78,9 +78,11 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def _running(command: list[str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-    yield
-    process.terminate()
-    process.wait(30)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 @pytest.fixture(scope="module")
