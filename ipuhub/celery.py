@@ -71,7 +71,6 @@ app.conf.update(
     task_publish_retry=False,  # a request for a report fails at once without the broker
     timezone=settings.REPORT_ZONE.key,
     worker_concurrency=1,  # a run has the lock to itself; others would only say so
-    task_time_limit=settings.TASK_SECONDS,  # a task that hangs must not be the last
     worker_enable_remote_control=False,
     worker_send_task_events=False,
     imports=["usage.tasks", "dashboard.notify.outbox"],

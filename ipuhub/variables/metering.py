@@ -170,13 +170,6 @@ BEAT_SCHEDULE_PATH = ENV.text(
     doc="File in which the worker with --beat keeps when its nightly tasks last ran. The folder "
     "must be writable; in our image it is in /tmp.",
 )
-TASK_SECONDS = ENV.integer(
-    "IPUHUB_TASK_SECONDS",
-    3600,
-    minimum=1,
-    doc="Time limit of a task of the worker, for example of a run of reports. After it the task is "
-    "killed, and the worker continues with the next task. Not for workers with --pool solo.",
-)
 WORKER_HEALTH_PORT = ENV.port(
     "IPUHUB_WORKER_HEALTH_PORT",
     0,

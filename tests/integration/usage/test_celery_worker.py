@@ -11,7 +11,6 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
 
-import psycopg
 import pytest
 from celery.schedules import crontab
 from django.conf import settings as django_settings
@@ -20,7 +19,6 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from ipuhub import taskqueue, workerhealth
-from ipuhub.heartbeats import TASKS
 from ipuhub.models import Heartbeat
 from ipuhub.process.health import Health
 from tests.builders.lifetimes import pod
@@ -79,22 +77,6 @@ def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
     assert MonthReport.objects.get().lifetimes == 1
     lines = errors.read_text().splitlines()
     assert [line for line in lines if "[info" not in line] == []
-
-
-def test_a_task_that_hangs_is_ended_and_the_next_one_runs(tmp_path: Path):
-    from ipuhub.celery import app
-
-    hangs = request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01")
-    with (
-        psycopg.connect(_environment()["DATABASE_URL"]) as other,
-        _running("worker", tmp_path, IPUHUB_TASK_SECONDS="3"),
-    ):
-        other.execute("LOCK TABLE usage_monthreport IN ACCESS EXCLUSIVE MODE")
-        app.send_task("usage.make_reports", [hangs.pk])
-        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        wait_until(lambda: other.execute(waits).fetchone() == (1,), "the run waits")
-        app.send_task("ipuhub.heartbeat")
-        wait_until(lambda: Heartbeat.objects.filter(name=TASKS).exists(), "the next task")
 
 
 def test_beat_makes_the_reports_at_midnight():
