@@ -59,7 +59,9 @@
     const all = links();
     if (all.length && !all.some((link) => link.getAttribute("tabindex") === "0")) choose(all[0]);
     const line = document.querySelector("[data-map-says]");
-    if (line && !line.textContent) line.textContent = "Point at an IPU, or Tab to the map and use the arrow keys.";
+    // A phone has no Tab key, and room for a few words.
+    const hint = matchMedia("(max-width: 575px)").matches ? "Touch an IPU to open its job." : "Point at an IPU, or Tab to the map and use the arrow keys.";
+    if (line && !line.textContent) line.textContent = hint;
   };
   document.addEventListener("htmx:afterSettle", start);
   start();

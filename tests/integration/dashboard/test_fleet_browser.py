@@ -37,6 +37,11 @@ def test_the_map_is_one_stop_whose_arrows_reach_every_ipu_and_a_toast_says_what_
     proxy.hold("bert", "team-a", 4)
     job_row("bert", uid="uid-bert")
     with live_server() as address:
+        with page_of(address, cookie, 390) as page:
+            page.goto("/fleet/")
+            says = page.locator("[data-map-says]")
+            expect(says).to_have_text("Touch an IPU to open its job.")
+            assert says.evaluate("line => line.scrollWidth <= line.clientWidth"), "it is cut off"
         with page_of(address, cookie, 1280) as page:
             page.goto("/fleet/")
             assert page.evaluate(STOPS) == 1

@@ -37,7 +37,7 @@ _NOBODY: Final = Identity()
 def controller_id_in(path: Path) -> str:
     """Return the id of the controller whose lock file this is; it is made where there is none, and
     stays the same for each process that uses the file."""
-    found = path.read_text() if path.exists() else ""
+    found = path.read_text(errors="replace") if path.exists() else ""
     if len(found) == _ID_LENGTH and found.isalnum():
         return found
     made = uuid4().hex

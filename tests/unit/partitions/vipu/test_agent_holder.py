@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from partitions.vipu.agent.holder import HELD_FOR, Holder, next_holder
 from partitions.vipu.errors import NotReady
+from partitions.vipu.server.agents.links import controller_id_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 FIRST = Holder("first", NOW)
@@ -22,3 +27,16 @@ def test_an_agent_obeys_one_controller_until_that_calls_no_longer() -> None:
         next_holder(FIRST, "second", soon, takes_over=False)
     assert next_holder(FIRST, "second", soon, takes_over=True) == Holder("second", soon)
     assert next_holder(FIRST, "second", later, takes_over=False) == Holder("second", later)
+
+
+@pytest.mark.parametrize("before", [None, b"", b"\xff\x00", b"a" * 31])
+def test_a_controller_has_one_id_for_all_its_processes(
+    tmp_path: Path, before: bytes | None
+) -> None:
+    lock = tmp_path / "state.json.lock"
+    if before is not None:
+        lock.write_bytes(before)
+    made = controller_id_in(lock)
+    assert controller_id_in(lock) == made
+    assert len(made) == 32
+    assert controller_id_in(tmp_path / "another") != made
