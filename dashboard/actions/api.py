@@ -20,11 +20,12 @@ from dashboard.actions.changes import (
     change_of,
     create,
 )
+from dashboard.actions.manifests import MOST_BYTES
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import DRY_RUN, OutcomeUnknown, idempotent
 from ipuhub.api.kinds import KINDS
-from ipuhub.api.parsing import read_body
+from ipuhub.api.parsing import JsonBody, read_body
 from ipuhub.api.problems import CONTENT_TYPE
 from ipuhub.api.schema import NoBodySerializer, ProblemSerializer, body_example
 from ipuhub.models import ApiToken
@@ -224,8 +225,16 @@ class RunJobAgain(JobAction):
         return self.act(request, uid)
 
 
+class ManifestBody(JsonBody):
+    """Parser for a manifest, as large as the page takes it."""
+
+    most_bytes = MOST_BYTES
+
+
 class JobsView(JobList):
     """All jobs that the caller may see, and new jobs."""
+
+    parser_classes = (ManifestBody,)
 
     @_described("Create a job", "jobs_create", ManifestSerializer, 201)
     @_once

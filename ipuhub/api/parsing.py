@@ -26,24 +26,25 @@ if TYPE_CHECKING:
     from rest_framework.serializers import Serializer
     from rest_framework.views import APIView
 
-MOST_BYTES: Final = 64 * 1024  # the largest body there is has a few hundred
-
-
+MOST_BYTES: Final = 64 * 1024  # manifests apart, the largest body has a few hundred
 _DRY_RUN: Final = "For a dry run send the query parameter dry_run=true."
 
 
 class TooLarge(APIException):
-    """The body exceeds MOST_BYTES."""
+    """The body has more than `most` bytes."""
 
     status_code = 413
     default_code = "body-too-large"
-    default_detail = f"The body is too large: at most {MOST_BYTES // 1024} KiB."
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"The body is too large: at most {most // 1024} KiB.")
 
 
 class JsonBody(BaseParser):
-    """Parser for a JSON object (RFC 8259) of at most MOST_BYTES."""
+    """Parser for a JSON object (RFC 8259) of at most `most_bytes`."""
 
     media_type = "application/json"
+    most_bytes = MOST_BYTES
 
     def parse(
         self,
@@ -53,9 +54,9 @@ class JsonBody(BaseParser):
     ) -> Any:
         """Return the JSON object of the body. Raise ParseError or TooLarge."""
         del media_type, parser_context
-        body = stream.read(MOST_BYTES + 1)
-        if len(body) > MOST_BYTES:
-            raise TooLarge
+        body = stream.read(self.most_bytes + 1)
+        if len(body) > self.most_bytes:
+            raise TooLarge(self.most_bytes)
         try:
             found = json.loads(body.decode(), parse_constant=_refuse_constant)
             json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
@@ -217,6 +218,14 @@ def test_a_manifest_is_checked_and_then_created(lab: ActionsLab) -> None:
     assert ann.post("/jobs/new/", {"manifest": "a: [", "confirm": "yes"}).status_code == 400
     assert ann.post("/jobs/new/", {"manifest": manifest, "confirm": "yes"}).status_code == 302
     assert [one["metadata"]["name"] for one in lab.run("list", IPUJOBS, "team-a").items] == ["new"]
+    # The API takes as large a manifest as the page.
+    large = yaml.safe_load(manifest)
+    large["metadata"] = {"name": "large", "namespace": "team-a"}
+    large["metadata"]["annotations"] = {"note": "x" * 200_000}
+    assert post("/api/v1/jobs?dry_run=true", tool("ann"), large).status_code == 200
+    large["metadata"]["annotations"] = {"note": "x" * 300_000}
+    answer = post("/api/v1/jobs", tool("ann"), large)
+    assert (answer.status_code, "at most 256 KiB" in answer.json()["detail"]) == (413, True)
 
 
 def test_the_api_acts_tries_and_needs_the_scope_write(lab: ActionsLab) -> None:
