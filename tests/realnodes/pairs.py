@@ -49,8 +49,10 @@ def strangers(cluster: RealCluster, namespace: str, operator: str) -> Iterator[N
     for where in (namespace, elsewhere):
         ready = ("--for=condition=Ready", "--timeout=60s", "pods", "-l", _STRANGER)
         cluster.kubectl("wait", *ready, "-n", where)
-    yield
-    cluster.kubectl("delete", "--wait=false", "-f", "-", stdin=text)
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "--wait=false", "-f", "-", stdin=text)
 
 
 class Pairs:
@@ -113,6 +115,8 @@ def _name(pod: dict[str, Any]) -> str:
 
 def _is_one(pod: dict[str, Any], namespace: str, release: str) -> bool:
     meta = pod["metadata"]
+    if "deletionTimestamp" in meta:  # an upgrade has replaced it, and its network goes with it
+        return False
     labels = meta.get("labels") or {}
     ours = (meta["namespace"], labels.get(_INSTANCE)) == (namespace, release)
     return (ours and _COMPONENT in labels) or _STRANGER in labels
