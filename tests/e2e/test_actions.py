@@ -10,7 +10,7 @@ import yaml
 
 from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
-from tests.fakes.waiting import PATIENCE_SECONDS, wait_until
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -61,7 +61,7 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
         page.get_by_text("Kubernetes accepts this (dry run).").wait_for()
         page.get_by_role("button", name=f"{button} the job").click()
         said = re.compile(f"Job default/{name} was {button.lower()}e?d")
-        expect(page.locator("main")).to_contain_text(said, timeout=1000 * PATIENCE_SECONDS)
+        expect(page.locator("main")).to_contain_text(said)
         expect(state).to_have_text(want)
     uid = demo.job(name)["metadata"]["uid"]
     page.get_by_role("link", name="Cancel", exact=True).click()

@@ -79,4 +79,4 @@ def test_the_map_is_one_stop_whose_arrows_reach_every_ipu_and_a_toast_says_what_
             page.wait_for_url("**/jobs/uid-bert/")
             page.goto("/fleet/")
             page.get_by_role("link", name="As a table").click()
-            assert page.locator("tbody tr").count() == 32
+            expect(page.locator("tbody tr")).to_have_count(32)

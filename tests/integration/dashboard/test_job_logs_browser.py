@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.conf import settings as django_settings
 from django.utils import timezone
+from playwright.sync_api import expect
 
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
@@ -51,5 +52,6 @@ def test_a_log_is_followed_where_it_is_read_and_found_in_without_scripts(
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             page.get_by_label("Find").fill("NEW 2")
             page.get_by_role("button", name="Show").click()
-            assert page.locator("#log mark").all_inner_texts() == ["new 2"]
+            found = page.locator("#log mark")
+            expect(found).to_have_text(["new 2"])
             assert page.get_by_role("button", name="Follow").count() == 0

@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
+from playwright.sync_api import expect
 
 from ipuhub.models import WatchCheckpoint
 from jobs.models import JobRecord
@@ -43,7 +44,7 @@ def test_pages_fit_their_window_and_break_no_policy(address: str, cookie: str, w
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.goto("/jobs/?status=Failed")
         page.get_by_role("link", name="a-job-with").click()
-        page.get_by_role("img", name="Partitions and pods of").wait_for(timeout=60_000)
+        page.get_by_role("img", name="Partitions and pods of").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.get_by_role("link", name="Jobs", exact=True).first.is_visible()
 
@@ -83,7 +84,7 @@ def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
         page.get_by_text("1 job", exact=True).first.wait_for()
         page.wait_for_url("**/jobs/?status=Failed")
         page.locator("#said").filter(has_text=re.compile("^1 job$")).wait_for(state="attached")
-        with page.expect_response(lambda answer: answer.status == 304, timeout=60_000) as unchanged:
+        with page.expect_response(lambda answer: answer.status == 304) as unchanged:
             pass
         assert "status=Failed" in unchanged.value.url
         assert page.locator("#rows tbody tr").count() == 1
@@ -94,11 +95,11 @@ def test_without_javascript_filters_and_paging_work(address: str, cookie: str) -
     with page_of(address, cookie, 390, scripts=False) as page:
         page.goto("/jobs/")
         page.get_by_role("link", name="Older").click()
-        assert page.locator("#rows tbody tr").count() == 11
+        expect(page.locator("#rows tbody tr")).to_have_count(11)
         page.get_by_text("Filters").click()
         page.get_by_role("combobox", name="Status").select_option("Failed")
         page.get_by_role("button", name="Filter").click()
-        assert page.locator("#rows tbody tr").count() == 1
+        expect(page.locator("#rows tbody tr")).to_have_count(1)
 
 
 def in_thread(work: Callable[[], object]) -> None:

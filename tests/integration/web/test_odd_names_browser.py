@@ -89,7 +89,7 @@ def test_a_chart_shows_names_as_text_and_under_the_pointer_too(address: str, coo
     with page_of(address, cookie, 1280) as page:
         page.goto(PAGES[1])
         legend = page.locator(".usage-legend")
-        legend.wait_for(timeout=60_000)
+        legend.wait_for()
         place = page.locator("[data-chart]").bounding_box()
         assert place
         for step in range(10):

@@ -14,6 +14,7 @@ from ipuhub.oidc.exchange import Unreachable
 from ipuhub.oidc.provider import Client as OidcClient
 from ipuhub.oidc.provider import Provider
 from tests.fakes.oidcprovider import oidc_provider
+from tests.fakes.waiting import PATIENCE_SECONDS
 from tests.integration.kube.pki import Authority
 from tests.integration.web.oidcsignin import count, sign_in, use_provider, user_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 DISCOVERY = "/.well-known/openid-configuration"
+LIMIT_SECONDS = 2  # enough to connect on a slow machine, and less than a provider dribbles
 
 
 def assert_is_given_up(provider: OidcProvider) -> None:
@@ -35,14 +37,14 @@ def assert_is_given_up(provider: OidcProvider) -> None:
     assert answer.status_code == 503
     assert "does not answer" in answer.content.decode()
     assert count("unreachable") == before + 1
-    assert provider.hung_up.wait(10)
+    assert provider.hung_up.wait(PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_a_provider_that_dribbles_bytes_is_given_up(
     part: str, provider: OidcProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(exchange, "PATIENCE_SECONDS", LIMIT_SECONDS)
     provider.dribbles = {DISCOVERY: part}
     assert_is_given_up(provider)
     monkeypatch.undo()
@@ -55,7 +57,7 @@ def test_a_provider_that_dribbles_bytes_is_given_up(
 def test_over_tls_a_dribbling_provider_is_given_up_too(
     settings: SettingsWrapper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(exchange, "PATIENCE_SECONDS", LIMIT_SECONDS)
     authority = Authority()
     with oidc_provider(authority.server_context(tmp_path, "127.0.0.1")) as provider:
         use_provider(settings, provider)
@@ -89,7 +91,7 @@ def test_requests_for_keys_do_not_queue_beyond_the_deadline(
     provider: OidcProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Logout tokens come from anybody; each with an unknown key asks for the keys."""
-    monkeypatch.setattr(exchange, "PATIENCE_SECONDS", 0.7)
+    monkeypatch.setattr(exchange, "PATIENCE_SECONDS", LIMIT_SECONDS)
     provider.dribbles = {"/jwks": "body"}
     asking = Provider(OidcClient(provider.issuer, provider.client_id, provider.secret, ""))
     asking.metadata()
@@ -102,4 +104,6 @@ def test_requests_for_keys_do_not_queue_beyond_the_deadline(
     began = time.monotonic()
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(is_refused, "abcdefgh"))
-    assert time.monotonic() - began < 4 * 0.7  # one after the other, they would need 8 times
+    assert (
+        time.monotonic() - began < 4 * LIMIT_SECONDS
+    )  # one after the other, they would need 8 times
