@@ -5,11 +5,11 @@ A vipu-server is a state file, a controller and a gRPC port, started and stopped
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import signal
 import socket
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib.metadata import version
@@ -257,21 +257,29 @@ def main(arguments: list[str] | None = None) -> int:
     logs.configure(options.log_level, options.log_format)
     # Each client and each agent has a connection, and so has a probed IPUoF port for a moment.
     allow_open_files()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    server = VipuServer(options)
     try:
-        server.start()
+        asyncio.run(_serve(VipuServer(options)))
     except ListenError as error:
         return _refuse(error, CANNOT_LISTEN)
     except StateFileError as error:
         return _refuse(error, STATE_FILE_UNUSABLE)
     except (ValueError, TlsFilesError) as error:
         return _refuse(error, WRONG_OPTIONS)
-    stop.wait()
-    server.stop()
     return 0
+
+
+async def _serve(server: VipuServer) -> None:
+    """Serve until SIGTERM or SIGINT; raises what `VipuServer.start` raises.
+
+    A loop hears every signal. A thread that waits for a lock does not: a signal that comes just
+    before it blocks, or that another thread takes, does not wake it.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server.start()
+    await stop.wait()
+    server.stop()
 
 
 def _prepare(options: ServerOptions) -> int:
