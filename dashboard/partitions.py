@@ -34,7 +34,7 @@ from partitions.selectors import visible_partitions
 from partitions.views import PARTITIONS, WATCH
 from usage.api.serializers import COST_FIELDS, LineCostSerializer
 from usage.api.sums import RANGE
-from usage.query import given, one, read_range, read_total
+from usage.query import given, read_range, read_total, single_value
 from usage.rates.linecosts import EVER, read_line_costs
 from usage.rates.linecosts import PARTITIONS as PARTITION_LINES
 from usage.rates.pricing import cost_record
@@ -196,7 +196,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         window = _window({name: params[name] for name in _RANGE if name in params})
         scope = usage_scope_of(request.user)
         costed = sees_cost(scope)
-        rest = {name: one(params, name) for name in params if name not in _RANGE}
+        rest = {name: single_value(params, name) for name in params if name not in _RANGE}
         rows = apply_filters(
             PartitionUsageFilters,
             rest,
@@ -205,8 +205,8 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         )
         rows = _overlapping(rows, window)
         if kind != JSON:
-            page_size(one(params, "page_size"))
-            refuse_cursor(one(params, "cursor"))
+            page_size(single_value(params, "page_size"))
+            refuse_cursor(single_value(params, "cursor"))
             ordered = rows.order_by("-reserved_at", "-id").iterator(chunk_size=2000)
             records = _records(ordered, window, costed=costed)
             answer: HttpResponseBase = export(

@@ -24,12 +24,12 @@ from ipuhub.web.problems import bad_parameters
 from usage.query import (
     given,
     names_of,
-    one,
     read_format,
     read_month,
     read_output,
     read_pair,
     read_total,
+    single_value,
 )
 from usage.rates.pricing import Pricing
 from usage.selectors import with_job_names
@@ -81,7 +81,7 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     """Show a month or any range by group, user or the like beside the period before, or hand out
     its twin. Raises PermissionDenied."""
     now, zone = timezone.now(), usage_zone()
-    params = asked(request.GET)
+    params = params_of(request.GET)
     try:
         question, before = read_pair(compared(params), request.user, now, zone, "measure", "total")
         output = read_output(params, question)
@@ -150,7 +150,7 @@ def _file_part(by: Sequence[str]) -> str:
     return "-".join(name.removeprefix(LABEL).replace("/", "-") for name in by)
 
 
-def asked(query: QueryDict) -> Params:
+def params_of(query: QueryDict) -> Params:
     """Return the parameters with the page's default: by group."""
     return {"by": ["group"], **given(query)}
 
@@ -166,13 +166,17 @@ def compared(params: Params) -> Params:
 
 def is_month(params: Params) -> bool:
     """Return whether the parameters ask for a calendar month."""
-    return not {"from", "to"} & set(params) and one(params, "window") in {"", "month", "lastmonth"}
+    return not {"from", "to"} & set(params) and single_value(params, "window") in {
+        "",
+        "month",
+        "lastmonth",
+    }
 
 
 def address(params: Params, **others: str) -> str:
     """Return the page's address with `others` in place; an empty value leaves one out."""
-    kept = {n: list(t) for n, t in params.items() if n != "format" and n not in others}
-    query = kept | {name: [text] for name, text in others.items() if text}
+    params_left = {n: list(t) for n, t in params.items() if n != "format" and n not in others}
+    query = params_left | {name: [text] for name, text in others.items() if text}
     return f"{reverse('usage:month')}?{urlencode(query, doseq=True)}"
 
 
@@ -197,8 +201,8 @@ def step_of(window: Window) -> str:
 def days_of(window: Window, zone: ZoneInfo) -> str:
     """Return a range as a part of a file's name: its month, or its first and last day."""
     first, last = _days((window.begin, window.end), zone)
-    whole = first.day == 1 and (last + dt.timedelta(days=1)).day == 1
-    if whole and (first.year, first.month) == (last.year, last.month):
+    is_whole_months = first.day == 1 and (last + dt.timedelta(days=1)).day == 1
+    if is_whole_months and (first.year, first.month) == (last.year, last.month):
         return f"{first:%Y-%m}"
     return f"{first}-to-{last}"
 
@@ -216,7 +220,7 @@ class Period:
     def of(cls, params: Params, window: Window, now: dt.datetime, zone: ZoneInfo) -> Period:
         """Return the period of a question whose parameters were read."""
         first, last = _days((window.begin, window.end), zone)
-        name = one(params, "window")
+        name = single_value(params, "window")
         if is_month(params):
             month = named_month(name, now, zone) or read_month(params, now, zone)
             # A day, not an instant: templates show instants in UTC, perhaps the month before.
@@ -271,7 +275,7 @@ class UsagePage:
             "cost": self._money(total),
             "cost_change": self._change(lines.total, COST),
             "unpriced": [_days(stretch, question.zone) for stretch in pricing.unpriced],
-            "rows": [self._row(line, lines.total) for line in lines.shown],
+            "rows": [self._row(line, lines.total) for line in lines.lines],
             "total_row": self._row(lines.total, lines.total),
             "hidden": max(0, lines.count - SHOWN_ROWS),
             "row_count": lines.count,
@@ -322,7 +326,7 @@ class UsagePage:
 
     def _presets(self) -> list[tuple[str, str, bool]]:
         params = {n: t for n, t in self.params.items() if n not in _RANGE}
-        chosen = one(self.params, "window")
+        chosen = single_value(self.params, "window")
         if not set(_RANGE) & set(self.params):
             chosen = "month"
         names = {"month": "This month", "lastmonth": "Last month", **_WINDOWS}
@@ -336,7 +340,7 @@ class UsagePage:
 
     def _row(self, line: Line, total: Line) -> dict[str, Any]:
         pricing, names = self.question.pricing or Pricing(), names_of(self.question.by)
-        amount, whole = (each.measures.rank(self.output.amount) for each in (line, total))
+        amount, total_amount = (each.measures.rank(self.output.amount) for each in (line, total))
         parts = list(line.key)
         if line.name:
             parts[names.index(JOB)] = line.name
@@ -346,7 +350,7 @@ class UsagePage:
             "measures": line.measures,
             "hours": [output.of(line.measures) for output in OUTPUTS.values()],
             "cost": pricing.money(line.measures.cost),
-            "share": Decimal(100 * amount) / whole if whole else Decimal(0),
+            "share": Decimal(100 * amount) / total_amount if total_amount else Decimal(0),
             "change": self._change(line, self.output),
         }
 

@@ -260,19 +260,19 @@ async def keep_recording(
     The pause lets another replica go first, and two replicas without a Lease take turns.
     """
 
-    why = ""
+    reason = ""
 
     async def term() -> None:
-        nonlocal why
+        nonlocal reason
         # These checks only count for the replica that records.
         with health.term():
-            why = await record()
+            reason = await record()
 
     while True:
         await leadership.lead(term)
         log.warning("another prober took over; trying again", seconds=pause_seconds)
         with health.term():
-            detail = why or "another prober took a watch over"
+            detail = reason or "another prober took a watch over"
             health.set("recording", ok=False, detail=detail)
             await asyncio.sleep(pause_seconds)
 

@@ -69,7 +69,7 @@ def given(query: QueryDict) -> dict[str, list[str]]:
     return {name: texts for name, texts in listed.items() if texts}
 
 
-def one(params: Params, name: str) -> str:
+def single_value(params: Params, name: str) -> str:
     """Return the only value of a parameter; empty if it is absent. Raises BadFilter for several
     values."""
     values = params.get(name, ())
@@ -164,12 +164,12 @@ def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
 
 def read_total(params: Params) -> bool:
     """Return whether a CSV is to end with a line of totals. Raises BadFilter."""
-    return wants_total(one(params, TOTAL))
+    return wants_total(single_value(params, TOTAL))
 
 
 def _either(params: Params, name: str, first: str, second: str) -> str:
     """Return the parameter, which is one of two words, or empty. Raises BadFilter."""
-    text = one(params, name)
+    text = single_value(params, name)
     if text not in {"", first, second}:
         raise BadFilter([f"{name}: must be {first} or {second}, not {text[:80]!r}."])
     return text
@@ -177,7 +177,7 @@ def _either(params: Params, name: str, first: str, second: str) -> str:
 
 def read_format(params: Params) -> str:
     """Return the requested file format, or empty. Raises BadFilter."""
-    kind = one(params, "format")
+    kind = single_value(params, "format")
     return known_format(kind) if kind else ""
 
 
@@ -186,7 +186,7 @@ def read_output(params: Params, question: Question) -> Output:
 
     Raises BadFilter, and PermissionDenied for the cost if the user may not see it.
     """
-    name = one(params, "measure") or "ipu_hours"
+    name = single_value(params, "measure") or "ipu_hours"
     if name == COST.name:
         if question.pricing is None:
             raise PermissionDenied(ACCOUNTANTS_ONLY)
@@ -201,7 +201,7 @@ def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
     """Return the requested month; the default is the current month. Raises MonthError and
     BadFilter."""
     this = Month.of(now, zone)
-    text = one(params, "month")
+    text = single_value(params, "month")
     month = Month.parse(text) if text else this
     if month > this:
         raise MonthError(f"{month} has not begun yet. The last month with usage is {this}.")
@@ -213,8 +213,8 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
 
     Raises BadFilter, MonthError and WindowError.
     """
-    begin, end, name = (one(params, each) for each in ("from", "to", "window"))
-    ways = [bool(one(params, "month")), bool(name), bool(begin or end)]
+    begin, end, name = (single_value(params, each) for each in ("from", "to", "window"))
+    ways = [bool(single_value(params, "month")), bool(name), bool(begin or end)]
     if sum(ways) > 1:
         raise WindowError("Specify either month, or window, or from and to.")
     if month := named_month(name, now, zone):

@@ -73,7 +73,7 @@ def with_job_names(by: Sequence[str], rows: Iterable[_Row]) -> Iterator[_Row]:
 
 
 def add_pod_costs(
-    scope: Scope, asked: Mapping[str, datetime | None], rows: Sequence[PodLifetime], now: datetime
+    scope: Scope, filters: Mapping[str, datetime | None], rows: Sequence[PodLifetime], now: datetime
 ) -> None:
     """Set `cost` of rows if the user may see it.
 
@@ -82,7 +82,7 @@ def add_pod_costs(
     """
     if not sees_cost(scope):
         return
-    first, until = asked.get("from") or EVER, min(asked.get("to") or now, now)
+    first, until = filters.get("from") or EVER, min(filters.get("to") or now, now)
     costs = read_line_costs(PODS, rows, first, until, usage_zone())
     for row in rows:
         row.cost = costs.get(row.pk)

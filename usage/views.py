@@ -77,10 +77,10 @@ def month_chart(request: HttpRequest) -> JsonResponse:
     )
     order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
     plain = {key: names.get(key) or _shown_name(key) for key in order}
-    shown = _named_apart(plain, zone, by_job=_is_by_job(question))
+    labels = _named_apart(plain, zone, by_job=_is_by_job(question))
     # Two jobs of one name are two colours; a name alone keeps the colour of its name.
     painted = {
-        key: plain[key] if shown[key] == plain[key] else f"{plain[key]} {key}" for key in order
+        key: plain[key] if labels[key] == plain[key] else f"{plain[key]} {key}" for key in order
     }
     paints = paints_of(painted[key] for key in order if key is not None)
     answer = JsonResponse(
@@ -94,7 +94,7 @@ def month_chart(request: HttpRequest) -> JsonResponse:
             **_totals(question, closed, order),
             "series": [
                 {
-                    "name": shown[key],
+                    "name": labels[key],
                     "url": drill(params, question.by, key),
                     "paint": OTHER if key is None else paints[painted[key]],
                     "values": [
@@ -133,8 +133,8 @@ def _totals(
         return {}
     total, by_key = closed
     named = [key for key in order if key is not None]
-    shown = {key: by_key.get(key if isinstance(key, tuple) else (key,)) for key in named}
-    rest = (total or 0) - sum(cost or 0 for cost in shown.values())
+    costs = {key: by_key.get(key if isinstance(key, tuple) else (key,)) for key in named}
+    rest = (total or 0) - sum(cost or 0 for cost in costs.values())
 
     def amount(cost: int | None) -> float | None:
         money = pricing.money(cost)
@@ -144,7 +144,7 @@ def _totals(
         return {"total": amount(total), "totals": [None] * len(order)}
     return {
         "total": amount(total),
-        "totals": [amount(rest if key is None else shown.get(key)) for key in order],
+        "totals": [amount(rest if key is None else costs.get(key)) for key in order],
     }
 
 
@@ -201,23 +201,23 @@ fault_list = ListPage(
 def _named_apart(plain: Mapping[Any, str], zone: ZoneInfo, *, by_job: bool) -> dict[Any, str]:
     """Return the names to show: keys that share one get the namespace of their job, else also the
     time of its first pod, else a number."""
-    shown = dict(plain)
-    shared = _shared(shown)
+    labels = dict(plain)
+    shared = _shared(labels)
     if by_job and shared:
         places = job_places(sorted(shared))
         for key in shared & places.keys():
-            shown[key] = f"{places[key].namespace}/{plain[key]}"
-        for key in _shared(shown) & places.keys():
-            shown[key] += f"{places[key].created_at.astimezone(zone): %Y-%m-%d %H:%M:%S}"
-    for number, key in enumerate(sorted(_shared(shown), key=str), start=1):
-        shown[key] += f" ({number})"
-    return shown
+            labels[key] = f"{places[key].namespace}/{plain[key]}"
+        for key in _shared(labels) & places.keys():
+            labels[key] += f"{places[key].created_at.astimezone(zone): %Y-%m-%d %H:%M:%S}"
+    for number, key in enumerate(sorted(_shared(labels), key=str), start=1):
+        labels[key] += f" ({number})"
+    return labels
 
 
-def _shared(shown: Mapping[Any, str]) -> set[Any]:
+def _shared(labels: Mapping[Any, str]) -> set[Any]:
     """Return the keys whose names other keys have, too."""
-    counted = Counter(shown.values())
-    return {key for key, name in shown.items() if key is not None and counted[name] > 1}
+    counted = Counter(labels.values())
+    return {key for key, name in labels.items() if key is not None and counted[name] > 1}
 
 
 def _shown_name(key: str | tuple[str, ...] | None) -> str:

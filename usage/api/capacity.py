@@ -19,7 +19,7 @@ from ipuhub.api.views import CSV, FORMS, JSON, form_of
 from ipuhub.web.exports import export
 from ipuhub.web.keyset import as_cursor, values_of
 from usage.api.sums import CURSOR, RANGE, TOTAL
-from usage.query import given, one, read_total
+from usage.query import given, read_total, single_value
 from usage.time.months import usage_zone
 from usage.time.windows import STEPS
 from usage.utilization.pages import (
@@ -125,16 +125,16 @@ class CapacityView(APIView):
         kind, has_total = form_of(request), read_total(params)
         more = ("total", "cursor", "page_size")
         answer = answer_capacity(params, timezone.now(), usage_zone(), *more)
-        size = page_size(one(params, "page_size") or None)
+        size = page_size(single_value(params, "page_size") or None)
         if kind != JSON:
-            refuse_cursor(one(params, "cursor"))
+            refuse_cursor(single_value(params, "cursor"))
             lines = answer.lines(has_total=has_total and kind == CSV)
             return export(kind, capacity_columns(), lines, "utilization")
-        rows = _after(answer.rows, one(params, "cursor"))
+        rows = _after(answer.rows, single_value(params, "cursor"))
         following = None
         if len(rows) > size:
-            here = request.build_absolute_uri()
-            following = replace_query_param(here, "cursor", _cursor(rows[size - 1]))
+            address = request.build_absolute_uri()
+            following = replace_query_param(address, "cursor", _cursor(rows[size - 1]))
         window = answer.window
         return Response(
             {
@@ -172,6 +172,6 @@ def _after(rows: Sequence[CapacityRow], cursor: str) -> list[CapacityRow]:
             raise TypeError(cursor)
         int(position[:12])
     except (ValueError, TypeError, RecursionError):
-        why = "not a cursor of this list. Start again without it."
-        raise ValidationError({"cursor": [why]}) from None
+        reason = "not a cursor of this list. Start again without it."
+        raise ValidationError({"cursor": [reason]}) from None
     return [row for row in rows if _position(row) > position]

@@ -59,9 +59,9 @@ class RateList(FileList[Rate]):
     @idempotent()
     def post(self, request: Request) -> Response:
         """Set a rate. Raises ValidationError."""
-        asked = read_body(RateSerializer, request)
+        fields = read_body(RateSerializer, request)
         try:
-            rate = set_rate(Rate(**asked), request.user.get_username(), timezone.now())
+            rate = set_rate(Rate(**fields), request.user.get_username(), timezone.now())
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RateSerializer(rate).data, status=status.HTTP_201_CREATED)
@@ -81,10 +81,10 @@ class RatePreview(PlainView):
     )
     def post(self, request: Request) -> Response:
         """Return what the rate would have cost last month. Raises ValidationError."""
-        asked = read_body(RateSerializer, request)
+        fields = read_body(RateSerializer, request)
         now = timezone.now()
         try:
-            rate = check_rate(Rate(**asked), request.user.get_username(), now)
+            rate = check_rate(Rate(**fields), request.user.get_username(), now)
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RatePreviewSerializer(preview(rate, now, settings.REPORT_ZONE)).data)

@@ -298,15 +298,15 @@ class RunList(FileList[ReportRun]):
     @idempotent(sends=True)
     def post(self, request: Request) -> Response:
         """Ask for a run. Raises ValidationError for a bad month and 503 without a broker."""
-        asked = read_body(RunRequestSerializer, request)
+        requested = read_body(RunRequestSerializer, request)
         try:
-            run = _ask(asked, request.user.get_username())
+            run = _ask(requested, request.user.get_username())
         except BrokerAway as error:
             raise Unavailable(str(error)) from error
         where = request.build_absolute_uri(reverse("usage-api:run", args=[run.pk]))
         add_outdated_runs([run])
-        shown = RunSerializer(run, context={"request": request}).data
-        return Response(shown, status=status.HTTP_202_ACCEPTED, headers={"Location": where})
+        body = RunSerializer(run, context={"request": request}).data
+        return Response(body, status=status.HTTP_202_ACCEPTED, headers={"Location": where})
 
 
 class RunDetail(RetrieveAPIView[ReportRun]):
@@ -360,17 +360,17 @@ class Unavailable(APIException):
     default_code = "queue-unavailable"
 
 
-def _ask(asked: Mapping[str, Any], by: str) -> ReportRun:
+def _ask(requested: Mapping[str, Any], by: str) -> ReportRun:
     now = timezone.now()
-    if not (asked["from"] or asked["to"]):
+    if not (requested["from"] or requested["to"]):
         try:
-            return ask_for_run(by, now, asked["month"], close=asked["close"])
+            return ask_for_run(by, now, requested["month"], close=requested["close"])
         except (MonthError, ReportRefused) as error:
             raise ValidationError({"month": [str(error)]}) from error
-    if asked["month"] or asked["close"]:
+    if requested["month"] or requested["close"]:
         raise ValidationError({"month": ["Specify either month, or from and to."]})
     try:
-        file = read_range(asked, now, settings.REPORT_ZONE)
+        file = read_range(requested, now, settings.REPORT_ZONE)
     except (WindowError, ReportRefused) as error:
         raise ValidationError({"from": [str(error)]}) from error
     return ask_for_range(file, by, now)

@@ -32,7 +32,7 @@ from usage.api.serializers import (
     SummarySerializer,
 )
 from usage.models import PodLifetime
-from usage.query import given, names_of, one, read_output, read_question, read_total
+from usage.query import given, names_of, read_output, read_question, read_total, single_value
 from usage.retention.purged import mark_purged
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes, with_job_names
 from usage.sums.columns import (
@@ -153,16 +153,16 @@ class SummaryView(APIView):
         form, params = form_of(request), given(request.query_params)
         question = _question(request, "measure", "total", "cursor", "page_size")
         has_total = read_total(params)
-        order, size = read_output(params, question).amount, _size(one(params, "page_size"))
+        order, size = read_output(params, question).amount, _size(single_value(params, "page_size"))
         by = names_of(question.by)
         if form != JSON:
-            refuse_cursor(one(params, "cursor"))
+            refuse_cursor(single_value(params, "cursor"))
             begins = [question.window.begin]
             rows = with_job_names(by, all_sums(question, begins, order))
             if form == CSV and has_total:
                 rows = with_total(question, begins, rows)
             return export(form, sums_columns(by, question.pricing), rows, "usage")
-        question, after = _later(question, one(params, "cursor"))
+        question, after = _later(question, single_value(params, "cursor"))
         sums = read_sums(question, [question.window.begin], order, size + 1, after)
         total = {"key": {}, **measures_record(sums.total, _money(question, sums.total))}
         results = [_record(by, row, _money(question, row.measures)) for row in sums.rows[:size]]
@@ -188,26 +188,26 @@ class SeriesView(APIView):
         form, params = form_of(request), given(request.query_params)
         question = _question(request, "step", "total", "cursor", "page_size")
         has_total = read_total(params)
-        step = one(params, "step") or "day"
+        step = single_value(params, "step") or "day"
         try:
             begins = series_begins(question, step)
         except WindowError as error:
             raise BadFilter([str(error)]) from error
         by, end = names_of(question.by), question.window.end
-        size = _size(one(params, "page_size"))
+        size = _size(single_value(params, "page_size"))
         if form != JSON:
-            refuse_cursor(one(params, "cursor"))
+            refuse_cursor(single_value(params, "cursor"))
             rows = step_rows(with_job_names(by, all_sums(question, begins, STEP)), begins, end)
             if form == CSV and has_total:
                 rows = steps_with_total(question, begins, rows)
             return export(form, step_columns(by, question.pricing), rows, "usage-series")
-        question, after = _later(question, one(params, "cursor"))
+        question, after = _later(question, single_value(params, "cursor"))
         sums = read_sums(question, begins, STEP, size + 1, after)
-        shown = sums.rows[:size]
+        page_rows = sums.rows[:size]
         results = [
             _record(by, row, _money(question, row.measures))
             | {"begin": each.begin, "end": each.end}
-            for row, each in zip(shown, step_rows(shown, begins, end), strict=True)
+            for row, each in zip(page_rows, step_rows(page_rows, begins, end), strict=True)
         ]
         listed = {"next": _next(request, question, sums, size, STEP), "count": sums.count}
         return Response({**_range_record(question), "step": step, **listed, "results": results})
@@ -304,9 +304,9 @@ class LifetimeList(FileList[PodLifetime]):
 
     def prepare(self, rows: Sequence[PodLifetime]) -> None:
         """Add what they cost."""
-        asked = LifetimeFilters(self.request.query_params, queryset=self.queryset)
-        asked.form.is_valid()
-        add_pod_costs(self.scope, asked.form.cleaned_data, rows, timezone.now())
+        filters = LifetimeFilters(self.request.query_params, queryset=self.queryset)
+        filters.form.is_valid()
+        add_pod_costs(self.scope, filters.form.cleaned_data, rows, timezone.now())
 
 
 @extend_schema_view(

@@ -161,12 +161,12 @@ def _of_phjob(pod: Manifest, phjob: Manifest) -> LegacyPatch:
 
 
 def _of_jupyter(pod: Manifest, world: World) -> LegacyPatch:
-    said = _annotations(pod) or {}
+    annotations = _annotations(pod) or {}
     names = ("launch_group_name", "user_name", "instance_type")
-    group, user, kind = (said.get(f"auditing.{name}") for name in names)
+    group, user, kind = (annotations.get(f"auditing.{name}") for name in names)
     component = ("jupyter", str(_meta(pod).get("name", "")))
     values = (group or world.group_of(_meta(pod).get("namespace", "")), user, kind)
-    found = _patch("jupyter pod", pod, component, values, said or None)
+    found = _patch("jupyter pod", pod, component, values, annotations or None)
     if group and user and kind:
         return found
     doubt = "auditing.* annotations are missing; the group may be only its namespace's"
@@ -230,10 +230,10 @@ def _doubted(patch: LegacyPatch, doubt: str) -> LegacyPatch:
 
 def _ipu_type(spec: Manifest) -> str:
     """The size of a job's partition, as the operator writes it: `ipu-4`."""
-    whole = spec.get("ipusPerJobInstance")
+    per_instance = spec.get("ipusPerJobInstance")
     parts = (spec.get("modelReplicas", 1), spec.get("ipusPerModelReplica", 1))
     try:
-        ipus = int(whole) if whole is not None else int(parts[0]) * int(parts[1])
+        ipus = int(per_instance) if per_instance is not None else int(parts[0]) * int(parts[1])
     except (TypeError, ValueError):
         return ""
     return f"ipu-{ipus}"

@@ -113,8 +113,8 @@ def _amounts(row: SourceRow) -> tuple[dict[str, int], list[str]]:
         is_sound = value.is_finite() and value >= 0 and value * scale <= LARGEST
         if not is_sound:
             wrong.append(f"{name} {value}")
-        whole = (value * scale).to_integral_value(ROUND_CEILING) if is_sound else 0
-        amounts[column] = int(whole)
+        rounded = (value * scale).to_integral_value(ROUND_CEILING) if is_sound else 0
+        amounts[column] = int(rounded)
     return amounts, wrong
 
 

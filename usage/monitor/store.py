@@ -65,7 +65,7 @@ class Answer:
     at: datetime
 
     @property
-    def there(self) -> list[Suspect]:
+    def alive(self) -> list[Suspect]:
         """The suspects that are alive."""
         return [suspect for suspect in self.question.suspects if suspect.uid in self.present]
 
@@ -187,9 +187,9 @@ class MonitorStore:
             self._see(cursor, answer, cluster_uid)
             gone = answer.gone
             if not gone:
-                return len(answer.there), 0, 0
+                return len(answer.alive), 0, 0
             if watch.epoch != epoch or is_probers(watch, answer, cluster_uid, self._stale_seconds):
-                return len(answer.there), 0, len(gone)
+                return len(answer.alive), 0, len(gone)
             covers = watch.cluster_uid == cluster_uid
             values = {
                 "rows": _encode(gone),
@@ -200,7 +200,7 @@ class MonitorStore:
                 "position_at": _position(watch, answer) if covers else None,
             }
             closed = cursor.execute(_CLOSE, values).rowcount
-            return len(answer.there), closed, len(gone) - closed
+            return len(answer.alive), closed, len(gone) - closed
 
     def keep_round(self, *values: object) -> None:
         """Store the round for pages; `values` in the order of the columns."""
@@ -215,8 +215,8 @@ class MonitorStore:
                 connection.close()
 
     def _see(self, cursor: psycopg.Cursor[Any], answer: Answer, cluster_uid: str) -> None:
-        if answer.there:
-            rows = _encode(answer.there)
+        if answer.alive:
+            rows = _encode(answer.alive)
             cursor.execute(_SEE, {"rows": rows, "cluster_uid": cluster_uid, "at": answer.asked_at})
 
     @contextmanager

@@ -159,7 +159,7 @@ def rates(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     form = RateForm(request.POST if request.method == "POST" else None)
     by = request.user.get_username()
-    shown: dict[str, Any] = {"form": form}
+    context: dict[str, Any] = {"form": form}
     if form.is_valid():
         try:
             if request.POST.get("save") == "yes":
@@ -167,11 +167,11 @@ def rates(request: HttpRequest) -> HttpResponse:
                 messages.success(request, f"{rate.get_resource_display()}: rate saved.")
                 return redirect("usage:rates")
             rate = check_rate(form.rate, by, now)
-            shown["preview"] = preview(rate, now, settings.REPORT_ZONE)
+            context["preview"] = preview(rate, now, settings.REPORT_ZONE)
         except ValidationError as error:
             for field, sentences in error.message_dict.items():
                 form.add_error(field, sentences)
-    return _show(request, shown, 400 if form.errors else 200)
+    return _show(request, context, 400 if form.errors else 200)
 
 
 @require_POST
@@ -195,7 +195,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     return _show(request, {"form": RateForm(), "ending": rate.pk, "end_form": form}, 400)
 
 
-def _show(request: HttpRequest, shown: dict[str, Any], status: int) -> HttpResponse:
+def _show(request: HttpRequest, values: dict[str, Any], status: int) -> HttpResponse:
     today = local_day(timezone.now(), settings.REPORT_ZONE)
     found = Rate.objects.order_by("resource", "name", "-valid_from", "-id")
     prices = in_one_column([rate.price for rate in found])
@@ -208,7 +208,7 @@ def _show(request: HttpRequest, shown: dict[str, Any], status: int) -> HttpRespo
         "zone": settings.REPORT_ZONE.key,
         "today": today,
     }
-    return render(request, "usage/rates.html", context | shown, status=status)
+    return render(request, "usage/rates.html", context | values, status=status)
 
 
 def in_one_column(prices: Sequence[Decimal]) -> list[str]:

@@ -82,8 +82,8 @@ def preview(rate: Rate, now: datetime, zone: ZoneInfo) -> Preview:
         return Pricing((segment,), found, settings.REPORT_COST_DECIMALS)
 
     def read(pricing: Pricing) -> tuple[Measures, Money | None]:
-        asked = replace(question, pricing=pricing)
-        total = read_sums(asked, [span.first], "cost", 1).total
+        priced = replace(question, pricing=pricing)
+        total = read_sums(priced, [span.first], "cost", 1).total
         return total, pricing.money(total.cost)
 
     try:

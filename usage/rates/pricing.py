@@ -365,7 +365,7 @@ def _stretches(
 
 def _rounded(cost: int, decimals: int) -> Decimal:
     """Return money x 3600 x COST_UNIT rounded once, half to even."""
-    whole, rest = divmod(cost * 10**decimals, HOUR * COST_UNIT)
-    half = 2 * rest - HOUR * COST_UNIT
-    whole += half > 0 or (half == 0 and whole % 2 == 1)
-    return Decimal(f"{whole}e-{decimals}")
+    quotient, remainder = divmod(cost * 10**decimals, HOUR * COST_UNIT)
+    half = 2 * remainder - HOUR * COST_UNIT
+    quotient += half > 0 or (half == 0 and quotient % 2 == 1)
+    return Decimal(f"{quotient}e-{decimals}")

@@ -135,10 +135,12 @@ class CostSql:
         """Return what a price of one segment is multiplied with, of a group of rows: the names of
         sums by amounts, `seconds` among them. Of one segment alone they are the sums that a
         report's rows have anyway."""
-        whole = {**AMOUNT_SUMS, "seconds": "seconds"}
-        whole |= {column: f"{column}_seconds" for column in self.sizes}
+        expressions = {**AMOUNT_SUMS, "seconds": "seconds"}
+        expressions |= {column: f"{column}_seconds" for column in self.sizes}
         alone = len(self.segments) == 1
-        return {amount: name if alone else f"{name}_{number}" for amount, name in whole.items()}
+        return {
+            amount: name if alone else f"{name}_{number}" for amount, name in expressions.items()
+        }
 
     @property
     def more_sums(self) -> list[tuple[str, str, str]]:
@@ -231,10 +233,10 @@ class CostSql:
 def rounded_money(cost_seconds: str, decimals: int) -> str:
     """Return SQL of money from an exact, not negative money x 3600: rounded half to even."""
     scaled = f"(({cost_seconds}) * {10**decimals} + 1800)"
-    whole = f"div({scaled}, 3600)"
-    tie = f"mod({scaled}, 3600) = 0 AND mod({whole}, 2) = 1"
+    quotient = f"div({scaled}, 3600)"
+    tie = f"mod({scaled}, 3600) = 0 AND mod({quotient}, 2) = 1"
     unit = Decimal(1).scaleb(-decimals)
-    return f"(CASE WHEN {tie} THEN {whole} - 1 ELSE {whole} END * {unit:f})"
+    return f"(CASE WHEN {tie} THEN {quotient} - 1 ELSE {quotient} END * {unit:f})"
 
 
 def _bounds(number: int, begin: datetime, end: datetime) -> dict[str, datetime]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
     """The options of the command."""
 
     month: str = ""
@@ -75,19 +75,21 @@ class Progress:
             self._drawn = ""
 
 
-def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
+def carry_out(options: ReportOptions, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
     """Run the command. Raises MonthError, WindowError, ReportRefused, NoReportError, OSError."""
-    if asked.begin or asked.end:
-        _write_range(asked, now, zone, progress)
+    if options.begin or options.end:
+        _write_range(options, now, zone, progress)
         return
-    if asked.review and (asked.close or not asked.month):
+    if options.review and (options.close or not options.month):
         raise ReportRefused("--review requires --month and cannot be combined with --close.")
-    if asked.output and not asked.month:
+    if options.output and not options.month:
         raise ReportRefused("--output requires --month, or --from and --to.")
-    if asked.review:
-        _print_review(Month.parse(asked.month), progress)
+    if options.review:
+        _print_review(Month.parse(options.month), progress)
         return
-    run = request_run("command", _recorded_name(asked), now, zone, asked.month, close=asked.close)
+    run = request_run(
+        "command", _recorded_name(options), now, zone, options.month, close=options.close
+    )
     for report in do_run(
         run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
     ):
@@ -100,10 +102,10 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
         raise ReportRefused(run.message)
     if run.message:
         progress.say(run.message)
-    if asked.output:
-        month, form, total = Month.parse(asked.month), asked.form, asked.total
-        wanted = Wanted(month, asked.kind, asked.profile, form=form, total=total)
-        target = _target(asked, wanted.file_name)
+    if options.output:
+        month, form, total = Month.parse(options.month), options.form, options.total
+        wanted = Wanted(month, options.kind, options.profile, form=form, total=total)
+        target = _target(options, wanted.file_name)
         download = open_file(wanted)
         _write(download.body, target, download.lines, progress)
 
@@ -119,36 +121,36 @@ def _print_review(month: Month, progress: Progress) -> None:
         progress.say(sentence)
 
 
-def _recorded_name(asked: Asked) -> str:
+def _recorded_name(options: ReportOptions) -> str:
     """Return the name to record: the given name, or else the user who runs the command."""
-    if asked.by:
-        return asked.by
+    if options.by:
+        return options.by
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user often has a number only
         return f"uid {os.getuid()}"
 
 
-def _write_range(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
-    if asked.month or asked.close:
+def _write_range(options: ReportOptions, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
+    if options.month or options.close:
         raise ReportRefused("Specify either --month, or --from and --to.")
-    if not asked.begin:
+    if not options.begin:
         raise ReportRefused("--to requires --from, for example --from 2026-11-01.")
-    if not asked.output:
+    if not options.output:
         raise ReportRefused("A range report is written to a file: specify --output (- for stdout).")
-    begin = read_instant(asked.begin, zone)
-    end = read_instant(asked.end, zone, end=True) if asked.end else now
-    covers = range_of(begin, end, now, zone, asked.profile)
-    file = RangeFile(covers, asked.kind, asked.profile, asked.form, asked.total)
-    target = _target(asked, file.name)
+    begin = read_instant(options.begin, zone)
+    end = read_instant(options.end, zone, end=True) if options.end else now
+    covers = range_of(begin, end, now, zone, options.profile)
+    file = RangeFile(covers, options.kind, options.profile, options.form, options.total)
+    target = _target(options, file.name)
     _write(file.open(), target, file.expected_lines(), progress)
 
 
-def _target(asked: Asked, name: str) -> Path | None:
+def _target(options: ReportOptions, name: str) -> Path | None:
     """Return where to write; None: to stdout. Raises ReportRefused."""
-    if asked.output == "-":
+    if options.output == "-":
         return None
-    target = Path(asked.output)
+    target = Path(options.output)
     target = target / name if target.is_dir() else target
     if not target.parent.is_dir():
         raise ReportRefused(f"Folder {target.parent} does not exist. Create it first.")

@@ -124,8 +124,8 @@ class CsvStream:
         form: Callable[[Iterator[bytes]], Iterator[bytes]] | None = None,
     ) -> None:
         self._connection = connection
-        whole = chain([head.encode()] if head else [], blocks)
-        self._blocks = form(whole) if form else whole
+        content = chain([head.encode()] if head else [], blocks)
+        self._blocks = form(content) if form else content
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -176,8 +176,8 @@ def csv_form(*, excel: bool, total: bool) -> Callable[[Iterable[bytes]], Iterato
     """Return the function that converts a file into that form."""
 
     def changed(blocks: Iterable[bytes]) -> Iterator[bytes]:
-        kept = blocks if total else without_total(blocks)
-        yield from for_excel(kept) if excel else kept
+        rows = blocks if total else without_total(blocks)
+        yield from for_excel(rows) if excel else rows
 
     return changed
 
@@ -196,7 +196,7 @@ def json_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     for row in rows:
         if row[0] == TOTAL:
             continue
-        cells = (name + shown(cell) for (name, shown), cell in zip(fields, row, strict=True))
+        cells = (name + encode(cell) for (name, encode), cell in zip(fields, row, strict=True))
         held.append("{" + ", ".join(cells) + "}\n")
         if len(held) == 500:
             yield "".join(held).encode()
@@ -216,8 +216,8 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
     """Yield the text by lines, each with its end, regardless of block boundaries."""
     rest = b""
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
+        *complete, rest = (rest + block).split(b"\n")
+        for line in complete:
             yield line.decode() + "\n"
     if rest:
         yield rest.decode()

@@ -94,12 +94,12 @@ def make_range(request: HttpRequest) -> HttpResponse:
     Raises PermissionDenied.
     """
     require_accountant(request.user)
-    asked = {name: str(value).strip() for name, value in request.POST.items()}
+    fields = {name: str(value).strip() for name, value in request.POST.items()}
     now = timezone.now()
     try:
-        ask_for_range(read_range(asked, now, settings.REPORT_ZONE), _name(request), now)
+        ask_for_range(read_range(fields, now, settings.REPORT_ZONE), _name(request), now)
     except _REFUSALS as error:
-        context = _content(request) | {"asked": asked, "problem": str(error)}
+        context = _content(request) | {"asked": fields, "problem": str(error)}
         return render(request, "usage/reports.html", context, status=400)
     return redirect("usage:reports")
 

@@ -89,16 +89,16 @@ def request_range(file: RangeFile, cause: str, requested_by: str, now: datetime)
     )
 
 
-def read_range(asked: Mapping[str, str], now: datetime, zone: ZoneInfo) -> RangeFile:
+def read_range(fields: Mapping[str, str], now: datetime, zone: ZoneInfo) -> RangeFile:
     """Return the file that `from`, `to`, `kind` and `profile` ask for; without `to` until now.
 
     Raises WindowError and ReportRefused.
     """
-    if not asked.get("from"):
+    if not fields.get("from"):
         raise ReportRefused("The first day is required, for example 2026-11-01.")
-    begin = read_instant(asked["from"], zone)
-    end = read_instant(asked["to"], zone, end=True) if asked.get("to") else now
-    kind, profile = asked.get("kind") or "summary", asked.get("profile") or "default"
+    begin = read_instant(fields["from"], zone)
+    end = read_instant(fields["to"], zone, end=True) if fields.get("to") else now
+    kind, profile = fields.get("kind") or "summary", fields.get("profile") or "default"
     if kind not in KINDS or profile not in PROFILES:
         raise ReportRefused(
             "The file must be summary or details, and the format default or primehub."
@@ -167,7 +167,7 @@ def _make_all(
     hooks: tuple[Callable[[], datetime], Callable[[ReportRun], None]],
 ) -> list[MonthReport]:
     clock, on_step = hooks
-    made, faults, said = [], [], []
+    made, faults, notes = [], [], []
     closed = closed_months()
     order = Order(run.cause, run.requested_by, run.close)
     for month in months:
@@ -179,7 +179,7 @@ def _make_all(
             elif correction := correct_month(month, clock(), order):
                 made.append(correction)
             elif run.month:
-                said.append(f"{month} is closed, and no differences were found since.")
+                notes.append(f"{month} is closed, and no differences were found since.")
         except ReportRefused as refusal:
             faults.append(str(refusal))
         except _FAULTS as error:
@@ -187,7 +187,7 @@ def _make_all(
             faults.append(f"{month} failed: {_first_line(error)}")
         run.done += 1
     state = ReportRun.State.FAILED if faults else ReportRun.State.DONE
-    _end(run, state, " ".join(faults + said), clock())
+    _end(run, state, " ".join(faults + notes), clock())
     return made
 
 

@@ -17,7 +17,7 @@ from ipuhub.web.access import require_statements, signed_in
 from ipuhub.web.filters import BadFilter, meant_by
 from ipuhub.web.problems import bad_parameters
 from usage.models import MonthReport, ReportRow
-from usage.query import given, one
+from usage.query import given, single_value
 from usage.rates.pricing import money_of
 from usage.reading import one_snapshot
 from usage.reports.review import TOTALS
@@ -221,7 +221,7 @@ def groups(request: HttpRequest, month: str) -> HttpResponse:
 
 
 def _group_of(request: HttpRequest) -> str:
-    group = one(given(request.GET), "group")
+    group = single_value(given(request.GET), "group")
     if "\0" in group:
         raise BadFilter(["group: Null characters are not allowed."])
     return meant_by(group)

@@ -70,11 +70,11 @@ def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
     steps: list[tuple[Kind, dt.datetime]] = []
     reasons: list[str] = []
     day, wanted = None, first_kept(now, zone, keep.lifetimes)
-    if wanted and (kept := _kept_in_another(zone)):
+    if wanted and (former := _kept_in_another(zone)):
         reasons.append(
             "Lifetimes were not purged: earlier purges kept daily totals in the time zone "
-            f"{kept}, but the report zone is {zone.key}, and the two cannot be combined. Set "
-            f"IPUHUB_REPORT_ZONE back to {kept}, or USAGE_RETENTION_MONTHS to 0."
+            f"{former}, but the report zone is {zone.key}, and the two cannot be combined. Set "
+            f"IPUHUB_REPORT_ZONE back to {former}, or USAGE_RETENTION_MONTHS to 0."
         )
     elif wanted:
         allowed = _allowed(wanted, zone)
@@ -122,8 +122,8 @@ def purge(
     running, this purge does nothing.
     """
     counts = count(plan)
-    whole = sum(counts.values())
-    if not whole or not _take_lock():
+    total = sum(counts.values())
+    if not total or not _take_lock():
         return None
     try:
         state = _begin(plan, now, zone)
@@ -133,7 +133,7 @@ def purge(
                 done[kind.name] += deleted
                 state.counts = done
                 state.save(update_fields=["counts"])
-                tell(sum(done.values()), max(whole, sum(done.values())))
+                tell(sum(done.values()), max(total, sum(done.values())))
         state.finished_at = now
         state.save(update_fields=["finished_at"])
         return state

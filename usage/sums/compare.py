@@ -55,7 +55,7 @@ class Line:
 class Lines:
     """Some lines in order, how many there are in all, and all of them together."""
 
-    shown: Sequence[Line]
+    lines: Sequence[Line]
     count: int
     total: Line
 
@@ -119,9 +119,9 @@ def lines_with_total(lines: Iterator[Line], dimensions: int) -> Iterator[Line]:
         yield dataclasses.replace(total, key=("total", *[""] * (dimensions - 1)))
 
 
-def _together(one: Line, other: Line) -> Line:
-    before = (one.before or Measures()) + (other.before or Measures())
-    return Line(one.key, one.measures + other.measures, before)
+def _together(line: Line, other: Line) -> Line:
+    before = (line.before or Measures()) + (other.before or Measures())
+    return Line(line.key, line.measures + other.measures, before)
 
 
 def _line(

@@ -89,11 +89,11 @@ class Rollup:
         work = plan(cursor, tuple(set(cursor.fetchall())))
         if work is None:
             return 0
-        done, whole = 0, sum(size for _, size in work.chunks)
+        done, total = 0, sum(size for _, size in work.chunks)
         for chunk, size in work.chunks:
-            tell(done, whole)
+            tell(done, total)
             work.fill(chunk)
             done += size
-        tell(done, whole)
+        tell(done, total)
         work.finish()
         return done

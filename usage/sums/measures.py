@@ -30,8 +30,8 @@ COST_UNIT: Final = 10**36
 
 def hours(amount: int, unit: int = 1) -> Decimal:
     """Return `amount` unit-seconds in hours with five decimals."""
-    whole, rest = divmod(amount * 10**5, unit * HOUR)
-    rounded = whole + (2 * rest >= unit * HOUR)
+    quotient, remainder = divmod(amount * 10**5, unit * HOUR)
+    rounded = quotient + (2 * remainder >= unit * HOUR)
     return Decimal(f"{rounded}e-5")  # from text: exact, whatever the context's precision
 
 

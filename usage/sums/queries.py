@@ -127,8 +127,8 @@ def read_sums(
     more = {"limit": limit} | _after(after)
     rows = run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
-    shown = [_row(row) for row in rows if row[1] is not None]
-    return Sums(shown, count, total_as_closed(question, begins, measures_of(totals)))
+    sums = [_row(row) for row in rows if row[1] is not None]
+    return Sums(sums, count, total_as_closed(question, begins, measures_of(totals)))
 
 
 @one_snapshot(read_only=True)
@@ -137,8 +137,8 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
     found = sums_sql(question, begins)
     if found is None:
         return iter(())
-    shown = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
-    return map(_row, opened(shown))
+    query = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
+    return map(_row, opened(query))
 
 
 def with_total(
@@ -261,13 +261,13 @@ def total_as_closed(question: Question, begins: Sequence[datetime], total: Measu
     the report's lines do not know, and of steps that are shorter."""
     window = question.window
     closed = closed_steps(question.pricing, [window.begin], window.end)
-    whole = dataclasses.replace(question, by=())
+    undivided = dataclasses.replace(question, by=())
     spans = [(e.first, e.end) for e in question.pricing.closed] if question.pricing else []
-    if closed is None or (window.begin, window.end) not in spans or not whole.rolled:
+    if closed is None or (window.begin, window.end) not in spans or not undivided.rolled:
         return total
     if question.rolled and len(begins) == 1:
         return total  # its rows cost what the report says
-    where, parameters = _conditions(whole, "pods")
+    where, parameters = _conditions(undivided, "pods")
     sql = f"SELECT {TOTAL_COST} FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
     ((cost,),) = run(Select(sql, parameters | closed.parameters, is_dear=False))
     return dataclasses.replace(total, cost=None if cost is None else int(cost))

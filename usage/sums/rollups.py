@@ -98,8 +98,8 @@ def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
     if known.zone != zone.key or known.accelerated_from is None:
         for grain, first in (("hour", None), ("day", frozen), ("span", None)):
             for table in TABLES[grain]:
-                kept = "" if first is None else f" WHERE {grain} >= %(first)s"
-                cursor.execute(f"DELETE FROM {table}{kept}", {"first": first})  # noqa: S608
+                condition = "" if first is None else f" WHERE {grain} >= %(first)s"
+                cursor.execute(f"DELETE FROM {table}{condition}", {"first": first})  # noqa: S608
         since = known.accelerated_from
         return Coverage(
             dirt=dirt,
@@ -130,9 +130,9 @@ def _refill_spans(cursor: Any, days: Sequence[date], until: date) -> None:
     """Recompute the sums of the spans of these summed days; delete spans that are not over."""
     spans = spans_to_sum(days)
     _delete(cursor, "span", [first for first, _ in spans])
-    whole = [(first, end) for first, end in spans if end <= until]
-    parameters = {"spans": [first for first, _ in whole], "ends": [end for _, end in whole]}
-    for statement in REFILL_SPANS if whole else ():
+    ended = [(first, end) for first, end in spans if end <= until]
+    parameters = {"spans": [first for first, _ in ended], "ends": [end for _, end in ended]}
+    for statement in REFILL_SPANS if ended else ():
         cursor.execute(statement, parameters)
 
 

@@ -224,10 +224,10 @@ def _events(timeline: ControllerTimeline, begin: int) -> Iterator[_Event]:
         [(start, 1) for start, stop in timeline.gaps if stop > start]
         + [(stop, -1) for start, stop in timeline.gaps if stop > start]
     )
-    told = [(state.at, state) for state in timeline.states if state.at >= begin]
+    changes = [(state.at, state) for state in timeline.states if state.at >= begin]
     streams: list[list[_Event]] = [
         list(held),
         [(at, _Gap(step)) for at, step in silent],
-        list(told),
+        list(changes),
     ]
     yield from merge(*streams, key=lambda event: event[0])

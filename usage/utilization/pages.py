@@ -22,11 +22,11 @@ from ipuhub.web.problems import bad_parameters
 from ipuhub.web.requests import set_as_of
 from usage.query import (
     given,
-    one,
     read_format,
     read_month,
     read_range,
     read_total,
+    single_value,
 )
 from usage.sums.measures import TOTAL, hours
 from usage.time.months import usage_zone
@@ -129,8 +129,8 @@ def answer_capacity(
     `with_week`: by hour of the week in place of by step, as the page shows it. Raises BadFilter.
     """
     refuse_unknown(params, _OWN | set(also))
-    step = one(params, "step") or "day"
-    by = one(params, "by") or _BY[0]
+    step = single_value(params, "step") or "day"
+    by = single_value(params, "by") or _BY[0]
     if by not in _BY:
         raise BadFilter([f"by: {by!r} is not one of {', '.join(_BY)}."])
     try:
@@ -145,20 +145,20 @@ def answer_capacity(
     record = read_capacity(begins, window.until, week)
     steps = {name: rows for name, rows in record.steps.items() if not only or name in only}
     count = sum(begin < window.until for begin in begins)
-    shown = steps if by == _BY[0] else {"": total_by_step(steps, count)}
+    series = steps if by == _BY[0] else {"": total_by_step(steps, count)}
     ends = [*begins[1:], window.end]
     rows = [
         CapacityRow(begins[n], ends[n], name, amounts[n])
         for n in range(count)
-        for name, amounts in shown.items()
+        for name, amounts in series.items()
     ]
-    whole = {name: sum(amounts, Utilization()) for name, amounts in steps.items()}
+    totals = {name: sum(amounts, Utilization()) for name, amounts in steps.items()}
     return CapacityAnswer(
         window,
         step,
         rows,
-        whole,
-        sum(whole.values(), Utilization()),
+        totals,
+        sum(totals.values(), Utilization()),
         record.known_until,
         record.silent_seconds,
         record.week,
@@ -273,7 +273,7 @@ def utilization_chart(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
     form = "%Y-%m-%d %H:%M" if answer.step == "hour" else "%Y-%m-%d"
-    shown = [band for band in _BANDS if any(getattr(r.amounts, band[1]) for r in answer.rows)]
+    bands = [band for band in _BANDS if any(getattr(r.amounts, band[1]) for r in answer.rows)]
     response = JsonResponse(
         {
             "label": "IPU-hours",
@@ -285,7 +285,7 @@ def utilization_chart(request: HttpRequest) -> HttpResponseBase:
                     "colour": colour,
                     "values": [float(hours(getattr(row.amounts, band))) for row in answer.rows],
                 }
-                for name, band, colour in shown
+                for name, band, colour in bands
             ],
         }
     )
@@ -381,8 +381,8 @@ def _neighbours(params: Params, now: dt.datetime) -> dict[str, Any]:
 
 
 def _query(params: Params, **others: str) -> str:
-    kept = {name: value for name, value in params.items() if name not in {"format", "by"}}
-    return urlencode(kept | {n: [text] for n, text in others.items()}, doseq=True)
+    params_left = {name: value for name, value in params.items() if name not in {"format", "by"}}
+    return urlencode(params_left | {n: [text] for n, text in others.items()}, doseq=True)
 
 
 def _address(params: Params, **others: str) -> str:

@@ -20,7 +20,7 @@ from usage.sums.engine import PURGED, Rollup, Work
 from usage.sums.parts import DEAR, HOUR, gaps_between
 from usage.time.windows import day_begin
 from usage.utilization.amounts import NAMES, Utilization
-from usage.utilization.rows import CAPACITY_WATCH, KNOWN, read_asked, read_rows
+from usage.utilization.rows import CAPACITY_WATCH, KNOWN, read_polls, read_rows
 from usage.utilization.weekhours import FIRST, SLOTS
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class SummedTime:
         begin, until = max(ceil(begin), self.begin), min(floor(until), self.until)
         frozen = min(max(begin, floor(self.frozen or begin)), until)
         stale = [(max(a, frozen), b) for a, b in self._stale() if b > frozen]
-        kept = [(begin, frozen), *_without(stale, frozen, until)]
-        return [each for each in _joined(kept) if each[0] < each[1]]
+        ranges = [(begin, frozen), *_without(stale, frozen, until)]
+        return [each for each in _joined(ranges) if each[0] < each[1]]
 
     def missing(self, begin: datetime, until: datetime) -> list[Range]:
         """Return the ranges of whole quarters in [begin, until) that are to be summed."""
@@ -70,8 +70,8 @@ class SummedTime:
     def _stale(self) -> list[Range]:
         found = [(a, self.until if b is None else b + HOUR) for a, b in self.dirt]
         if self.known_then != self.known_now:
-            told = min(self.known_then or EVER, self.known_now or EVER)
-            found.append((floor(told), self.until))
+            first_known = min(self.known_then or EVER, self.known_now or EVER)
+            found.append((floor(first_known), self.until))
         return found
 
 
@@ -305,7 +305,7 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
     begin = _begin(cursor, standing)
     if begin is None:
         return None
-    gaps = read_asked(cursor, begin, max(begin, now), standing.known_now).gaps
+    gaps = read_polls(cursor, begin, max(begin, now), standing.known_now).gaps
 
     def fill(chunk: Range) -> None:
         _delete(cursor, chunk)
@@ -350,8 +350,8 @@ def _begin(cursor: Any, standing: SummedTime) -> datetime | None:
         earliest = cursor.fetchone()[0] or begin
         begin = min(begin, max(floor(earliest), dirty if begin < EVER else earliest))
     if standing.frozen is not None:
-        kept = standing.begin <= standing.frozen <= standing.until
-        begin = max(begin, standing.begin if kept else standing.frozen)
+        is_consistent = standing.begin <= standing.frozen <= standing.until
+        begin = max(begin, standing.begin if is_consistent else standing.frozen)
     return None if begin == EVER else floor(begin)
 
 

@@ -64,7 +64,7 @@ KNOWN: Final = f"""COALESCE(
   (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %(watch)s),
   (SELECT max(at) FROM partitions_capacity))"""  # noqa: S608
 """Until when controllers were asked; NULL: nobody ever did."""
-ASKED: Final = f"""
+POLLS: Final = f"""
 SELECT told.any_did, gaps.began, gaps.ended
 FROM (
   SELECT EXISTS (SELECT 1 FROM partitions_capacity WHERE at < %(until)s) AS any_did
@@ -120,7 +120,7 @@ _ALL: Final = f"{STATES}; {HOLDINGS}; {RUNS.replace('KEY', 'controller')}"
 def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, list[Utilization]]:
     """Return the utilization of each controller between each edge and the next.
 
-    Edges are whole seconds; `gaps` as `read_asked` returns them, at least for this time.
+    Edges are whole seconds; `gaps` as `read_polls` returns them, at least for this time.
     """
     # One text, not a list: psycopg quotes each of a week's 672 edges again for each mention.
     array = f"{{{','.join(edge.isoformat() for edge in edges)}}}"
@@ -139,25 +139,25 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Gaps without polls of the controllers (from, to), in microseconds, not clipped; `told`:
-    whether any controller had reported its IPUs before the end."""
+class Polls:
+    """Gaps without polls of the controllers (from, to), in microseconds, not clipped;
+    `has_capacity`: whether any controller had reported its IPUs before the end."""
 
     gaps: Gaps
-    told: bool
+    has_capacity: bool
 
 
-def read_asked(cursor: Any, begin: datetime, until: datetime, known: datetime | None) -> Asked:
+def read_polls(cursor: Any, begin: datetime, until: datetime, known: datetime | None) -> Polls:
     """Return the polls of controllers in [begin, until), in one query.
 
     `known`: the last poll; None: there never was one, which is not a gap.
     """
-    cursor.execute(ASKED, bounds(begin, until) | {"watch": CAPACITY_WATCH})
+    cursor.execute(POLLS, bounds(begin, until) | {"watch": CAPACITY_WATCH})
     rows = cursor.fetchall()
     found = [(start, stop) for _, start, stop in rows if start is not None]
     if known is not None and known < until:
         found.append((_since_epoch(known), _since_epoch(until)))
-    return Asked(tuple(found), told=rows[0][0])
+    return Polls(tuple(found), has_capacity=rows[0][0])
 
 
 def _since_epoch(instant: datetime) -> int:

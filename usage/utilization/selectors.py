@@ -14,7 +14,7 @@ from usage.reading import one_snapshot, patience, rows_of
 from usage.time.windows import bounds
 from usage.utilization.amounts import Utilization
 from usage.utilization.rollups import plan, read_quarters, read_summed_time, read_week
-from usage.utilization.rows import RUNS, read_asked, read_rows
+from usage.utilization.rows import RUNS, read_polls, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,11 +73,11 @@ def read_capacity(
     for sums in quarters:
         add(*sums)
     with patience(bounded=parts.is_dear), connection.cursor() as cursor:
-        asked = read_asked(cursor, edges[0], until, standing.known_now)
+        polls = read_polls(cursor, edges[0], until, standing.known_now)
         for stretch, first in parts.stretches:
             hours = week.hours(stretch[0], stretch[-1]) if week else {}
             cuts = sorted({*stretch, *hours})
-            for name, rows in read_rows(cursor, cuts, asked.gaps).items():
+            for name, rows in read_rows(cursor, cuts, polls.gaps).items():
                 slot = 0
                 for begin, amounts in zip(cuts, rows, strict=False):
                     add(name, first + bisect_right(stretch, begin) - 1, amounts)
@@ -86,8 +86,8 @@ def read_capacity(
                         slots[slot] = slots.get(slot, Utilization()) + amounts
     return CapacityRecord(
         {name: rows for name, rows in sorted(steps.items()) if any(row.capacity for row in rows)},
-        _known_until(asked.gaps, until) if asked.told else None,
-        sum(max(0, b - a) for a, b in _merged(asked.gaps, edges)) // _MICRO,
+        _known_until(polls.gaps, until) if polls.has_capacity else None,
+        sum(max(0, b - a) for a, b in _merged(polls.gaps, edges)) // _MICRO,
         slots,
     )
 

@@ -33,7 +33,7 @@ from usage.time.windows import Window, step_begins
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.pages import OUTPUTS, exact_name
 from usage.utilization.rollups import missing, read_summed_time, rebuild, refresh
-from usage.utilization.rows import read_asked, read_rows
+from usage.utilization.rows import read_polls, read_rows
 from usage.utilization.selectors import read_capacity
 from usage.utilization.weekhours import week_of
 
@@ -108,7 +108,7 @@ def _agree(begins: Sequence[datetime], until: datetime) -> None:
 def _plainly(edges: Sequence[datetime]) -> dict[str, list[Utilization]]:
     with connection.cursor() as cursor:
         known = read_summed_time().known_now
-        found = read_rows(cursor, edges, read_asked(cursor, edges[0], edges[-1], known).gaps)
+        found = read_rows(cursor, edges, read_polls(cursor, edges[0], edges[-1], known).gaps)
     return {name: rows for name, rows in sorted(found.items()) if any(r.capacity for r in rows)}
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.process import logs
 from usage.reports.columns import PROFILES
-from usage.reports.command import Asked, Progress, carry_out
+from usage.reports.command import Progress, ReportOptions, carry_out
 from usage.reports.csv import FORMATS
 from usage.reports.downloads import NoReportError
 from usage.reports.making import ReportRefused
@@ -78,9 +78,11 @@ class Command(DatabaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
-        asked = Asked(**{name: options[name] for name in Asked.__slots__})
-        out = self.stderr if asked.output == "-" else self.stdout
+        report_options = ReportOptions(**{name: options[name] for name in ReportOptions.__slots__})
+        out = self.stderr if report_options.output == "-" else self.stdout
         try:
-            carry_out(asked, timezone.now(), settings.REPORT_ZONE, Progress(out, self.stdout))
+            carry_out(
+                report_options, timezone.now(), settings.REPORT_ZONE, Progress(out, self.stdout)
+            )
         except _REFUSALS as error:
             raise CommandError(str(error)) from None

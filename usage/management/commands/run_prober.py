@@ -41,5 +41,7 @@ class Command(BaseCommand):
         except LeadershipLost as error:
             raise CommandError(f"{error}. Data listed before that is kept") from error
         except Fenced as error:
-            why = str(error) or "another prober took over a watch. Data listed before that is kept"
-            raise CommandError(why) from error
+            reason = (
+                str(error) or "another prober took over a watch. Data listed before that is kept"
+            )
+            raise CommandError(reason) from error
