@@ -121,15 +121,15 @@ class Controllers:
             ),
             None,
         )
-        left = 0
+        remaining = 0
         if kind is not None:
             for content in self._objects.store.items(kind.resource_name):
                 if content.body["metadata"].get("deletionTimestamp"):
-                    left += 1
+                    remaining += 1
                     continue
                 _, is_gone = self._objects.delete(kind, *content.key, DeleteOptions())
-                left += not is_gone
-        if not left and CRD_FINALIZER in (item.body["metadata"].get("finalizers") or ()):
+                remaining += not is_gone
+        if not remaining and CRD_FINALIZER in (item.body["metadata"].get("finalizers") or ()):
             drop = partial(without_finalizer, CRD_FINALIZER)
             self._objects.update(Target(_CRD, *item.key), drop)
 
@@ -199,7 +199,7 @@ class Namespaces:
     def _empty(self, item: Item) -> None:
         """Delete what is inside; when nothing is left take off the finalizer of the namespace."""
         name, store = item.key[1], self._objects.store
-        left: dict[str, int] = {}
+        remaining: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for kind in self._objects.registry.kinds():
             if not (kind.namespaced and kind.is_stored):
@@ -209,11 +209,11 @@ class Namespaces:
                 if not content.body["metadata"].get("deletionTimestamp"):
                     _, is_gone = self._objects.delete(kind, *content.key, DeleteOptions())
                 if not is_gone:
-                    left[kind.resource_name] = left.get(kind.resource_name, 0) + 1
+                    remaining[kind.resource_name] = remaining.get(kind.resource_name, 0) + 1
                     for finalizer in content.body["metadata"].get("finalizers") or ():
                         finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
-        if left:
-            conditions = _remaining(left, finalizers, format_time(self._objects.clock()))
+        if remaining:
+            conditions = _remaining(remaining, finalizers, format_time(self._objects.clock()))
             self._objects.update(
                 Target(_NAMESPACES, "", name, "status"), lambda body: _with(body, conditions)
             )
@@ -225,9 +225,9 @@ def _without_finalizers(body: Body) -> Body:
     return {**body, "spec": {key: v for key, v in body["spec"].items() if key != "finalizers"}}
 
 
-def _remaining(left: dict[str, int], finalizers: dict[str, int], now: str) -> list[Body]:
+def _remaining(remaining: dict[str, int], finalizers: dict[str, int], now: str) -> list[Body]:
     """The conditions that say why a namespace is still there, as a namespace controller does."""
-    resources = ", ".join(f"{name} has {n} resource instances" for name, n in left.items())
+    resources = ", ".join(f"{name} has {n} resource instances" for name, n in remaining.items())
     holders = ", ".join(f"{name} in {n} resource instances" for name, n in finalizers.items())
     found = {"NamespaceContentRemaining": f"Some resources are remaining: {resources}"}
     if finalizers:
@@ -240,8 +240,8 @@ def _remaining(left: dict[str, int], finalizers: dict[str, int], now: str) -> li
 
 def _with(body: Body, conditions: list[Body]) -> Body:
     """The namespace with these conditions; unchanged if they are the same."""
-    said = [entry["message"] for entry in body["status"].get("conditions") or []]
-    if said != [entry["message"] for entry in conditions]:
+    messages = [entry["message"] for entry in body["status"].get("conditions") or []]
+    if messages != [entry["message"] for entry in conditions]:
         body["status"]["conditions"] = conditions
     return body
 

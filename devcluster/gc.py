@@ -121,8 +121,8 @@ class GarbageCollector:
         blocked = blocked and any(
             o["uid"] == uid and o.get("blockOwnerDeletion")
             for place in self._dependents.get(uid, ())
-            if (left := self._store.get(*place)) is not None
-            for o in left.body["metadata"].get("ownerReferences") or ()
+            if (current := self._store.get(*place)) is not None
+            for o in current.body["metadata"].get("ownerReferences") or ()
         )
         if not blocked:
             self._drop_finalizer(kind, item, FOREGROUND)
@@ -193,9 +193,9 @@ def _own_policy(body: Body) -> str:
 
 def _without_owners(body: Body, uids: set[str]) -> Body:
     metadata = body["metadata"]
-    kept = [o for o in metadata.get("ownerReferences") or () if o["uid"] not in uids]
-    if kept:
-        metadata["ownerReferences"] = kept
+    remaining = [o for o in metadata.get("ownerReferences") or () if o["uid"] not in uids]
+    if remaining:
+        metadata["ownerReferences"] = remaining
     else:
         metadata.pop("ownerReferences", None)
     return body

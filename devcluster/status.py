@@ -156,20 +156,20 @@ def already_exists(metadata: Mapping[str, Any], kind: Kind) -> StatusError:
     return StatusError(409, "AlreadyExists", message, _details(kind, metadata["name"]))
 
 
-def conflict(kind: Kind, name: str, why: str = "", subresource: str = "") -> StatusError:
+def conflict(kind: Kind, name: str, reason: str = "", subresource: str = "") -> StatusError:
     """409: a precondition (resourceVersion, UID) does not hold; `why` ends the sentence."""
-    why = why or (
+    reason = reason or (
         "the object has been modified; please apply your changes to the latest version and try "
         "again"
     )
     resource = kind.resource_name + subresource
-    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {reason}'
     return StatusError(409, "Conflict", message, _details(kind, name))
 
 
-def forbidden(kind: Kind, name: str, why: str) -> StatusError:
+def forbidden(kind: Kind, name: str, reason: str) -> StatusError:
     """403: not allowed for any user; `why` ends the sentence."""
-    message = f'{kind.resource_name} "{name}" is forbidden: {why}'
+    message = f'{kind.resource_name} "{name}" is forbidden: {reason}'
     return StatusError(403, "Forbidden", message, _details(kind, name))
 
 

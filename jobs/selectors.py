@@ -64,8 +64,8 @@ def visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
 def listed_jobs(scope: Scope) -> QuerySet[JobRecord]:
     """Return the jobs without the columns that a list does not show, with `ended_at` and their
     duration in `seconds`."""
-    shown = visible_jobs(scope).defer(*_LARGE)
-    return shown.annotate(ended_at=ENDED_AT, seconds=DURATION_SECONDS)
+    visible = visible_jobs(scope).defer(*_LARGE)
+    return visible.annotate(ended_at=ENDED_AT, seconds=DURATION_SECONDS)
 
 
 def groups_of(scope: Scope, uids: Iterable[str]) -> dict[str, str]:
@@ -220,11 +220,11 @@ _OF_PAST: Final = (
 )
 
 
-def _rows(model: type[_M], told: Sequence[dict[str, Any]]) -> list[_M]:
+def _rows(model: type[_M], records: Sequence[dict[str, Any]]) -> list[_M]:
     fields = _fields(model)
     return [
         model(**{each.attname: each.to_python(row[each.attname]) for each in fields})
-        for row in told
+        for row in records
     ]
 
 

@@ -332,8 +332,8 @@ class HistoryWriter:
                 ]
                 rows = [row for row in found if row is not None]
                 if faults or len(rows) < len(batch):
-                    why = faults[0].message if faults else "a recorder left an object out"
-                    raise HistoryError(f"the sample {what} do not fit this version: {why}")
+                    reason = faults[0].message if faults else "a recorder left an object out"
+                    raise HistoryError(f"the sample {what} do not fit this version: {reason}")
                 recorder.write(cursor, rows, CLUSTER, self.end)
                 self.counts[what] += len(rows)
 

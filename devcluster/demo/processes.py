@@ -121,8 +121,8 @@ class Processes:
         environment = self._environment("ipuhub-kubelet")
         if self.runs_commands:
             arguments += ("--processes", str(self.directory / "pods"))
-            here = str(Path(sys.executable).parent)  # has ipuhub-launcher
-            environment["PATH"] = f"{here}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+            programs = str(Path(sys.executable).parent)  # has ipuhub-launcher
+            environment["PATH"] = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return Process("kubelet", _manage("run_kubelet", *arguments), environment)
 
     def webhooks(self) -> Process:

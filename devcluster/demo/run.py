@@ -240,9 +240,9 @@ class Demo:
         """Return how users and administrators reach a fleet's further controllers."""
         others = self.processes.controllers[1:]
         lines = [
-            f"{self._command(program, each)} {asked}"
+            f"{self._command(program, each)} {question}"
             for each in others[: _SHOWN_CONTROLLERS - 1]
-            for program, asked in (("vipu", "list partitions"), ("vipu-admin", "list agents"))
+            for program, question in (("vipu", "list partitions"), ("vipu-admin", "list agents"))
         ]
         if (rest := len(others) - _SHOWN_CONTROLLERS + 1) > 0:
             where = _shown(self.directory / "ports.json")

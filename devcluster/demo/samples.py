@@ -283,12 +283,12 @@ def free_ipus(
         [(past.started - timedelta(seconds=3), -past.job.ipus) for past in jobs]
         + [(past.ended + timedelta(seconds=2), past.job.ipus) for past in jobs]
     )
-    free, told, moment, position = TOTAL_IPUS, -1, begin, 0
+    free, reported, moment, position = TOTAL_IPUS, -1, begin, 0
     while moment < end:
         while position < len(changes) and changes[position][0] <= moment:
             free += changes[position][1]
             position += 1
-        if free != told:
-            told = free
+        if free != reported:
+            reported = free
             yield moment, free
         moment += timedelta(hours=1)

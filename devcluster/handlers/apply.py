@@ -40,8 +40,8 @@ async def _apply(api: Api, request: ApiRequest) -> web.StreamResponse:
         raise _bad_options(required("fieldManager", "is required for apply patch"))
     manager = Manager(name, "Apply", kind.api_version, path.subresource)
     config, schema = await _read_config(request), _schema(api, request)
-    there = api.store.get(kind.resource_name, path.namespace if kind.namespaced else "", path.name)
-    if there is None and not path.subresource:
+    found = api.store.get(kind.resource_name, path.namespace if kind.namespaced else "", path.name)
+    if found is None and not path.subresource:
         return await _create(api, request, config, options, manager)
     apply = Apply(config, manager, request.query.get("force") == "true")
 

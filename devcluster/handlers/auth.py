@@ -139,9 +139,9 @@ def _bound_object(api: Api, request: ApiRequest, reference: Body | None) -> Item
         raise not_found(kind or request.kind, name)
     uid = item.body["metadata"]["uid"]
     if reference.get("uid") not in {None, "", uid}:
-        why = (
+        reason = (
             f"the UID in the bound object reference ({reference['uid']}) does not match the UID in "
             "record. The object might have been deleted and then recreated"
         )
-        raise conflict(kind, name, why)
+        raise conflict(kind, name, reason)
     return item

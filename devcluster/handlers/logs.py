@@ -85,16 +85,16 @@ async def _follow(  # where it reads, where it writes, how, and from where on
 
 def _blocks(log: StandInLog, first: int, options: LogOptions) -> Iterator[bytes]:
     """The lines from `first` on, at most `limit` bytes, in blocks."""
-    left, block = options.limit, bytearray()
+    remaining, block = options.limit, bytearray()
     for at, line in log.lines(first):
         before = stamp(at) if options.timestamps else ""
         block += f"{before}{line}\n".encode()
-        if left is not None and len(block) >= left:
-            yield bytes(block[:left])
+        if remaining is not None and len(block) >= remaining:
+            yield bytes(block[:remaining])
             return
         if len(block) >= _BLOCK:
             yield bytes(block)
-            left = None if left is None else left - len(block)
+            remaining = None if remaining is None else remaining - len(block)
             block.clear()
     yield bytes(block)
 

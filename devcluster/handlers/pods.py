@@ -68,11 +68,11 @@ async def stream(api: Api, request: ApiRequest) -> web.StreamResponse:
     socket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
     check = socket.can_prepare(request.http)
     where = f"/{path.subresource}/{path.namespace}/{path.name}/{container}"
-    asked = [(key, value) for key, value in query.items() if key != "container"]
+    parameters = [(key, value) for key, value in query.items() if key != "container"]
     try:
         if not check.ok or check.protocol != PROTOCOL:
             raise await _explained(api, address, where)
-        async with api.nodes.open_socket(address, where, asked, PROTOCOL) as node:
+        async with api.nodes.open_socket(address, where, parameters, PROTOCOL) as node:
             await socket.prepare(request.http)
             await _join(socket, node)
     except aiohttp.WSServerHandshakeError as error:
@@ -122,8 +122,8 @@ async def _explained(api: Api, address: NodeAddress, path: str) -> StatusError:
 
 def unreachable(error: Exception) -> StatusError:
     """Return the error of an API server that does not reach a node."""
-    why = f"error dialing backend: {error}"
-    return StatusError(500, "InternalError", f"Internal error occurred: {why}")
+    detail = f"error dialing backend: {error}"
+    return StatusError(500, "InternalError", f"Internal error occurred: {detail}")
 
 
 _CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -141,11 +141,11 @@ async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
 
     def assign(pod: dict[str, Any]) -> dict[str, Any]:
         if pod["metadata"].get("deletionTimestamp"):
-            why = f"pod {name} is being deleted, cannot be assigned to a host"
-            raise conflict(PODS, name, why, "/binding")
+            reason = f"pod {name} is being deleted, cannot be assigned to a host"
+            raise conflict(PODS, name, reason, "/binding")
         if pod["spec"].get("nodeName"):
-            why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-            raise conflict(PODS, name, why, "/binding")
+            reason = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+            raise conflict(PODS, name, reason, "/binding")
         uid = body.get("metadata", {}).get("uid")
         if uid and uid != pod["metadata"]["uid"]:
             raise conflict(PODS, name, "the UID in the binding is another pod's", "/binding")

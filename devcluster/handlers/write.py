@@ -224,7 +224,7 @@ async def patch_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
     """PATCH: another number of replicas."""
     patch, content_type = await read_patch(request)
 
-    return await _write(api, request, lambda shown: apply_patch(shown, patch, content_type, {}))
+    return await _write(api, request, lambda scale: apply_patch(scale, patch, content_type, {}))
 
 
 async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
@@ -242,10 +242,10 @@ async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
             raise conflict(request.kind, target.name)
         return apply(old, scale)
 
-    whole = Target(target.kind, target.namespace, target.name)
+    parent = Target(target.kind, target.namespace, target.name)
     options = write_options(request.query)
     face = Face(lambda body: _scale_of(paths, body), apply)
-    item = await api.admitted.update(request, whole, scale_object, options, face)
+    item = await api.admitted.update(request, parent, scale_object, options, face)
     response = answer(orjson.dumps(_scale_of(paths, item.body)), request.http)
     add_warnings(response, options.warnings)
     return response

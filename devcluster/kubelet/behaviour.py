@@ -97,9 +97,9 @@ class Behaviour:
         command = _command(container)
         if _ENDLESS_SLEEP in command or _WATCHING_SLEEP.search(command):
             return None
-        said = self.text("runtime-seconds", container["name"])
-        if said is not None:
-            return None if not said else self.seconds("runtime-seconds", 0.0, container["name"])
+        text = self.text("runtime-seconds", container["name"])
+        if text is not None:
+            return None if not text else self.seconds("runtime-seconds", 0.0, container["name"])
         sleep = _TRAPPED_SLEEP.search(command)
         if sleep:
             return float(sleep[1]) * _UNIT_SECONDS[sleep[2]]

@@ -78,8 +78,8 @@ class NodeAgent:
         try:
             found = await client.create(NODES, body)
         except AlreadyExists:
-            told = {key: body["metadata"].get(key) for key in ("labels", "annotations")}
-            known = {"metadata": {key: value for key, value in told.items() if value}}
+            reported = {key: body["metadata"].get(key) for key in ("labels", "annotations")}
+            known = {"metadata": {key: value for key, value in reported.items() if value}}
             found = await client.patch(NODES, node.name, known)
         await self._post_status(node, found)
         await self._renew(node, found)

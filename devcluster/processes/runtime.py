@@ -55,7 +55,7 @@ class Container:
     env: dict[str, str]
     spawned: Spawned | None = None
     end: End | None = None
-    told: set[int] = field(default_factory=set)
+    signals: set[int] = field(default_factory=set)
     waiter: asyncio.Task[None] | None = None
     beside: list[Spawned] = field(default_factory=list)
 
@@ -141,8 +141,8 @@ class ProcessRuntime:
     def signal(self, identity: str, number: int) -> None:
         """Send a signal to a container, each signal once."""
         found = self._containers.get(identity)
-        if found is not None and found.spawned is not None and number not in found.told:
-            found.told.add(number)
+        if found is not None and found.spawned is not None and number not in found.signals:
+            found.signals.add(number)
             found.spawned.signal_group(number)
 
     def listen(self, on_end: Callable[[Manifest], None]) -> None:

@@ -156,12 +156,12 @@ def _field(kind: str) -> Mapping[str, Any]:
 
 def _merge_paths(name: str, path: str, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for field, kind in definitions()[name]["properties"].items():
-        here = f"{path}.{field}" if path else field
+        place = f"{path}.{field}" if path else field
         if f"{name}.{field}" in MERGE_KEYS:
-            yield here, MERGE_KEYS[f"{name}.{field}"]
+            yield place, MERGE_KEYS[f"{name}.{field}"]
         below = (kind.get("items") or kind).get("$ref")
         if below is not None and below not in above:
-            yield from _merge_paths(below, here, (*above, below))
+            yield from _merge_paths(below, place, (*above, below))
 
 
 def _types_in(message: str) -> tuple[str, str]:

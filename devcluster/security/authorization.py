@@ -101,8 +101,8 @@ class Authorizer:
     def _check_role(self, user: User, kind: Kind, new: Body, *, is_new: bool) -> None:
         metadata = new["metadata"]
         name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
-        asked = "" if is_new else name
-        escalate = Attributes("escalate", RBAC_GROUP, kind.plural, "", namespace, asked)
+        name_checked = "" if is_new else name
+        escalate = Attributes("escalate", RBAC_GROUP, kind.plural, "", namespace, name_checked)
         if is_permitted(self._store, user, escalate):
             return
         self._check_held(user, kind, new, new.get("rules") or [])
@@ -176,10 +176,10 @@ def _selected_name(request: web.Request) -> str:
 
 def _for_collector(body: Body) -> Body:
     """The object without what the garbage collector must be able to change."""
-    kept: Body = copy_json(body)
+    trimmed: Body = copy_json(body)
     for name in ("ownerReferences", "finalizers", "resourceVersion", "managedFields"):
-        kept["metadata"].pop(name, None)
-    return kept
+        trimmed["metadata"].pop(name, None)
+    return trimmed
 
 
 _ACCOUNT: Final = "system:serviceaccount:"
@@ -216,8 +216,8 @@ def forbidden_to(user: str, wanted: Attributes) -> StatusError:
         message = f'forbidden: User "{user}" cannot {wanted.verb} path "{wanted.path}"'
         return StatusError(403, "Forbidden", message)
     resource = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
-    whole = f"{wanted.resource}.{wanted.group}" if wanted.group else wanted.resource
-    named = f'{whole} "{wanted.name}"' if wanted.name else whole
+    resource_name = f"{wanted.resource}.{wanted.group}" if wanted.group else wanted.resource
+    named = f'{resource_name} "{wanted.name}"' if wanted.name else resource_name
     where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
     details = {"name": wanted.name, "group": wanted.group, "kind": wanted.resource}
     return StatusError(

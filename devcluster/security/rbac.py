@@ -117,8 +117,8 @@ def _singles(rule: Manifest) -> Iterator[tuple[Manifest, Attributes]]:
     for group, resource, name, verb in things:
         single = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
         plural, _, below = resource.partition("/")
-        asked = Attributes(verb, group, plural, below, name=name)
-        yield ({**single, "resourceNames": [name]} if name else single), asked
+        attributes = Attributes(verb, group, plural, below, name=name)
+        yield ({**single, "resourceNames": [name]} if name else single), attributes
     for url, verb in product(_list(rule, "nonResourceURLs"), verbs):
         yield {"nonResourceURLs": [url], "verbs": [verb]}, Attributes(verb, path=url)
 

@@ -172,7 +172,7 @@ def check_update(kind: Kind, old: Body, new: Body) -> list[FieldError]:
 def _changed_role(reference: Body) -> FieldError:
     """The refusal of another role, which the server shows with the names of its own fields."""
     names = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
-    parts = {shown: reference.get(name, "") for shown, name in names.items()}
+    parts = {field: reference.get(name, "") for field, name in names.items()}
     text = json.dumps(parts, separators=(",", ":"))
     return FieldError("roleRef", "FieldValueInvalid", f"Invalid value: {text}: field is immutable")
 

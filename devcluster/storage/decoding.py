@@ -82,11 +82,11 @@ def _unchanged(body: dict[str, Any], old: dict[str, Any] | None) -> dict[str, An
         return {}
     name = definition_name(body["apiVersion"], body["kind"])
     needed = definitions().get(name, {}).get("required", ())
-    kept = [f for f in _LARGE if f not in needed and f in body and body[f] == old.get(f)]
-    return {field: body[field] for field in kept}
+    unchanged = [f for f in _LARGE if f not in needed and f in body and body[f] == old.get(f)]
+    return {field: body[field] for field in unchanged}
 
 
-def _cannot_handle(kind: Kind, why: str) -> Exception:
+def _cannot_handle(kind: Kind, reason: str) -> Exception:
     return bad_request(
-        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {reason}'
     )

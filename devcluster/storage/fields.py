@@ -36,10 +36,10 @@ class Fields:
 
     def without(self, obj: Mapping[str, Any], paths: Iterable[Path]) -> Any:
         """Return the object without these fields."""
-        kept: Any = obj
+        remaining: Any = obj
         for path in paths:
-            kept = self._without(kept, self._schema.root, path)
-        return kept
+            remaining = self._without(remaining, self._schema.root, path)
+        return remaining
 
     def _flatten(
         self, value: Any, schema: Mapping[str, Any], path: Path, found: dict[Path, Any]
@@ -67,13 +67,13 @@ class Fields:
         members = self._members(value, schema) or {}
         if not path or path[0] not in members:
             return value
-        kept = {element: child for element, (child, _) in members.items()}
+        remaining = {element: child for element, (child, _) in members.items()}
         if len(path) == 1:
-            del kept[path[0]]
+            del remaining[path[0]]
         else:
             child, below = members[path[0]]
-            kept[path[0]] = self._without(child, below, path[1:])
-        return _rebuilt(value, kept)
+            remaining[path[0]] = self._without(child, below, path[1:])
+        return _rebuilt(value, remaining)
 
     def _members(
         self, value: Any, schema: Mapping[str, Any]

@@ -130,12 +130,12 @@ def check_new_finalizers(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -
     """Refuse a finalizer that is added to an object that is being deleted (both are metadata)."""
     added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
     if old.get("deletionTimestamp") and added:
-        shown = ", ".join(f'"{name}"' for name in added)
-        why = (
+        names = ", ".join(f'"{name}"' for name in added)
+        reason = (
             "no new finalizers can be added if the object is being deleted, "
-            f"found new finalizers []string{{{shown}}}"
+            f"found new finalizers []string{{{names}}}"
         )
-        raise invalid(kind, new["name"], [forbidden_field("metadata.finalizers", why)])
+        raise invalid(kind, new["name"], [forbidden_field("metadata.finalizers", reason)])
 
 
 def _check_name(kind: Kind, name: str) -> list[FieldError]:
@@ -194,8 +194,8 @@ def _check_finalizer(finalizer: str) -> list[FieldError]:
         return check_key("metadata.finalizers", finalizer)
     if _SUBDOMAIN.fullmatch(finalizer) and "." in finalizer:
         return []  # old custom resources hold unqualified finalizers: see finalizer_warnings
-    why = "name is neither a standard finalizer name nor is it fully qualified"
-    return [invalid_value("metadata.finalizers", finalizer, why)]
+    reason = "name is neither a standard finalizer name nor is it fully qualified"
+    return [invalid_value("metadata.finalizers", finalizer, reason)]
 
 
 ORPHAN: Final = "orphan"
@@ -253,11 +253,11 @@ def check_preconditions(kind: Kind, metadata: dict[str, Any], options: DeleteOpt
         ("ResourceVersion", options.resource_version, metadata["resourceVersion"], "modified"),
     ):
         if wanted and wanted != found:
-            why = (
+            reason = (
                 f"the {what} in the precondition ({wanted}) does not match the {what} in record "
                 f"({found}). The object might have been {rest}"
             )
-            raise conflict(kind, metadata["name"], why)
+            raise conflict(kind, metadata["name"], reason)
 
 
 def mark_deleted(
@@ -293,21 +293,21 @@ def _finalizers(present: list[str], propagation: str) -> list[str]:
     wanted = _POLICIES[propagation]
     if wanted is None:
         return present
-    kept = [name for name in present if name not in {ORPHAN, FOREGROUND}]
-    return [*kept, wanted] if wanted else kept
+    others = [name for name in present if name not in {ORPHAN, FOREGROUND}]
+    return [*others, wanted] if wanted else others
 
 
-def _grace(kind: Kind, body: dict[str, Any], asked: int | None) -> int:
+def _grace(kind: Kind, body: dict[str, Any], seconds: int | None) -> int:
     """Seconds until the kubelet must have ended a Pod; 0 for all other objects."""
     if kind.resource_name != "pods" or not body["spec"].get("nodeName"):
         return 0
     if (body.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
-    if asked is None:
-        asked = body["metadata"].get(
+    if seconds is None:
+        seconds = body["metadata"].get(
             "deletionGracePeriodSeconds", body["spec"].get("terminationGracePeriodSeconds", 30)
         )
-    return asked if asked >= 0 else 1
+    return seconds if seconds >= 0 else 1
 
 
 def without_finalizer(finalizer: str, body: dict[str, Any]) -> dict[str, Any]:

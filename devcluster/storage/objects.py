@@ -274,8 +274,8 @@ class Objects:
         uid = metadata.get("uid")
         if uid and uid != old_metadata["uid"]:
             found = old_metadata["uid"]
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
-            raise conflict(kind, target.name, why)
+            reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+            raise conflict(kind, target.name, reason)
         version = metadata.get("resourceVersion")
         if version and version != old_metadata["resourceVersion"]:
             raise conflict(kind, target.name)
@@ -293,13 +293,13 @@ class Objects:
         kind, custom = target.kind, self.registry.custom_kind(target.kind)
         if target.subresource == "status":
             if custom is not None:
-                kept = old.copy()
+                result = old.copy()
             else:
-                kept = {**old.copy(), "metadata": new["metadata"]}
-                kept["metadata"]["ownerReferences"] = old.body["metadata"].get("ownerReferences")
-                if kept["metadata"]["ownerReferences"] is None:
-                    del kept["metadata"]["ownerReferences"]
-            return _with_part(kept, new, "status")
+                result = {**old.copy(), "metadata": new["metadata"]}
+                result["metadata"]["ownerReferences"] = old.body["metadata"].get("ownerReferences")
+                if result["metadata"]["ownerReferences"] is None:
+                    del result["metadata"]["ownerReferences"]
+            return _with_part(result, new, "status")
         if kind.has_status and target.subresource != "binding":
             new = _with_part(new, old.body, "status")
         if kind.plural == "namespaces" and target.subresource != "finalize":
@@ -346,13 +346,13 @@ class Objects:
         # No class of either kind can be stored here. The system's own priorities are built in.
         priority = body["spec"].get("priorityClassName") or ""
         runtime = body["spec"].get("runtimeClassName") or ""
-        why = ""
+        reason = ""
         if priority and priority not in SYSTEM_PRIORITIES:
-            why = f"no PriorityClass with name {priority} was found"
+            reason = f"no PriorityClass with name {priority} was found"
         elif runtime:
-            why = f'pod rejected: RuntimeClass "{runtime}" not found'
-        if why:
-            raise forbidden(kind, body["metadata"].get("name", ""), why)
+            reason = f'pod rejected: RuntimeClass "{runtime}" not found'
+        if reason:
+            raise forbidden(kind, body["metadata"].get("name", ""), reason)
 
 
 def _with_part(into: Body, source: Body, name: str) -> Body:

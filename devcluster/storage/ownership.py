@@ -188,8 +188,8 @@ def _fields(fields: Fields, config: Body, subresource: str) -> set[Path]:
 
 
 def _own(flat: Mapping[Path, Any]) -> set[Path]:
-    kept = set(flat) - _NOBODYS
-    return {path for path in kept if path[:2] != ("f:metadata", "f:managedFields")}
+    owned = set(flat) - _NOBODYS
+    return {path for path in owned if path[:2] != ("f:metadata", "f:managedFields")}
 
 
 def _changes(fields: Fields, old: Body, new: Body) -> tuple[set[Path], set[Path]]:
@@ -210,11 +210,11 @@ def _conflict(found: list[tuple[str, Path]]) -> StatusError:
     ]
     if len(found) == 1:
         ((manager, path),) = found
-        told = f"1 conflict: conflict with {manager}: {path_text(path)}"
+        problem = f"1 conflict: conflict with {manager}: {path_text(path)}"
     else:
         lines: list[str] = []
         for each in sorted({manager for manager, _ in found}):
             lines.append(f"conflicts with {each}:")
             lines += [f"- {path_text(path)}" for manager, path in found if manager == each]
-        told = f"{len(found)} conflicts: " + "\n".join(lines)
-    return StatusError(409, "Conflict", f"Apply failed with {told}", {"causes": causes})
+        problem = f"{len(found)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", f"Apply failed with {problem}", {"causes": causes})

@@ -130,12 +130,12 @@ def _check_deadline(before: Body, after: Body) -> list[FieldError]:
 
 
 def _fixed_part(spec: Body) -> Body:
-    kept: Body = copy_json(spec)
+    fixed: Body = copy_json(spec)
     for name in _MUTABLE:
-        kept.pop(name, None)
-    for container in _containers(kept):
+        fixed.pop(name, None)
+    for container in _containers(fixed):
         container.pop("image", None)
-    return kept
+    return fixed
 
 
 def _containers(spec: Body) -> list[Body]:
@@ -156,11 +156,11 @@ def _demand_faults(path: str, resources: Body) -> Iterator[FieldError]:
             continue
         if str(amount).startswith("-") or str(limit).startswith("-"):
             continue
-        asked, most = stored_thousandths(amount), stored_thousandths(limit)
-        if not may_exceed and asked != most:
+        requested, most = stored_thousandths(amount), stored_thousandths(limit)
+        if not may_exceed and requested != most:
             detail = f"must be equal to {name} limit of {limit}"
             yield invalid_value(f"{path}.requests", str(amount), detail)
-        elif asked > most:
+        elif requested > most:
             detail = f"must be less than or equal to {name} limit of {limit}"
             yield invalid_value(f"{path}.requests", str(amount), detail)
 
@@ -183,12 +183,12 @@ def _may_exceed(name: str) -> bool:
 def _mount_faults(path: str, mounts: list[Body], volumes: set[str]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for number, mount in enumerate(mounts):
-        here, target = f"{path}.volumeMounts[{number}]", mount.get("mountPath", "")
+        mount_path, target = f"{path}.volumeMounts[{number}]", mount.get("mountPath", "")
         if mount.get("name") not in volumes:
             message = f'Not found: "{mount.get("name")}"'
-            yield FieldError(f"{here}.name", "FieldValueNotFound", message)
+            yield FieldError(f"{mount_path}.name", "FieldValueNotFound", message)
         if target and target in seen:
-            yield invalid_value(f"{here}.mountPath", target, "must be unique")
+            yield invalid_value(f"{mount_path}.mountPath", target, "must be unique")
         seen.add(target)
 
 

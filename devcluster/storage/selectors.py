@@ -278,10 +278,10 @@ def _split_terms(text: str) -> list[str]:
     return re.findall(r"(?:\\.|[^,\\]|\\$)+", text)
 
 
-def _field_term(term: str, whole: str) -> tuple[str, bool, str]:
+def _field_term(term: str, selector: str) -> tuple[str, bool, str]:
     match = re.search(r"!=|==|=", term)
     if match is None:
-        raise ValueError(f"invalid selector: '{whole}'; can't understand '{term}'")
+        raise ValueError(f"invalid selector: '{selector}'; can't understand '{term}'")
     return term[: match.start()], match.group() != "!=", _unescape(term[match.end() :])
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from devcluster.status import expired
-from devcluster.storage.storefile import Kept, StoreFile
+from devcluster.storage.storefile import StoredChange, StoreFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,20 +222,20 @@ class Store:
         """Put the history together from its end: what a change made is before the next change."""
         after = {(name, key): i for name, b in self._buckets.items() for key, i in b.items.items()}
         changes: list[Change] = []
-        for kept in self._file.changes():
-            place, key = (kept.bucket, (kept.namespace, kept.name)), (kept.namespace, kept.name)
+        for row in self._file.changes():
+            place, key = (row.bucket, (row.namespace, row.name)), (row.namespace, row.name)
             item = after.get(place)
-            if kept.last is not None:
-                item = self._loaded(kept.bucket, key, kept.revision, kept.last)
-            if item is None or item.revision != kept.revision:
+            if row.last is not None:
+                item = self._loaded(row.bucket, key, row.revision, row.last)
+            if item is None or item.revision != row.revision:
                 break
             previous = None
-            if kept.before is not None and kept.previous is not None:
-                previous = self._loaded(kept.bucket, key, kept.previous, kept.before)
+            if row.before is not None and row.previous is not None:
+                previous = self._loaded(row.bucket, key, row.previous, row.before)
                 after[place] = previous
             else:
                 after.pop(place, None)
-            changes.append(Change(kept.revision, kept.type, kept.bucket, item, previous))
+            changes.append(Change(row.revision, row.type, row.bucket, item, previous))
         self._start = changes[-1].revision - 1 if changes else self.revision
         for found in self._buckets.values():
             found.floor = self._start
@@ -248,7 +248,7 @@ class Store:
 
     def _write(self, change: Change) -> None:
         previous, is_gone = change.previous, change.type == "DELETED"
-        kept = Kept(
+        row = StoredChange(
             change.revision,
             change.type,
             change.bucket,
@@ -257,7 +257,7 @@ class Store:
             previous.data if previous else None,
             change.item.data if is_gone else None,
         )
-        self._file.write(kept, None if is_gone else change.item.data)
+        self._file.write(row, None if is_gone else change.item.data)
         self.revision = change.revision
 
     def _publish(self, change: Change) -> None:

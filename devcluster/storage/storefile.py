@@ -27,7 +27,7 @@ _REMOVE: Final = "DELETE FROM objects WHERE bucket=? AND namespace=? AND name=?"
 _FORGOTTEN_AT_ONCE: Final = 256
 
 
-class Kept(NamedTuple):
+class StoredChange(NamedTuple):
     """One change: `before` is the version `previous` of the object, None where it was made; `last`
     is a removed object as of its removal."""
 
@@ -66,21 +66,21 @@ class StoreFile:
         """Yield bucket, namespace, name and body of each object."""
         yield from self._file.execute("SELECT bucket, namespace, name, body FROM objects")
 
-    def changes(self) -> list[Kept]:
+    def changes(self) -> list[StoredChange]:
         """Return the changes that are kept, the newest first: without a hole up to the last write.
 
         A file of an older version lacks changes that were not kept.
         """
-        kept: list[Kept] = []
+        rows: list[StoredChange] = []
         expected = self.revision()
         for row in self._file.execute("SELECT * FROM changes ORDER BY revision DESC"):
             if row[0] != expected:
                 break
-            kept.append(Kept(*row))
+            rows.append(StoredChange(*row))
             expected -= 1
-        return kept
+        return rows
 
-    def write(self, change: Kept, body: bytes | None) -> None:
+    def write(self, change: StoredChange, body: bytes | None) -> None:
         """Store the object's `body`, None: remove it, with its change and the revision."""
         self._file.execute("BEGIN IMMEDIATE")
         try:

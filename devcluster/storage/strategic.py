@@ -109,13 +109,13 @@ def _identifier(merge_key: str) -> Callable[[Any], Any]:
 def _retain_keys(result: dict[str, Any], patch: dict[str, Any]) -> None:
     if _RETAIN not in patch:
         return
-    kept = patch[_RETAIN]
+    retained = patch[_RETAIN]
     set_by_patch = {
         key for key, value in patch.items() if value is not None and not key.startswith("$")
     }
-    if not isinstance(kept, list) or not all(key in kept for key in set_by_patch):
+    if not isinstance(retained, list) or not all(key in retained for key in set_by_patch):
         raise bad_request("invalid patch format of retainKeys")
-    for key in [key for key in result if key not in kept]:
+    for key in [key for key in result if key not in retained]:
         del result[key]
 
 

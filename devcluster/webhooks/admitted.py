@@ -45,7 +45,7 @@ class Face:
     apply: Callable[[Body, Body], Body]
 
 
-_AS_STORED: Final = Face(lambda body: body, lambda _stored, shown: shown)
+_AS_STORED: Final = Face(lambda body: body, lambda _stored, face_body: face_body)
 
 
 class Admitted:
@@ -97,8 +97,8 @@ class Admitted:
                 self._check_grant(request, new, options, old.body)
                 new = self.objects.prepare_change(target, old, new, options)
                 if is_asked:
-                    shown = face.show(new)
-                    await self._webhooks.validate(action, shown, shown_old, options.warnings)
+                    face_body = face.show(new)
+                    await self._webhooks.validate(action, face_body, shown_old, options.warnings)
                 if self.objects.get(kind, *old.key).revision == old.revision:
                     return self.objects.store_change(target, old, new, options)
         raise conflict(kind, target.name)
@@ -107,15 +107,15 @@ class Admitted:
         self, request: ApiRequest, key: tuple[str, str], options: DeleteOptions
     ) -> tuple[Item, bool]:
         """Delete, or mark as being deleted; return the last state and whether it is gone."""
-        kind, told = request.kind, WriteOptions(options.dry_run)
-        action = _action(request, "DELETE", key[1], told)
+        kind, write_options = request.kind, WriteOptions(options.dry_run)
+        action = _action(request, "DELETE", key[1], write_options)
         is_asked = self._webhooks.concern(action)
-        with _warning(told):
+        with _warning(write_options):
             for _ in range(_ATTEMPTS):
                 old = self.objects.get(kind, *key)
                 if is_asked:
-                    await self._webhooks.mutate(action, None, old.body, told.warnings)
-                    await self._webhooks.validate(action, None, old.body, told.warnings)
+                    await self._webhooks.mutate(action, None, old.body, write_options.warnings)
+                    await self._webhooks.validate(action, None, old.body, write_options.warnings)
                 if self.objects.get(kind, *key).revision == old.revision:
                     return self.objects.delete(kind, *key, options)
         raise conflict(kind, key[1])
@@ -137,9 +137,9 @@ class Admitted:
         quiet = WriteOptions(options.dry_run)
         latest = body
 
-        def refit(shown: Body) -> Body:
+        def refit(face_body: Body) -> Body:
             nonlocal latest
-            latest = face.apply(latest, copy_json(shown))
+            latest = face.apply(latest, copy_json(face_body))
             self.objects.decode(action.kind, latest, quiet)
             return face.show(latest)
 

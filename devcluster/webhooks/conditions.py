@@ -117,8 +117,8 @@ def _find_expression_faults(expression: str, field: str) -> Iterator[FieldError]
         return
     if found != cel.Type.BOOL:
         name = "null_type" if found == cel.Type.NULL else found.name()
-        shown = name if "." in name else name.lower()
-        yield invalid_value(field, expression, f"must evaluate to bool but got {shown}")
+        type_name = name if "." in name else name.lower()
+        yield invalid_value(field, expression, f"must evaluate to bool but got {type_name}")
 
 
 def _evaluate(expression: str, variables: Mapping[str, Any]) -> bool:

@@ -106,8 +106,8 @@ def refusal(name: str, result: Body | None) -> StatusError:
     result = result or {}
     denied = f'admission webhook "{name}" denied the request'
     reason, code = str(result.get("reason") or ""), result.get("code")
-    why = str(result.get("message") or reason)
-    message = f"{denied}: {why}" if why else f"{denied} without explanation"
+    explanation = str(result.get("message") or reason)
+    message = f"{denied}: {explanation}" if explanation else f"{denied} without explanation"
     is_refusal = isinstance(code, int) and code >= 400
     details = result.get("details")
     return StatusError(
@@ -118,10 +118,10 @@ def refusal(name: str, result: Body | None) -> StatusError:
     )
 
 
-def internal(why: str) -> StatusError:
+def internal(message: str) -> StatusError:
     """500: something under the request failed."""
-    details = {"causes": [{"message": why}]}
-    return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
+    details = {"causes": [{"message": message}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)
 
 
 def parse_patch(data: bytes) -> list[Any]:

@@ -213,8 +213,8 @@ class WebhookClient:
             async with asyncio.timeout(hook.seconds):
                 data = await self._exchange(hook, url, orjson.dumps(review))
         except (OSError, ValueError, aiohttp.ClientError) as error:
-            why = str(getattr(error, "os_error", error)) or "no answer in time"
-            raise ReviewError(f'failed to call webhook: Post "{url}": {why}') from error
+            reason = str(getattr(error, "os_error", error)) or "no answer in time"
+            raise ReviewError(f'failed to call webhook: Post "{url}": {reason}') from error
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:

@@ -332,9 +332,9 @@ def _of_pods(pod: Manifest) -> Iterator[str]:
 
 def _of_workers(pod: Manifest) -> Iterator[str]:
     main = pod["containers"][0]
-    said = [field for field in ("command", "args") if main.get(field)]
-    if said:
-        yield f"workers sleep instead of running {' and '.join(said)} of container {main['name']}"
+    fields = [name for name in ("command", "args") if main.get(name)]
+    if fields:
+        yield f"workers sleep instead of running {' and '.join(fields)} of container {main['name']}"
 
 
 def _of_launcher(pod: Manifest) -> Iterator[str]:

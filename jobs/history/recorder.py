@@ -132,11 +132,13 @@ def store(cursor: Cursor[Any], rows: Sequence[JobRow], cluster_uid: str, at: dat
     attempts = [asdict(attempt) | {"uid": row.uid} for row in rows for attempt in row.attempts]
     _run(cursor, _EARLIER_ATTEMPTS, [attempt for attempt in attempts if attempt["attempt"]])
     _run(cursor, _ATTEMPT, attempts)
-    told = [(row.uid, transition) for row in rows for transition in row.transitions]
+    changes = [(row.uid, transition) for row in rows for transition in row.transitions]
     # Observed values come first: they leave no room for inferred values.
     for sql, is_inferred in ((_TRANSITION, False), (_INFERRED_TRANSITION, True)):
         chosen = [
-            (uid, transition) for uid, transition in told if transition.is_inferred is is_inferred
+            (uid, transition)
+            for uid, transition in changes
+            if transition.is_inferred is is_inferred
         ]
         _run(cursor, sql, [asdict(transition) | {"uid": uid} for uid, transition in chosen])
     gone = [{"uid": row.uid} for row in rows if row.deleted_at is not None]

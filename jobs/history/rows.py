@@ -23,7 +23,7 @@ from jobs.ipujob.names import (
     uid_of,
 )
 from jobs.ipujob.spec import with_defaults
-from jobs.operator.keptstatus import plain_conditions, whole
+from jobs.operator.keptstatus import plain_conditions, with_carried_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ class JobRow:
 def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False) -> JobRow:
     """The row of a manifest that was seen at `now`; it must have a UID."""
     clean: Manifest = cleaned(job)
-    status = whole(_mapping(clean.get("status")))
+    status = with_carried_fields(_mapping(clean.get("status")))
     spec = _mapping(clean.get("spec"))
     created = parse_time(_text(metadata(clean).get("creationTimestamp"))) or now
     transitions = tuple(_transitions(status, created))

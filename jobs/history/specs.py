@@ -175,9 +175,9 @@ def _managers(job: Manifest) -> Iterable[dict[str, Any]]:
             yield entry
 
 
-def _merged(one: Any, two: Any) -> dict[str, Any]:
+def _merged(old: Any, new: Any) -> dict[str, Any]:
     """Return the fields of both; a value that is not an object has no fields."""
-    first, second = (each if isinstance(each, dict) else {} for each in (one, two))
+    first, second = (each if isinstance(each, dict) else {} for each in (old, new))
     both = {key: _merged(first[key], second[key]) for key in first.keys() & second.keys()}
     return {**first, **second, **both}
 

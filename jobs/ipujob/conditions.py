@@ -208,8 +208,8 @@ def waiting_edit(state: str, reason: str, message: str) -> str:
     if reason == Reason.SPEC_CHANGED:
         return message if message.startswith(CHANGED) else SENTENCES[Reason.SPEC_CHANGED]
     if reason == Reason.INVALID_SPEC and state in {JobState.RUNNING, JobState.RESTARTING}:
-        said = message.rpartition(f"{SAVE_WORK}. ")[2]
-        return said if SAVE_WORK not in said else SENTENCES[Reason.INVALID_SPEC]
+        text = message.rpartition(f"{SAVE_WORK}. ")[2]
+        return text if SAVE_WORK not in text else SENTENCES[Reason.INVALID_SPEC]
     return ""
 
 

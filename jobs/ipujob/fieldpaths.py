@@ -47,13 +47,13 @@ class FieldTree:
         """The tree of these paths."""
         top = cls()
         for path in paths:
-            here = top
+            node = top
             for part in path.split("."):
-                here = here.members.setdefault(part.removesuffix(_ENTRIES), cls())
+                node = node.members.setdefault(part.removesuffix(_ENTRIES), cls())
                 if part.endswith(_ENTRIES):
-                    here.entries = here.entries or cls()
-                    here = here.entries
-            here.path = path
+                    node.entries = node.entries or cls()
+                    node = node.entries
+            node.path = path
         return top
 
     def set_in(self, value: Any, place: Place = ()) -> Iterator[tuple[str, Place, Any]]:

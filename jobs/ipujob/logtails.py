@@ -22,8 +22,8 @@ def clean_tail(text: str, longest: int = LONGEST_TAIL) -> str:
     Of a line that a program wrote again and again (a progress bar) the last state stays.
     """
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
-    shown = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    return _last(_UNSAFE.sub("", shown).strip("\n"), longest)
+    cleaned = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    return _last(_UNSAFE.sub("", cleaned).strip("\n"), longest)
 
 
 def longest_tail(instances: int) -> int:

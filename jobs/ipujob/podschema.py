@@ -101,9 +101,11 @@ def pod_template_text(schema: Schema) -> str:
 
 
 def _fields(schema: Schema) -> Schema:
-    left: Schema = {}
+    result: Schema = {}
     if "properties" in schema:
-        left["properties"] = {name: _fields(field) for name, field in schema["properties"].items()}
+        result["properties"] = {
+            name: _fields(field) for name, field in schema["properties"].items()
+        }
     if isinstance(schema.get("items"), dict):
-        left["items"] = _fields(schema["items"])
-    return left
+        result["items"] = _fields(schema["items"])
+    return result

@@ -134,7 +134,7 @@ VOLUMES: Final = frozenset(
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("lifecycle.postStart", "lifecycle.preStop")
 _HOSTS = tuple(
-    f"{asked}.{kind}.host" for asked in (*_PROBES, *_HOOKS) for kind in ("httpGet", "tcpSocket")
+    f"{action}.{kind}.host" for action in (*_PROBES, *_HOOKS) for kind in ("httpGet", "tcpSocket")
 )
 _SECCOMP = "securityContext.seccompProfile.type"
 _NON_ROOT = "securityContext.runAsNonRoot"

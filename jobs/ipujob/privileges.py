@@ -126,8 +126,8 @@ def _restricted(job: Fields, privileges: Privileges) -> Iterator[Excess]:
     for path, volume in _values(job, VOLUME_TYPES):
         for kind, source in volume.items() if isinstance(volume, dict) else ():
             if source is not None and kind not in {"name", "hostPath", *VOLUMES}:
-                here = f"{path}.{kind}"
-                yield Excess(here, source, VOLUME_TYPES.name, VOLUME_TYPES.instead)
+                field = f"{path}.{kind}"
+                yield Excess(field, source, VOLUME_TYPES.name, VOLUME_TYPES.instead)
 
 
 def _judged(job: Fields, control: Control, privileges: Privileges) -> Iterator[Excess]:

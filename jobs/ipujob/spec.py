@@ -220,10 +220,10 @@ def known_field(path: str, template_schema: Mapping[str, Any]) -> str | None:
 
 
 def _has(schema: Mapping[str, Any], parts: Iterable[str]) -> bool:
-    here = schema
+    node = schema
     for part in parts:
-        properties = here.get("items", here).get("properties") or {}
+        properties = node.get("items", node).get("properties") or {}
         if part not in properties:
             return False
-        here = properties[part]
+        node = properties[part]
     return True

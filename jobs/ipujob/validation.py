@@ -302,11 +302,11 @@ def _beyond(spec: Spec, namespace: str, privileges: Privileges) -> Problems:
     )
     for place, excess in enumerate(found, start=1):
         by = f"the pod profile {privileges.profile}"
-        said = f"{_shown(excess.value)} is not allowed by {by}"
+        problem = f"{_shown(excess.value)} is not allowed by {by}"
         if excess.value is None:
-            said = f"is missing, which {by} requires"
+            problem = f"is missing, which {by} requires"
         last = remedy if place == len(found) else ""
-        yield Problem(excess.field, f"{said} ({excess.control}): {excess.instead}{last}")
+        yield Problem(excess.field, f"{problem} ({excess.control}): {excess.instead}{last}")
 
 
 def _policies(spec: Spec) -> Problems:

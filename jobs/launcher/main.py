@@ -57,8 +57,8 @@ class Task:
         needed = ("IPUHUB_NAMESPACE", "IPUHUB_JOB", "IPUHUB_JOB_UID")
         missing = [name for name in needed if not environment.get(name)]
         if missing:
-            said = " and ".join(missing)
-            raise LauncherError(f"{said}: missing, although the operator sets it")
+            names = " and ".join(missing)
+            raise LauncherError(f"{names}: missing, although the operator sets it")
         self.namespace, self.job, self.uid = (environment[name] for name in needed)
         self.instance = _number(environment, "IPUHUB_INSTANCE", "0", int)
         self.attempt = _number(environment, "IPUHUB_ATTEMPT", "0", int)
@@ -137,9 +137,9 @@ def _body_of(answer: Any) -> Iterator[bytes]:
     if status == 200:
         yield from parts
         return
-    said = b"".join(parts)
+    body = b"".join(parts)
     try:
-        message = json.loads(said).get("message")
+        message = json.loads(body).get("message")
     except (ValueError, AttributeError):
         message = ""
     raise NoAnswerError(message or f"the API server answered {status}", status)
@@ -323,9 +323,9 @@ class Launcher:
                     self._rest(error)
                     continue
                 job = None
-            why = closed_because(job, task.uid, task.instance, task.attempt)
-            if why:
-                raise LauncherError(f"not starting the command: {why}")
+            reason = closed_because(job, task.uid, task.instance, task.attempt)
+            if reason:
+                raise LauncherError(f"not starting the command: {reason}")
             return
 
     def _rest(self, error: NoAnswerError) -> None:
@@ -343,11 +343,11 @@ class Launcher:
         """So many seconds or as many as are left; raises LauncherError once none is."""
         if not self._until:
             return most
-        left = self._until - time.monotonic()
-        if left <= 0:
+        remaining = self._until - time.monotonic()
+        if remaining <= 0:
             last = self._waits_for or self._said or "no answer"
             raise LauncherError(f"waited {self._task.wait_seconds:g} s: {last}")
-        return min(most, left)
+        return min(most, remaining)
 
 
 def main() -> int:

@@ -290,14 +290,14 @@ class Controller:
 
         Its deletion needs no status. The reason is reported once in an Event.
         """
-        why, uid = self.effects.keeper.problem, observed.key.uid
-        if not why or observed.job is None or is_being_deleted(observed.job):
+        problem, uid = self.effects.keeper.problem, observed.key.uid
+        if not problem or observed.job is None or is_being_deleted(observed.job):
             self._held.discard(uid)
             return False
         if uid not in self._held:
             self._held.add(uid)
             await self.effects.recorder.record(
-                observed.job, type="Warning", reason=Reason.STATUS_NOT_KEPT.value, message=why
+                observed.job, type="Warning", reason=Reason.STATUS_NOT_KEPT.value, message=problem
             )
         return True
 

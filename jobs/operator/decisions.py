@@ -104,8 +104,8 @@ def ended(
     observed: Observed, spec: JobSpec, instances: Iterable[Instance], now: datetime
 ) -> Records:
     """Return the instances whose attempt has ended, but not yet in the status."""
-    left = seconds_left(observed, spec, now)
-    is_over = left is not None and left <= 0
+    remaining = seconds_left(observed, spec, now)
+    is_over = remaining is not None and remaining <= 0
     found: Records = {}
     for instance in instances:
         if instance.is_settled:
@@ -130,8 +130,8 @@ def _record(
     again = restart_after(spec.restart, end, tally, most_losses)
     if again is None:
         if is_series_over(spec.restart, end, tally, most_losses):
-            said = f"{end.message}; {tally.losses} earlier attempts were lost, too"
-            return record.settled(replace(end, reason=Reason.LOSS_LIMIT, message=said))
+            message = f"{end.message}; {tally.losses} earlier attempts were lost, too"
+            return record.settled(replace(end, reason=Reason.LOSS_LIMIT, message=message))
         return record.settled(_with_limit(end, spec, record))
     return record.next_attempt(
         JobState.RESTARTING,

@@ -77,7 +77,7 @@ def effective_spec(observed: Observed, written: JobSpec) -> EffectiveSpec:
     changed = changes(old, fingerprint_of(written))
     if not changed:
         return EffectiveSpec(written, written)
-    spec = kept(written, old)
+    spec = merged_with_running(written, old)
     return EffectiveSpec(spec, spec if fixed else written, _sentence(changed))
 
 
@@ -88,7 +88,7 @@ def effective_spec_of_invalid(observed: Observed, written: Manifest) -> JobSpec 
         return None
     records = records_of(observed.status())
     wanted = [record for record in records if record.state != JobState.SUSPENDED]
-    return kept_of_invalid(written, fingerprints[0][1], len(wanted) or 1, observed.limits)
+    return merged_if_invalid(written, fingerprints[0][1], len(wanted) or 1, observed.limits)
 
 
 def strays_of(observed: Observed) -> list[PodView]:
@@ -186,7 +186,7 @@ def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:
     return [words for field, words in _FIELDS.items() if getattr(old, field) != getattr(new, field)]
 
 
-def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
+def merged_with_running(written: JobSpec, old: PodFingerprint) -> JobSpec:
     """Return the spec of a running job: the spec that its pods were made from, with the allowed
     edits."""
     command: tuple[str, ...] | None = None
@@ -206,7 +206,7 @@ def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
     )
 
 
-def kept_of_invalid(
+def merged_if_invalid(
     written: Mapping[str, Any], old: PodFingerprint, instances: int, limits: SessionLimits
 ) -> JobSpec:
     """Return the spec for a running job whose spec became invalid.
@@ -226,7 +226,7 @@ def kept_of_invalid(
         restart=restart_policy(policies),
         plain=plain_values(policies),
     )
-    return kept(spec, old)
+    return merged_with_running(spec, old)
 
 
 def _session_seconds(written: Mapping[str, Any], begun_with: int, limits: SessionLimits) -> int:

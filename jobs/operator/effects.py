@@ -95,14 +95,14 @@ class Expectations:
         """Return the most seconds to wait for the caches; 0: they show all our writes, or never
         will."""
         now = self._monotonic()
-        left = [
+        unmet = [
             e
             for e in self._waiting.get(key, ())
             if now - e.since < TIMEOUT_SECONDS and not _is_met(e)
         ]
-        if left:
-            self._waiting[key] = left
-            return TIMEOUT_SECONDS - (now - min(e.since for e in left))
+        if unmet:
+            self._waiting[key] = unmet
+            return TIMEOUT_SECONDS - (now - min(e.since for e in unmet))
         self._waiting.pop(key, None)
         return 0.0
 
@@ -131,10 +131,10 @@ def _is_met(expectation: _Expectation) -> bool:
             or is_being_deleted(found)
         )
     # An object shown at an older version has missed an event, however far the copy says it is.
-    shown = found and metadata(found).get("resourceVersion")
-    if expectation.is_new and not shown:
+    seen = found and metadata(found).get("resourceVersion")
+    if expectation.is_new and not seen:
         return False  # nor has it been seen to go: the event of its making was lost
-    return _reaches(str(shown or expectation.cache.resource_version), expectation.resource_version)
+    return _reaches(str(seen or expectation.cache.resource_version), expectation.resource_version)
 
 
 def _reaches(version: str, wanted: str) -> bool:

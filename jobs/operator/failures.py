@@ -51,28 +51,28 @@ _REMEDIES = {
 def reason_of(status: int, words: str, details: Mapping[str, object]) -> Reason:
     """Return why the API server refused, by its words, since most admission plugins answer a bare
     403."""
-    said = words.lower()
+    text = words.lower()
     if "NamespaceTerminating" in str(details.get("causes")):
         return Reason.NAMESPACE_TERMINATING
     for part, reason in _BY_WORDS:
-        if part in said:
+        if part in text:
             return reason
-    if status == 403 and (_names_limit(said) or "limit to request ratio" in said):
+    if status == 403 and (_names_limit(text) or "limit to request ratio" in text):
         return Reason.LIMIT_RANGE
     if status == 429 or status >= 500:
         return Reason.API_UNAVAILABLE
     return Reason.CREATE_FAILED
 
 
-def _names_limit(said: str) -> bool:
-    return any(word in said and " usage per " in said for word in _LIMIT_RANGE)
+def _names_limit(text: str) -> bool:
+    return any(word in text and " usage per " in text for word in _LIMIT_RANGE)
 
 
 def sentence(reason: Reason, what: str, words: str) -> str:
     """Return a message: `what` the operator tried, the server's words, and what helps."""
     remedy = _REMEDIES.get(reason)
-    said = f"{what}: {words[:LONGEST_WORDS].strip().rstrip('.')}"
-    return f"{said} ({remedy})" if remedy else said
+    text = f"{what}: {words[:LONGEST_WORDS].strip().rstrip('.')}"
+    return f"{text} ({remedy})" if remedy else text
 
 
 class JobsError(Exception):
@@ -159,11 +159,11 @@ def fault_of(action: Action, error: BaseException) -> Fault | None:
         return None
     if isinstance(error, Conflict) and not isinstance(action, CreateChild):
         return None  # the object has changed: the next pass looks at it again
-    why = reason_of(error.status, error.message, error.details)
-    message = sentence(why, what, error.message)
+    cause = reason_of(error.status, error.message, error.details)
+    message = sentence(cause, what, error.message)
     # A new namespace has no service account yet.
     is_new = isinstance(action, TryPod) and "error looking up service account" in error.message
-    return Fault(why, message, is_passing=error.retryable or is_new)
+    return Fault(cause, message, is_passing=error.retryable or is_new)
 
 
 def _attempted(action: Action) -> str:

@@ -25,7 +25,7 @@ UNWRITTEN = {"launcherStatus": "Pending"}
 DECIDED = ("launcherStatus", "restartCount", "completionTime")
 
 
-def whole(status: Manifest) -> Manifest:
+def with_carried_fields(status: Manifest) -> Manifest:
     """`status` with the fields that only its carrier has kept."""
     carrier = _carrier(status)
     if carrier is None:
@@ -40,12 +40,12 @@ def whole(status: Manifest) -> Manifest:
     return status | missing if missing else status
 
 
-def is_carried(status: Mapping[str, Any]) -> bool:
+def has_carrier(status: Mapping[str, Any]) -> bool:
     """Return whether a carrier is in it."""
     return _carrier(status) is not None
 
 
-def carried(stored: Manifest, changes: Manifest, now: str) -> Manifest:
+def with_carrier(stored: Manifest, changes: Manifest, now: str) -> Manifest:
     """The merge patch `changes` of the whole status `stored`, with a carrier of our own fields.
 
     The fields themselves are in it, too: the answer shows when the CRD begins to keep them.
@@ -63,10 +63,10 @@ def carried(stored: Manifest, changes: Manifest, now: str) -> Manifest:
     return changes | own | {"conditions": [*plain_conditions(after), carrier]}
 
 
-def uncarried(stored: Manifest, changes: Manifest) -> Manifest:
+def without_carrier(stored: Manifest, changes: Manifest) -> Manifest:
     """The merge patch `changes`, for a CRD that keeps our fields; what a carrier in `stored` had
     to keep goes where it belongs."""
-    if not is_carried(stored):
+    if not has_carrier(stored):
         return changes
     after = merged(stored, changes)
     own = {name: after[name] for name in OWN_FIELDS if name in after}
@@ -82,14 +82,14 @@ def plain_conditions(status: Mapping[str, Any]) -> list[Manifest]:
     ]
 
 
-def has_kept(answer: Manifest, stored: Manifest, written: Manifest) -> bool:
+def has_stored_decisions(answer: Manifest, stored: Manifest, written: Manifest) -> bool:
     """Return whether the server's `answer` shows every decision in `written`."""
-    kept, after = whole(answer), merged(stored, written)
+    stored_status, after = with_carried_fields(answer), merged(stored, written)
     names = written.keys() & {*DECIDED, *OWN_FIELDS}
-    return all(kept.get(name) == after.get(name) for name in names)
+    return all(stored_status.get(name) == after.get(name) for name in names)
 
 
-def keeps_own(answer: Manifest, written: Manifest) -> bool:
+def has_stored_own_fields(answer: Manifest, written: Manifest) -> bool:
     """Return whether the fields themselves are in the answer, without a carrier's help."""
     names = [name for name in OWN_FIELDS if name in written]
     return bool(names) and all(answer.get(name) == written[name] for name in names)

@@ -284,10 +284,10 @@ def _partition_error(instance: Instance) -> End | None:
         return None
     if partition.attempt != instance.attempt or instance.is_resting:
         return None
-    said = partition.message or "the V-IPU controller gave no reason"
+    detail = partition.message or "the V-IPU controller gave no reason"
     if partition.reason == Reason.PARTITION_LOST:
-        return End(False, Reason.PARTITION_LOST, f"Partition {partition.id} is gone: {said}")
-    return End(False, Reason.PARTITION_ERROR, f"Partition {partition.id} is in ERROR: {said}")
+        return End(False, Reason.PARTITION_LOST, f"Partition {partition.id} is gone: {detail}")
+    return End(False, Reason.PARTITION_ERROR, f"Partition {partition.id} is in ERROR: {detail}")
 
 
 def _lost_pod(instance: Instance) -> End | None:
@@ -299,8 +299,8 @@ def _lost_pod(instance: Instance) -> End | None:
     for pod in instance.pods:
         if pod.is_lost:
             words = [pod.lost_reason or "it is being deleted", pod.lost_message]
-            why = ": ".join(word for word in words if word)
-            return End(False, Reason.WORKER_LOST, f"Pod {pod.name} was removed: {why}")
+            detail = ": ".join(word for word in words if word)
+            return End(False, Reason.WORKER_LOST, f"Pod {pod.name} was removed: {detail}")
     return None
 
 
@@ -330,11 +330,11 @@ def _launcher_exit(instance: Instance) -> End | None:
 
 
 def _ended_early(pod: PodView) -> End:
-    said = f"{pod.name} ended before the launcher"
+    message = f"{pod.name} ended before the launcher"
     if pod.ending is None:
-        return End(False, Reason.FAILED, said, pod.exit_code)
+        return End(False, Reason.FAILED, message, pod.exit_code)
     failed = _failed(pod)
-    return replace(failed, message=f"{said}: {failed.message}")
+    return replace(failed, message=f"{message}: {failed.message}")
 
 
 def _with_workers_memory(end: End, instance: Instance) -> End:

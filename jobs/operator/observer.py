@@ -32,7 +32,7 @@ from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
 from jobs.ipujob.spec import parse_spec
 from jobs.ipujob.validation import problems
-from jobs.operator.keptstatus import UNWRITTEN, recovered, whole
+from jobs.operator.keptstatus import UNWRITTEN, recovered, with_carried_fields
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
 from jobs.operator.pods import from_manifest, on_node, trouble_of_node
@@ -225,7 +225,7 @@ class Observer:
             return None
         views = tuple(self._view(pod) for pod in pods)
         if job is not None and job.get("status"):
-            status = recovered(whole(job["status"]), views, partitions)
+            status = recovered(with_carried_fields(job["status"]), views, partitions)
             job = job if status is job["status"] else job | {"status": status}
         limits = self.rules.limits
         privileges = self.rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))
@@ -259,10 +259,10 @@ class Observer:
         owner = self._facts.owner(uid)
         if owner is not None:
             return JobKey(*owner, uid)
-        left = [pod for pod in claims if is_pod_of(pod, claimed_key(pod))] or self._orphans(uid)
+        owned = [pod for pod in claims if is_pod_of(pod, claimed_key(pod))] or self._orphans(uid)
         # Several may say so, each in its namespace: they take turns, those that are being deleted
         # last.
-        return claimed_key(min(left, key=is_being_deleted)) if left else None
+        return claimed_key(min(owned, key=is_being_deleted)) if owned else None
 
     def _orphans(self, uid: str) -> list[Manifest]:
         """Return objects that the garbage collector will not remove, because they have no owner any

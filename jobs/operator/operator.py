@@ -195,24 +195,24 @@ class Operator:
         return before not in {"", self._listed_under}
 
     async def _report_health(self) -> None:
-        said = ""
+        reported = ""
         while True:
             self._health.beat("loop")
             self._health.set("proxy", not self.facts.problem, self.facts.problem)
-            said = await self._report_crd(said)
+            reported = await self._report_crd(reported)
             self._health.note("nodes", _unknown_nodes(self.nodes.problem))
             problems = [text for text in map(_problem, self.informers.items()) if text]
             self._health.set("api-server", not problems, "; ".join(problems))
             await asyncio.sleep(HEALTH_SECONDS)
 
-    async def _report_crd(self, said: str) -> str:
+    async def _report_crd(self, reported: str) -> str:
         """Report the fields that the CRD drops, as an event unless it equals the previous report
         (`said`)."""
         keeper = self.effects.keeper
         self._health.set("crd", not keeper.problem, keeper.problem)
         self._health.note("crd", keeper.note)
         sentence = keeper.problem or keeper.note
-        if sentence and sentence != said:
+        if sentence and sentence != reported:
             reason = Reason.OTHER_CRD.value
             await self.event_writer.record(
                 keeper.crd, type="Warning", reason=reason, message=sentence

@@ -42,9 +42,9 @@ def controller_of(manifest: Manifest) -> str:
     The object is complete, or trimmed by `jobs.operator.ownership`.
     """
     meta = metadata(manifest)
-    kept = meta.get("controller")
-    if kept is not None:
-        return str(kept)
+    name = meta.get("controller")
+    if name is not None:
+        return str(name)
     owners = meta.get("ownerReferences") or ()
     return next((str(owner.get("uid")) for owner in owners if owner.get("controller")), "")
 
@@ -106,9 +106,9 @@ def trim_job(job: Manifest) -> Manifest:
 
 def trim_child(manifest: Manifest) -> Manifest:
     """Return its identity, owner and creation time, and a digest of its contents."""
-    kept = _identity(manifest) | _of(manifest["metadata"], ("creationTimestamp",))
+    trimmed = _identity(manifest) | _of(manifest["metadata"], ("creationTimestamp",))
     return {
-        "metadata": kept,
+        "metadata": trimmed,
         "contents": manifest["contents"] if "contents" in manifest else contents_of(manifest),
     }
 
@@ -116,26 +116,26 @@ def trim_child(manifest: Manifest) -> Manifest:
 def trim_pod(pod: Manifest) -> Manifest:
     """Return the fields that `jobs.operator.pods` reads."""
     meta = _identity(pod) | _of(pod["metadata"], ("creationTimestamp",))
-    kept: Manifest = {"metadata": meta}
+    trimmed: Manifest = {"metadata": meta}
     annotations = _of(pod["metadata"].get("annotations") or {}, _ANNOTATIONS)
     if annotations:
-        kept["metadata"]["annotations"] = annotations
+        trimmed["metadata"]["annotations"] = annotations
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    kept["spec"] = _of(spec, ("nodeName", "activeDeadlineSeconds")) | {
+    trimmed["spec"] = _of(spec, ("nodeName", "activeDeadlineSeconds")) | {
         kind: [_of_container(container) for container in spec[kind]]
         for kind in ("initContainers", "containers")
         if spec.get(kind)
     }
-    kept["status"] = _of(status, ("phase", "reason", "message", "startTime"))
+    trimmed["status"] = _of(status, ("phase", "reason", "message", "startTime"))
     conditions = [_of(c, _CONDITION) for c in status.get("conditions") or () if _is_read(c)]
     if conditions:
-        kept["status"]["conditions"] = conditions
+        trimmed["status"]["conditions"] = conditions
     for kind in _STATUSES:
         if status.get(kind):
-            kept["status"][kind] = [
+            trimmed["status"][kind] = [
                 _of(container, ("name", "image", "state")) for container in status[kind]
             ]
-    return kept
+    return trimmed
 
 
 def trim_node(node: Manifest) -> Manifest:
@@ -147,13 +147,13 @@ def trim_node(node: Manifest) -> Manifest:
 
 def _identity(manifest: Manifest) -> Manifest:
     meta = manifest["metadata"]
-    kept = _of(meta, _META)
+    trimmed = _of(meta, _META)
     labels = meta.get("labels") or {}
-    kept["labels"] = {key: intern(text) for key, text in labels.items() if key.startswith(_OURS)}
+    trimmed["labels"] = {key: intern(text) for key, text in labels.items() if key.startswith(_OURS)}
     controller = controller_of(manifest)
     if controller:
-        kept["controller"] = intern(controller)
-    return kept
+        trimmed["controller"] = intern(controller)
+    return trimmed
 
 
 def _shared(value: Any) -> Any:
@@ -166,9 +166,9 @@ def _shared(value: Any) -> Any:
 
 
 def _of_container(container: Manifest) -> Manifest:
-    kept = _of(container, ("name", "restartPolicy"))
+    trimmed = _of(container, ("name", "restartPolicy"))
     memory = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    return kept | {"resources": {"limits": {"memory": memory}}} if memory else kept
+    return trimmed | {"resources": {"limits": {"memory": memory}}} if memory else trimmed
 
 
 def _is_read(condition: Manifest) -> bool:

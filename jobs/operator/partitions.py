@@ -154,11 +154,11 @@ class PartitionFacts:
             changed |= self.wake_waiting(now)
         return changed | self.uids() if recovered else changed
 
-    def _failed(self, why: str) -> set[str]:
+    def _failed(self, problem: str) -> set[str]:
         if self.problem in {"", NEVER_ASKED}:
-            log.warning("the V-IPU Proxy does not answer; trying again", why=why)
+            log.warning("the V-IPU Proxy does not answer; trying again", why=problem)
         was_fine = not self.problem
-        self.problem = why or "no answer"
+        self.problem = problem or "no answer"
         return self.uids() if was_fine else set()
 
     def _merge(self, records: Sequence[Partition], started: int) -> set[str]:

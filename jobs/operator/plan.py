@@ -154,8 +154,8 @@ def _plan_giving_up(
     if not records:
         return None
     if standing.state is not JobState.RUNNING:
-        said = (next(iter(records.values())).last_exit or {}).get("message", "")
-        standing = Verdict(standing.state, Reason.START_BLOCKED, str(said))
+        message = (next(iter(records.values())).last_exit or {}).get("message", "")
+        standing = Verdict(standing.state, Reason.START_BLOCKED, str(message))
     return _written(observed, standing, instances, records, now)
 
 
@@ -191,8 +191,8 @@ def _plan_invalid(observed: Observed, now: datetime) -> Plan:
         return _plan_suspension(observed, instances, now)
     state = JobState.RUNNING if any(i.has_started for i in instances) else state
     warning = decisions.warning(instances[0], parsed, now) if state is JobState.RUNNING else ""
-    said = f"{warning}. {message}" if warning else message
-    status = next_status(observed, Verdict(state, Reason.INVALID_SPEC, said), instances, {}, now)
+    text = f"{warning}. {message}" if warning else message
+    status = next_status(observed, Verdict(state, Reason.INVALID_SPEC, text), instances, {}, now)
     planned = with_status(observed, status, now, (), tuple(_session_news(observed, warning)))
     for seconds in _waits(observed, parsed, instances, now):
         planned = planned.requeued(seconds)
@@ -308,9 +308,9 @@ def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:
     a generation of the spec, the parts of its template that are not used."""
     yield from _session_news(observed, warning)
     generation = metadata(observed.job or {}).get("generation", 0)
-    said = overrides(spec) if observed.status().get("observedGeneration") != generation else ""
-    if said:
-        yield Event(Reason.SPEC_OVERRIDDEN, said)
+    notice = overrides(spec) if observed.status().get("observedGeneration") != generation else ""
+    if notice:
+        yield Event(Reason.SPEC_OVERRIDDEN, notice)
 
 
 def _session_news(observed: Observed, warning: str) -> Iterator[Event]:

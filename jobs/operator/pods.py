@@ -55,8 +55,8 @@ def ending_of(name: str, spec: Manifest, status: Manifest) -> Ending:
     first."""
     if status.get("reason") == "DeadlineExceeded":
         seconds = spec.get("activeDeadlineSeconds")
-        said = f"Pod {name} ran longer than its template's activeDeadlineSeconds"
-        return Ending(Reason.POD_DEADLINE, f"{said} of {seconds} s" if seconds else said)
+        message = f"Pod {name} ran longer than its template's activeDeadlineSeconds"
+        return Ending(Reason.POD_DEADLINE, f"{message} of {seconds} s" if seconds else message)
     for container, terminated in terminated_of(spec, status):
         if terminated.get("exitCode"):
             return _of_container(name, container, terminated, spec)
@@ -108,15 +108,15 @@ def _of_container(name: str, container: str, terminated: Manifest, spec: Manifes
     if word == OOM_KILLED:
         limit = _memory_limit(container, spec)
         most = f"its limit of {limit}" if limit else "the node had available"
-        said = f"{where} was killed because it used more memory than {most}"
+        message = f"{where} was killed because it used more memory than {most}"
         return Ending(
-            Reason.OOM_KILLED, f"{said} (OOMKilled, exit code {exit_words(code)})", code, log
+            Reason.OOM_KILLED, f"{message} (OOMKilled, exit code {exit_words(code)})", code, log
         )
-    said = f"{where} exited with code {exit_words(code)}"
+    message = f"{where} exited with code {exit_words(code)}"
     if word in NEVER_RAN:
-        said = f"{where} could not be started ({word}, exit code {code})"
-        said += f": {' '.join(log.split())}" if log else ""
-    return Ending(Reason.FAILED, said[:LONGEST_WHY], code, log)
+        message = f"{where} could not be started ({word}, exit code {code})"
+        message += f": {' '.join(log.split())}" if log else ""
+    return Ending(Reason.FAILED, message[:LONGEST_WHY], code, log)
 
 
 def _memory_limit(name: str, spec: Manifest) -> str:
@@ -323,8 +323,8 @@ def _init_states(spec: Manifest, status: Manifest) -> list[Manifest]:
 
 def _set_up_at(meta: Manifest, spec: Manifest, status: Manifest) -> datetime | None:
     ended = [state.get("terminated") or {} for state in _init_states(spec, status)]
-    told = (meta.get("creationTimestamp"), *(each.get("finishedAt") for each in ended))
-    times = [parse_time(text) for text in told]
+    texts = (meta.get("creationTimestamp"), *(each.get("finishedAt") for each in ended))
+    times = [parse_time(text) for text in texts]
     return max((time for time in times if time is not None), default=None)
 
 
@@ -345,15 +345,15 @@ def _lost_reason(status: Manifest, conditions: dict[Any, Manifest]) -> str:
 
 def _lost_message(status: Manifest, conditions: dict[Any, Manifest]) -> str:
     target = conditions.get("DisruptionTarget")
-    said = target.get("message") if target is not None and _is_true(target) else None
-    return str(said or status.get("message") or "")[:LONGEST_DETAIL]
+    message = target.get("message") if target is not None and _is_true(target) else None
+    return str(message or status.get("message") or "")[:LONGEST_DETAIL]
 
 
 def _trouble(name: str, status: Manifest, conditions: dict[Any, Manifest]) -> Trouble | None:
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        said = scheduled.get("message") or "the scheduler gave no reason"
-        return Trouble(Reason.UNSCHEDULABLE, f"Pod {name} cannot be scheduled: {said}")
+        message = scheduled.get("message") or "the scheduler gave no reason"
+        return Trouble(Reason.UNSCHEDULABLE, f"Pod {name} cannot be scheduled: {message}")
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or ():
             waiting = (container.get("state") or {}).get("waiting") or {}
@@ -375,13 +375,15 @@ def _waits_for(status: Manifest, conditions: dict[Any, Manifest]) -> str:
 
 
 def _of_waiting(where: str, container: Manifest, waiting: Manifest) -> Trouble | None:
-    reason, said = waiting.get("reason"), str(waiting.get("message") or "")
+    reason, detail = waiting.get("reason"), str(waiting.get("message") or "")
     if reason in PULL_REASONS:
         image = container.get("image")
         message = f'Cannot pull image "{image}" for {where}'
         # While it waits for its next try, the kubelet says only that it waits.
-        words = "" if said.startswith(BACKING_OFF) else said[:LONGEST_DETAIL]
+        words = "" if detail.startswith(BACKING_OFF) else detail[:LONGEST_DETAIL]
         return Trouble(Reason.IMAGE_PULL_FAILED, message, words)
     if reason in CONFIG_REASONS:
-        return Trouble(Reason.CONTAINER_CONFIG_ERROR, f"Cannot configure {where}: {said or reason}")
+        return Trouble(
+            Reason.CONTAINER_CONFIG_ERROR, f"Cannot configure {where}: {detail or reason}"
+        )
     return None

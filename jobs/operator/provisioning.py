@@ -304,8 +304,8 @@ def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) 
 
 def _deletion(child: Child) -> DeleteChild:
     what = f"{child.kind} {child.namespace}/{child.name}"
-    said = f"{what} differs from what the job needs and is recreated"
-    event = Event(Reason.OBJECT_RESTORED, said, is_warning=True)
+    message = f"{what} differs from what the job needs and is recreated"
+    event = Event(Reason.OBJECT_RESTORED, message, is_warning=True)
     return DeleteChild(child.kind, child.namespace, child.name, child.uid, event)
 
 
@@ -313,8 +313,8 @@ def restore_again_after(
     observed: Observed, changed: tuple[Child, ...], now: datetime
 ) -> float | None:
     """Return the seconds until another object can be restored; None: there is none."""
-    left = [_seconds_left(observed, child, now) for child in changed]
-    return min((seconds for seconds in left if seconds > 0), default=None)
+    waits = [_seconds_left(observed, child, now) for child in changed]
+    return min((seconds for seconds in waits if seconds > 0), default=None)
 
 
 def _seconds_left(observed: Observed, child: Child, now: datetime) -> float:

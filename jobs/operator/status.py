@@ -143,9 +143,9 @@ def with_status(
     finds for a minute.
     """
     patch = status_patch(observed, status, now, events)
-    asked = sum(len(step.actions) for step in steps if step.name == "partitions")
-    is_long = asked >= MOST_AT_ONCE and not observed.status()
-    is_asking = asked and observed.fault is None and not is_long
+    changes = sum(len(step.actions) for step in steps if step.name == "partitions")
+    is_long = changes >= MOST_AT_ONCE and not observed.status()
+    is_asking = changes and observed.fault is None and not is_long
     if patch is None or is_asking:
         return Plan(steps)
     if is_urgent(observed.status(), status) or events:
@@ -235,8 +235,8 @@ def _events(stored: Manifest, status: Manifest) -> list[Event]:
     }
     for partition in partitions:
         if partition.get("message") and partition["id"] not in known:
-            said = f"Partition {partition['id']} is not removed: {partition['message']}"
-            events.append(Event(Reason.REMOVAL_REFUSED, said, is_warning=True))
+            message = f"Partition {partition['id']} is not removed: {partition['message']}"
+            events.append(Event(Reason.REMOVAL_REFUSED, message, is_warning=True))
     if has and not had:
         events.append(Event(Reason.PARTITION_ACTIVE, _partitions_are(partitions, "active")))
     if _are_released(partitions) and not _are_released(stored.get("partitions") or ()):

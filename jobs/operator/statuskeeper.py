@@ -17,11 +17,11 @@ from jobs.ipujob.statusfields import status_paths
 from jobs.operator.keptstatus import (
     DECIDED,
     OWN_FIELDS,
-    carried,
-    has_kept,
-    is_carried,
-    keeps_own,
-    uncarried,
+    has_carrier,
+    has_stored_decisions,
+    has_stored_own_fields,
+    with_carrier,
+    without_carrier,
 )
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def judge_crd(crd: Manifest) -> CrdVerdict:
         )
     if not nested and not spec:
         return CrdVerdict(Keeping.ALL)
-    said = f"The CRD {CRD_NAME} in this cluster is not IPUHub's"
+    problem = f"The CRD {CRD_NAME} in this cluster is not IPUHub's"
     if nested:
         lost = ", ".join(own) or f"parts of status.{nested[0].split('.')[0]}"
-        said += f": it drops {lost}, which the operator stores in a condition instead"
+        problem += f": it drops {lost}, which the operator stores in a condition instead"
     if spec:
-        said += f"; {', '.join(spec)} have no effect"
-    return CrdVerdict(Keeping.CONDITIONS if nested else Keeping.ALL, f"{said}; {REMEDY}")
+        problem += f"; {', '.join(spec)} have no effect"
+    return CrdVerdict(Keeping.CONDITIONS if nested else Keeping.ALL, f"{problem}; {REMEDY}")
 
 
 def _schema(crd: Manifest) -> Mapping[str, Any]:
@@ -89,10 +89,10 @@ def _schema(crd: Manifest) -> Mapping[str, Any]:
 def _has(schema: Mapping[str, Any], path: str) -> bool:
     """Return whether an API server keeps the value under `path`, also inside lists."""
     for name in path.split("."):
-        here = schema.get("items") if isinstance(schema.get("items"), dict) else schema
-        if not isinstance(here, dict) or here.get(PRESERVE):
+        node = schema.get("items") if isinstance(schema.get("items"), dict) else schema
+        if not isinstance(node, dict) or node.get(PRESERVE):
             return True
-        found = (here.get("properties") or {}).get(name) or here.get("additionalProperties")
+        found = (node.get("properties") or {}).get(name) or node.get("additionalProperties")
         if not isinstance(found, dict):
             return found is True
         schema = found
@@ -153,20 +153,20 @@ class StatusKeeper:
     def to_write(self, stored: Manifest, changes: Manifest, now: str) -> Manifest:
         """The patch that keeps `changes` of the whole status `stored`."""
         if self._verdict.keeping is not Keeping.ALL:
-            return carried(stored, changes, now)
-        if is_carried(stored) and not self._is_known:
-            return carried(stored, changes, now)
-        return uncarried(stored, changes)
+            return with_carrier(stored, changes, now)
+        if has_carrier(stored) and not self._is_known:
+            return with_carrier(stored, changes, now)
+        return without_carrier(stored, changes)
 
     def read_back(self, answer: Manifest, stored: Manifest, written: Manifest) -> bool:
         """Learn from the server's answer to a patch; whether the decision in it was kept."""
-        is_kept = has_kept(answer, stored, written)
+        is_kept = has_stored_decisions(answer, stored, written)
         keeping = self._verdict.keeping
         if keeping is Keeping.ALL and not is_kept:
             self._turn(_CARRYING)
         elif keeping is Keeping.CONDITIONS and not is_kept:
             self._turn(CrdVerdict(Keeping.NOTHING, NOT_KEPT))
-        elif is_kept and keeps_own(answer, written):
+        elif is_kept and has_stored_own_fields(answer, written):
             self._is_known = True
             self._turn(self._verdict if keeping is Keeping.ALL else CrdVerdict(Keeping.ALL))
         return is_kept

@@ -116,15 +116,15 @@ def plan_deletion(observed: Observed, now: datetime) -> Plan:
     if observed.fault is None:
         return Plan((removal,))
     # It was refused before: say why first, since after it there is no job to say it of.
-    said = _explained(observed, Plan(), now)
-    return Plan((*said.steps, removal), said.requeue_after)
+    explained = _explained(observed, Plan(), now)
+    return Plan((*explained.steps, removal), explained.requeue_after)
 
 
 def plan_finished(observed: Observed, now: datetime) -> Plan:
     """Clean-up of a job that will not run again, and its deletion when its time is over."""
     spec = (observed.job or {}).get("spec") or {}
-    left = seconds_left(observed, now)
-    if left is not None and left <= 0:
+    remaining = seconds_left(observed, now)
+    if remaining is not None and remaining <= 0:
         return Plan((Step("time to live is over", (DeleteJob(),)),))
     policy = FIELDS.value(spec, "cleanPodPolicy")
     steps = [
@@ -132,15 +132,15 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
         for role, pods in launchers_first(observed.pods)
     ]
     if all(pod.is_terminal for pod in observed.pods):
-        kept = FIELDS.value(spec, "keepPartition")
+        keeps_partition = FIELDS.value(spec, "keepPartition")
         steps.append(
             _release_lost(observed, now)
-            if kept
+            if keeps_partition
             else _release_held(observed, now, known_instances(observed, 0))
         )
     status = observed.status() | live_fields(observed)
     planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
-    return planned.requeued(release_again_after(observed, now)).requeued(left)
+    return planned.requeued(release_again_after(observed, now)).requeued(remaining)
 
 
 def plan_suspended(observed: Observed, now: datetime) -> Plan:
@@ -243,8 +243,8 @@ def _free(observed: Observed, indexes: tuple[int, ...], now: datetime) -> Plan:
 
 def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
     """Write in the status what a deletion waits for, once it takes longer than a moment."""
-    asked = parse_time(metadata(observed.job or {}).get("deletionTimestamp"))
-    elapsed = (now - asked).total_seconds() if asked else 0.0
+    deleted_at = parse_time(metadata(observed.job or {}).get("deletionTimestamp"))
+    elapsed = (now - deleted_at).total_seconds() if deleted_at else 0.0
     if elapsed < EXPLAIN_DELETION_SECONDS:
         return work.requeued(EXPLAIN_DELETION_SECONDS - elapsed)
     awaited = _awaited(observed)
@@ -264,14 +264,14 @@ def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
 
 def _awaited(observed: Observed) -> str:
     """Return what a deletion waits for."""
-    said = observed.fault.message if observed.fault else ""
-    left = [f"{p.name} on {p.node}" if p.node else p.name for p in observed.pods]
-    if left:
-        others = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        return f"Being deleted: waiting for pod {left[0]}{others} to terminate. {said}".strip(". ")
-    if all(p.phase == Phase.RELEASED for p in observed.partitions.values()) and said:
-        return f"Being deleted. {said}"
-    causes = [said, observed.proxy_problem]
+    fault = observed.fault.message if observed.fault else ""
+    pods = [f"{p.name} on {p.node}" if p.node else p.name for p in observed.pods]
+    if pods:
+        others = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+        return f"Being deleted: waiting for pod {pods[0]}{others} to terminate. {fault}".strip(". ")
+    if all(p.phase == Phase.RELEASED for p in observed.partitions.values()) and fault:
+        return f"Being deleted. {fault}"
+    causes = [fault, observed.proxy_problem]
     causes += [p.message for p in observed.partitions.values() if p.phase == Phase.RELEASING]
-    why = next((cause for cause in causes if cause), "")
-    return f"Being deleted: waiting for the partition to be released. {why}".strip()
+    detail = next((cause for cause in causes if cause), "")
+    return f"Being deleted: waiting for the partition to be released. {detail}".strip()

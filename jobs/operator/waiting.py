@@ -75,12 +75,12 @@ def unheard_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
         return
     names = sorted(pod.name for pod in pods)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    said = (
+    message = (
         f"{_troubled_nodes(pods)}, with {', '.join(names[:MOST_NAMED])}{more}. "
         "If the node does not come back, Kubernetes removes the pods after some minutes (five by "
         "default), which ends the attempt"
     )
-    yield Reason.NODE_NOT_READY, said
+    yield Reason.NODE_NOT_READY, message
 
 
 def _troubled_nodes(pods: Iterable[PodView]) -> str:
@@ -88,11 +88,11 @@ def _troubled_nodes(pods: Iterable[PodView]) -> str:
     found: dict[str, list[str]] = {}
     for node, trouble in sorted({pod.node: pod.node_trouble for pod in pods}.items()):
         found.setdefault(trouble, []).append(node)
-    said = " and ".join(
+    text = " and ".join(
         f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:MOST_NAMED])} {trouble}"
         for trouble, nodes in sorted(found.items())
     )
-    return said[0].upper() + said[1:]
+    return text[0].upper() + text[1:]
 
 
 def _unheard(instance: Instance) -> Iterator[PodView]:
@@ -112,18 +112,21 @@ def given_up(
     found = {}
     for instance in instances:
         if _is_over(blocked_seconds_left([instance], now, patience)):
-            what, why = f"could not start for {patience.start_seconds / 60:.0f} min", cause.message
+            what, detail = (
+                f"could not start for {patience.start_seconds / 60:.0f} min",
+                cause.message,
+            )
         elif _is_over(overdue_seconds_left([instance], now, patience)):
             minutes = f"{patience.ready_seconds / 60:.0f} min (IPUHUB_READY_HOLD_SECONDS)"
-            what, why = f"did not start in {minutes}", _held_up(instance)
+            what, detail = f"did not start in {minutes}", _held_up(instance)
         else:
             continue
         again = now + timedelta(seconds=LONGEST_PAUSE_SECONDS)
-        said = (
+        message = (
             f"The pods {what}. The partition is released and requested again at "
-            f"{again:%H:%M:%S} UTC. {why[:LONGEST_CAUSE]}"
+            f"{again:%H:%M:%S} UTC. {detail[:LONGEST_CAUSE]}"
         )
-        end = End(False, Reason.START_BLOCKED, said)
+        end = End(False, Reason.START_BLOCKED, message)
         record = instance.record.next_attempt(
             JobState.PENDING, restart_at=again, losses=instance.record.losses
         )
@@ -154,9 +157,9 @@ def _held_up(instance: Instance) -> str:
     """The pod that an attempt waits for: workers before the launcher, which waits for them."""
     for pod in reversed(instance.pods):
         if not (pod.is_ready or pod.is_terminal):
-            why = f": {pod.waits_for}" if pod.waits_for else ""
+            cause = f": {pod.waits_for}" if pod.waits_for else ""
             state = "running but not Ready" if pod.phase == "Running" else pod.phase
-            return f"Pod {pod.name} is {state}{why}; kubectl describe pod {pod.name} tells more"
+            return f"Pod {pod.name} is {state}{cause}; kubectl describe pod {pod.name} tells more"
     return ""
 
 
@@ -191,12 +194,12 @@ def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: da
     A restarting job stays Restarting and shows why it ended, as long as nothing blocks it.
     """
     state = _waiting_state(observed)
-    told = (
+    causes = (
         *stuck_causes(instances, now),
         *blocked_causes(instances),
         *unheard_causes(instances),
     )
-    for reason, message in (*told, *_causes(observed, instances)):
+    for reason, message in (*causes, *_causes(observed, instances)):
         return Verdict(state, reason, message)
     known = current_condition(observed.status()) if state is JobState.RESTARTING else None
     if known is not None and known.get("reason") in ENDS:

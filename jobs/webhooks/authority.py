@@ -56,8 +56,8 @@ def with_authority(keys: Keys, now: datetime) -> Keys:
         return keys
     # Two authorities at one time must not have one name: who checks chooses by the name.
     made = make_authority(f"ipuhub-webhooks-ca {now:%Y-%m-%dT%H:%M:%SZ}", now)
-    kept = [certificate for certificate in known if certificate.not_valid_after_utc > now]
-    trusted = b"".join(pem_of(certificate) for certificate in (made.certificate, *kept))
+    unexpired = [certificate for certificate in known if certificate.not_valid_after_utc > now]
+    trusted = b"".join(pem_of(certificate) for certificate in (made.certificate, *unexpired))
     return replace(keys, trusted=trusted, authority_key=private_pem_of(made.key))
 
 

@@ -118,10 +118,10 @@ class KeptCertificate:
         except Conflict:
             return  # another replica wrote it meanwhile: read it again
         except ApiError as error:
-            why = self._why(error)
-            if why != self._trouble:
-                log.warning("cannot keep the certificate", problem=why)
-            self._tell(why)
+            problem = self._why(error)
+            if problem != self._trouble:
+                log.warning("cannot keep the certificate", problem=problem)
+            self._tell(problem)
 
     async def _renew(self) -> None:
         now, names = self._clock(), self._options.names

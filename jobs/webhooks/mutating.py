@@ -72,11 +72,11 @@ def _difference(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Op
     """Return additions only: a default never replaces a written value."""
     found: Operations = []
     for key, value in new.items():
-        here = f"{path}/{key}"
+        place = f"{path}/{key}"
         if old.get(key) is None and value is not None:
-            found.append({"op": "add", "path": here, "value": value})
+            found.append({"op": "add", "path": place, "value": value})
         elif isinstance(value, dict) and isinstance(old.get(key), dict):
-            found += _difference(here, old[key], value)
+            found += _difference(place, old[key], value)
     return found
 
 
@@ -100,10 +100,10 @@ def _mpi(spec: JobSpec) -> Iterator[str]:
     if "mpirun" not in command:
         return
     slots = spec.slots * spec.total_workers
-    asked = max((int(number) for number in _PROCESSES.findall(command)), default=0)
-    if asked > slots:
+    wanted = max((int(number) for number in _PROCESSES.findall(command)), default=0)
+    if wanted > slots:
         yield (
-            f"spec.launcher.command: {asked} processes exceed the {slots} slots of the workers: "
+            f"spec.launcher.command: {wanted} processes exceed the {slots} slots of the workers: "
             "mpirun will fail"
         )
 

@@ -11,7 +11,7 @@ from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import is_being_deleted, name_of, namespace_of
 from jobs.ipujob.spec import UNLIMITED, with_defaults, with_plain_numbers
 from jobs.ipujob.validation import Problem, problems
-from jobs.operator.keptstatus import whole
+from jobs.operator.keptstatus import with_carried_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
 
 def _may_change(old: Manifest) -> frozenset[str] | None:
     """The fields of the spec that may change now; None: all, since the job holds nothing."""
-    status = whole(_mapping(old.get("status")))
+    status = with_carried_fields(_mapping(old.get("status")))
     state = str(status.get("launcherStatus"))  # of an old object, it may be anything
     if state in _FINISHED:
         return FIELDS.when_finished

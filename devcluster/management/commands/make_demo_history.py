@@ -30,8 +30,10 @@ class Command(BaseCommand):
         database = use_database(settings.DATABASE_URL or demo_url(options["dir"]))
         try:
             with psycopg.connect(**connection_arguments(database), autocommit=True) as connection:
-                said = clear_samples(connection) if options["clear"] else write_samples(connection)
-            self.stdout.write(said)
+                result = (
+                    clear_samples(connection) if options["clear"] else write_samples(connection)
+                )
+            self.stdout.write(result)
             call_command("make_usage_reports", stdout=self.stdout)
         except psycopg.OperationalError as error:
             raise CommandError(f"the demo's database does not answer: {error}") from error

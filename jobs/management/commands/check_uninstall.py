@@ -40,26 +40,26 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            left = asyncio.run(_left(options["drain"], options["seconds"]))
+            remaining = asyncio.run(_remaining(options["drain"], options["seconds"]))
         except ConfigError as error:
             raise CommandError(str(error)) from error
         except (ApiError, OSError) as error:
             raise CommandError(f"cannot list IPUJobs: {error}") from error
-        if not left:
+        if not remaining:
             self.stdout.write("No IPUJob needs the operator.")
             return
-        names = ", ".join(left[:_SHOWN]) + (
-            f" and {len(left) - _SHOWN} more" * (len(left) > _SHOWN)
+        names = ", ".join(remaining[:_SHOWN]) + (
+            f" and {len(remaining) - _SHOWN} more" * (len(remaining) > _SHOWN)
         )
         waited = f" after {options['seconds']} s" if options["drain"] else ""
         raise CommandError(
-            f"{len(left)} IPUJobs still need the operator{waited}: {names}. Delete them with "
+            f"{len(remaining)} IPUJobs still need the operator{waited}: {names}. Delete them with "
             "kubectl delete ipujob, then uninstall again. To leave them behind, uninstall with "
             "--no-hooks."
         )
 
 
-async def _left(drain: bool, seconds: int) -> list[str]:
+async def _remaining(drain: bool, seconds: int) -> list[str]:
     """The jobs with one of our finalizers as namespace/name, after draining if requested."""
     async with composition.cluster_client("ipuhub-uninstall") as client:
         left = await _held(client)

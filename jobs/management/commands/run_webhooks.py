@@ -67,16 +67,16 @@ async def _run_with_files() -> None:
 
 async def _run_with_secret() -> None:
     async with composition.running(NAME, WEBHOOKS, elects=True) as process:
-        kept = KeptCertificate(process.client, keeper_options(), utc_now)
-        kept.note = partial(process.health.note, "webhook configurations")
-        process.health.ask("certificate", lambda: kept.problem)
-        process.health.ask("webhook configurations", lambda: kept.unpublished)
-        process.metrics.at_scrape(kept.fill_metrics)
+        certificate = KeptCertificate(process.client, keeper_options(), utc_now)
+        certificate.note = partial(process.health.note, "webhook configurations")
+        process.health.ask("certificate", lambda: certificate.problem)
+        process.health.ask("webhook configurations", lambda: certificate.unpublished)
+        process.metrics.at_scrape(certificate.fill_metrics)
 
         async def work() -> None:
-            await asyncio.gather(kept.follow(), process.leadership.lead(kept.keep))
+            await asyncio.gather(certificate.follow(), process.leadership.lead(certificate.keep))
 
-        async with answering(kept.context, process):
+        async with answering(certificate.context, process):
             await until_stopped(work())
 
 

@@ -11,7 +11,7 @@ import pytest
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from ipuhub.process.health import Health, build_runner, listening
 from jobs.ipujob.names import IPUJOBS
-from jobs.operator.keptstatus import CARRIER, whole
+from jobs.operator.keptstatus import CARRIER, with_carried_fields
 from jobs.operator.statuskeeper import CRD_NAME
 from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
@@ -120,12 +120,12 @@ async def test_a_failing_job_is_restarted_once_and_the_operator_that_follows_kno
 
     status = await eventually(restarting)
     assert "instances" not in status
-    assert whole(status)["instances"][0]["attempt"] == 1
+    assert with_carried_fields(status)["instances"][0]["attempt"] == 1
     await published.stop_operator()
     await published.start_operator()
     status = (await published.until_state("sample", "Failed"))["status"]
     assert status["restartCount"] == 1
-    assert whole(status)["instances"][0]["attempt"] == 1
+    assert with_carried_fields(status)["instances"][0]["attempt"] == 1
     await eventually(lambda: published.partitions.used == 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from jobs.operator.keptstatus import CARRIER, whole
+from jobs.operator.keptstatus import CARRIER, with_carried_fields
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import STATUS_FIELDS
 from tests.fakes.jobworld import JobWorld
@@ -33,8 +33,8 @@ async def test_a_failing_job_is_restarted_as_often_as_it_says(restarts_operator:
     starts = {name: n for (_, name), n in world.kube.main_starts.items() if "launcher" in name}
     assert starts == {f"sample-launcher/{attempt}": 1 for attempt in range(3)}
     assert "instances" not in status
-    assert whole(status)["instances"][0]["attempt"] == 2
-    assert whole(status)["partitions"][0]["state"] == "released"
+    assert with_carried_fields(status)["instances"][0]["attempt"] == 2
+    assert with_carried_fields(status)["partitions"][0]["state"] == "released"
     assert world.partitions.used == 0
 
 

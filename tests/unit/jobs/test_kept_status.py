@@ -12,13 +12,13 @@ from jobs.ipujob.crd import build_crd
 from jobs.operator.keptstatus import (
     CARRIER,
     OWN_FIELDS,
-    carried,
-    has_kept,
+    has_stored_decisions,
     merged,
     plain_conditions,
     recovered,
-    uncarried,
-    whole,
+    with_carried_fields,
+    with_carrier,
+    without_carrier,
 )
 from jobs.operator.statuskeeper import Keeping, judge_crd
 from tests.builders.documents import read_yaml
@@ -110,35 +110,35 @@ def test_a_crd_that_keeps_what_it_does_not_know_keeps_everything() -> None:
 
 
 def test_what_is_dropped_travels_in_a_condition_in_the_same_write() -> None:
-    written = carried(STORED, CHANGES, "now")
+    written = with_carrier(STORED, CHANGES, "now")
     kept = pruned(merged(STORED, written))
     assert "instances" not in kept
-    assert whole(kept)["instances"] == CHANGES["instances"]
-    assert whole(kept)["partitions"] == STORED["partitions"]
-    assert has_kept(kept, STORED, written)
-    assert plain_conditions(whole(kept)) == [RUNNING]
-    again = carried(whole(kept), {"ipus": 0}, "later")
+    assert with_carried_fields(kept)["instances"] == CHANGES["instances"]
+    assert with_carried_fields(kept)["partitions"] == STORED["partitions"]
+    assert has_stored_decisions(kept, STORED, written)
+    assert plain_conditions(with_carried_fields(kept)) == [RUNNING]
+    again = with_carrier(with_carried_fields(kept), {"ipus": 0}, "later")
     assert [c["type"] for c in again["conditions"]] == ["Running", CARRIER]
 
 
 def test_without_it_the_decision_is_seen_to_be_lost() -> None:
-    assert not has_kept(pruned(merged(STORED, CHANGES)), STORED, CHANGES)
+    assert not has_stored_decisions(pruned(merged(STORED, CHANGES)), STORED, CHANGES)
 
 
 def test_once_the_crd_keeps_our_fields_they_go_where_they_belong() -> None:
-    kept = pruned(merged(STORED, carried(STORED, CHANGES, "now")))
-    written = uncarried(whole(kept), {"ipus": 0})
+    kept = pruned(merged(STORED, with_carrier(STORED, CHANGES, "now")))
+    written = without_carrier(with_carried_fields(kept), {"ipus": 0})
     after = merged(kept, written)
     assert after["instances"] == CHANGES["instances"]
     assert after["conditions"] == [RUNNING]
-    assert uncarried(STORED, {"ipus": 0}) == {"ipus": 0}
+    assert without_carrier(STORED, {"ipus": 0}) == {"ipus": 0}
 
 
 @pytest.mark.parametrize("message", ["", "{", "[1]", None, 7])
 def test_a_carrier_that_somebody_has_broken_is_none(message: Any) -> None:
     broken = {"conditions": [{"type": CARRIER, "status": "False", "message": message}, "odd"]}
-    assert whole(copy.deepcopy(broken)) == broken
-    assert whole({"conditions": 7}) == {"conditions": 7}
+    assert with_carried_fields(copy.deepcopy(broken)) == broken
+    assert with_carried_fields({"conditions": 7}) == {"conditions": 7}
 
 
 def test_a_job_whose_record_was_lost_goes_on_where_its_pods_are() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.launcher.main import awaited, closed_because
-from jobs.operator.keptstatus import carried
+from jobs.operator.keptstatus import with_carrier
 from tests.builders.ipujobs import ipujob, worker
 from tests.builders.publishedcrd import STATUS_FIELDS
 
@@ -71,7 +71,7 @@ def test_it_says_in_the_words_of_the_scheduler_that_no_node_takes_a_worker() -> 
 def test_the_gate_knows_the_attempt_where_the_crd_drops_it_from_the_status() -> None:
     job = ipujob().running()
     instances = [{"index": 0, "attempt": 2, "state": "Pending"}]
-    written = carried(job.build()["status"], {"instances": instances}, "now")
+    written = with_carrier(job.build()["status"], {"instances": instances}, "now")
     kept = {name: value for name, value in written.items() if name in STATUS_FIELDS}
     built = job.build() | {"status": kept}
     assert closed_because(built, "uid-sample", 0, 2) == ""
