@@ -9,7 +9,7 @@ import resource
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from grpc import aio
 
     from partitions.vipu.certificates import Role
+
+
+# The name under which the health service of a controller says whether its state file is written. It
+# still answers lists when it is not, so that as a whole it is SERVING.
+STATE_FILE: Final = "state-file"
 
 
 class ListenError(Exception):
@@ -223,3 +228,9 @@ def add_standard_services(
     every = (*names, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(every, server)
     return servicer
+
+
+def say_health(servicer: health.HealthServicer, name: str, *, is_well: bool) -> None:
+    """Let a health service say SERVING or NOT_SERVING of one name."""
+    status = health_pb2.HealthCheckResponse
+    servicer.set(name, status.SERVING if is_well else status.NOT_SERVING)

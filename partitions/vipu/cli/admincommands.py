@@ -198,19 +198,48 @@ async def list_events(client: VipuClient, options: argparse.Namespace) -> Table:
 
 
 async def get_server(client: VipuClient, options: argparse.Namespace) -> Table:
-    """Version, age and size of the controller."""
+    """Version, age, size and health of the controller."""
     del options
-    server = await client.ask("GetServer", pb.GetServerRequest())
+    server: pb.Server = await client.ask("GetServer", pb.GetServerRequest())
+    agents = "simulated here" if server.simulates_machines else str(server.agents)
+    not_well = [
+        (server.lost_agents, "lost"),
+        (server.faulty_agents, "with faults"),
+        (server.cordoned_agents, "cordoned"),
+    ]
     rows = [
         ("Version", server.version),
         ("Started", as_time(server.started_at)),
+        ("Mode", _mode(server)),
         ("State file", server.state_file),
-        ("Agents", "simulated here" if server.simulates_machines else str(server.agents)),
+        *_unwritten(server),
+        ("Agents", _with_these(agents, not_well)),
         ("IPUs", str(server.ipus)),
         ("Free IPUs", str(server.free_ipus)),
-        ("Partitions", str(server.partitions)),
+        (
+            "Partitions",
+            _with_these(str(server.partitions), [(server.error_partitions, "in ERROR")]),
+        ),
     ]
     return Table(("Attribute", "Value"), rows, as_data(server))
+
+
+def _mode(server: pb.Server) -> str:
+    if not server.HasField("secure"):  # an earlier server
+        return "-"
+    return "secure" if server.secure else "insecure"
+
+
+def _unwritten(server: pb.Server) -> list[tuple[str, str]]:
+    if not server.HasField("unwritten_since"):
+        return []
+    since, why = as_time(server.unwritten_since), server.unwritten_why
+    return [("State file problem", f"not written since {since}: {why}")]
+
+
+def _with_these(total: str, parts: Sequence[tuple[int, str]]) -> str:
+    """The total, and of how many of it there is something to say."""
+    return ", ".join([total, *(f"{count} {what}" for count, what in parts if count)])
 
 
 def _agent(agent: pb.Agent) -> tuple[str, ...]:

@@ -51,6 +51,13 @@ class Server(_message.Message):
     FREE_IPUS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     SIMULATES_MACHINES_FIELD_NUMBER: _builtins.int
+    SECURE_FIELD_NUMBER: _builtins.int
+    LOST_AGENTS_FIELD_NUMBER: _builtins.int
+    FAULTY_AGENTS_FIELD_NUMBER: _builtins.int
+    CORDONED_AGENTS_FIELD_NUMBER: _builtins.int
+    ERROR_PARTITIONS_FIELD_NUMBER: _builtins.int
+    UNWRITTEN_SINCE_FIELD_NUMBER: _builtins.int
+    UNWRITTEN_WHY_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     state_file: _builtins.str
     agents: _builtins.int
@@ -60,8 +67,19 @@ class Server(_message.Message):
     partitions: _builtins.int
     simulates_machines: _builtins.bool
     """Without agents the controller simulates its machines."""
+    secure: _builtins.bool
+    """Only clients with a certificate and a key are answered. Earlier servers do not say it."""
+    lost_agents: _builtins.int
+    faulty_agents: _builtins.int
+    cordoned_agents: _builtins.int
+    error_partitions: _builtins.int
+    unwritten_why: _builtins.str
     @_builtins.property
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def unwritten_since(self) -> _timestamp_pb2.Timestamp:
+        """Set while the state file cannot be written: the server then refuses each change."""
+
     def __init__(
         self,
         *,
@@ -73,12 +91,21 @@ class Server(_message.Message):
         free_ipus: _builtins.int = ...,
         partitions: _builtins.int = ...,
         simulates_machines: _builtins.bool = ...,
+        secure: _builtins.bool | None = ...,
+        lost_agents: _builtins.int = ...,
+        faulty_agents: _builtins.int = ...,
+        cordoned_agents: _builtins.int = ...,
+        error_partitions: _builtins.int = ...,
+        unwritten_since: _timestamp_pb2.Timestamp | None = ...,
+        unwritten_why: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_secure", b"_secure", "secure", b"secure", "started_at", b"started_at", "unwritten_since", b"unwritten_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "free_ipus", b"free_ipus", "ipus", b"ipus", "partitions", b"partitions", "simulates_machines", b"simulates_machines", "started_at", b"started_at", "state_file", b"state_file", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_secure", b"_secure", "agents", b"agents", "cordoned_agents", b"cordoned_agents", "error_partitions", b"error_partitions", "faulty_agents", b"faulty_agents", "free_ipus", b"free_ipus", "ipus", b"ipus", "lost_agents", b"lost_agents", "partitions", b"partitions", "secure", b"secure", "simulates_machines", b"simulates_machines", "started_at", b"started_at", "state_file", b"state_file", "unwritten_since", b"unwritten_since", "unwritten_why", b"unwritten_why", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__secure: _TypeAlias = _typing.Literal["secure"]  # noqa: Y015
+    _WhichOneofArgType__secure: _TypeAlias = _typing.Literal["_secure", b"_secure"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__secure) -> _WhichOneofReturnType__secure | None: ...
 
 Global___Server: _TypeAlias = Server  # noqa: Y015
 

@@ -68,7 +68,7 @@ class Controller:
         self.clock = clock
         self.events = Events(clock)
         self._latencies = latencies
-        self.writes = SharedWrites(state, load_state(topology, state))
+        self.writes = SharedWrites(state, load_state(topology, state), clock)
         self.hardware = Hardware()
 
     def create(self, request: CreateRequest, caller: Caller = EVERYTHING) -> PartitionRecord:

@@ -47,10 +47,12 @@ from partitions.vipu.server.statefile import StateFile, StateFileError
 from partitions.vipu.server.userrecords import UserRecord
 from partitions.vipu.server.users import check_user_id, hash_key, new_key
 from partitions.vipu.serving import (
+    STATE_FILE,
     ListenError,
     add_standard_services,
     allow_open_files,
     listen,
+    say_health,
 )
 from partitions.vipu.tlsfiles import TlsFilesError
 from partitions.vipu.topology import Topology, fleet_of_parts
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from grpc_health.v1.health import HealthServicer
 
     from partitions.vipu.server.options import ServerOptions
+    from partitions.vipu.server.sharedwrites import Unwritten
 
 log = structlog.get_logger(__name__)
 _THREADS = 16
@@ -119,6 +122,7 @@ class VipuServer:
             port = self._serve(self._controller)
             self._discover()
             self._serve_admin(self._controller, port)
+            self._controller.writes.on_failure = self._note_unwritten
         except BaseException:
             self._stop_serving()
             self._stop_links()
@@ -209,6 +213,20 @@ class VipuServer:
         self._server = server
         return port
 
+    def _note_unwritten(self, unwritten: Unwritten | None) -> None:
+        """Tell that the state file can no longer be written, or can be again."""
+        events = self.controller.events
+        if unwritten is None:
+            events.note("state file is written again")
+        else:
+            events.note("state file is not written", is_bad=True, problem=unwritten.why)
+        self._say_health(is_written=unwritten is None)
+
+    def _say_health(self, *, is_written: bool) -> None:
+        for health in (self._health, self._admin.health if self._admin else None):
+            if health is not None:
+                say_health(health, STATE_FILE, is_well=is_written)
+
     def _discover(self) -> None:
         names = self._options.autodiscovery_listen_interfaces
         if names:
@@ -230,9 +248,11 @@ class VipuServer:
                 links=self._links,
                 discovery=self._discovery,
                 api_port=api_port,
+                is_secure=options.secure,
             )
             self._admin = AdminPort(controller, facts, is_secure=options.secure)
             self._admin.start(options.admin_host, options.admin_port, options.tls)
+        self._say_health(is_written=True)
 
 
 def _latencies(options: ServerOptions) -> Latencies:

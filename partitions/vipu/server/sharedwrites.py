@@ -18,6 +18,7 @@ from partitions.vipu.server.state import Draft, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
     from typing import TypeAlias
 
     from partitions.vipu.server.state import State
@@ -38,15 +39,28 @@ class _Waiting:
     error: Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """Since when the state file cannot be written, and why."""
+
+    since: datetime
+    why: str
+
+
 class SharedWrites:
     """Changes a state from many threads; `state` is what is on disk.
 
-    Readers need no lock: the state is replaced whole, never changed.
+    Readers need no lock: the state is replaced whole, never changed. `unwritten` is set from a
+    write that failed to the next one that does not.
     """
 
-    def __init__(self, file: StateFile, state: State) -> None:
+    def __init__(self, file: StateFile, state: State, clock: Callable[[], datetime]) -> None:
         self.file = file
         self.state = state
+        self.unwritten: Unwritten | None = None
+        # Called when writes begin to fail, and when one succeeds again.
+        self.on_failure: Callable[[Unwritten | None], None] = _nothing
+        self._clock = clock
         # Called with the ids of changed partitions after each write, one call at a time.
         self.on_change: Callable[[Collection[str]], None] = _nothing
         self._writing = threading.Lock()
@@ -95,9 +109,12 @@ class SharedWrites:
                 self.file.save(draft.changes, draft.state)
         except OSError as error:
             log.warning("state file not written", path=str(self.file.path), error=str(error))
+            self._note(str(error))
             return NotStored(f"the controller cannot write its state file: {error}")
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
+        if draft.changes:
+            self._note("")
         self.state = draft.state
         partitions = (
             change for change in draft.changes if isinstance(change, PartitionRecord | Removed)
@@ -107,6 +124,15 @@ class SharedWrites:
         return None
 
 
-def _nothing(changed: Collection[str]) -> None:
+    def _note(self, problem: str) -> None:
+        """Take note of the outcome of a write, "" if it has succeeded."""
+        before = self.unwritten
+        since = before.since if before else self._clock()
+        self.unwritten = Unwritten(since, problem) if problem else None
+        if (before is None) != (self.unwritten is None):
+            self.on_failure(self.unwritten)
+
+
+def _nothing(change: object) -> None:
     """Ignore a change: no observer is set."""
-    del changed
+    del change

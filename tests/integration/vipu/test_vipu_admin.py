@@ -16,6 +16,7 @@ from partitions.vipu.client import AdminClient, CreateRequest, VipuClient
 from partitions.vipu.errors import NotFound, Unavailable, VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.server.events import KEPT
+from partitions.vipu.serving import STATE_FILE
 from partitions.vipu.types import ReadyState
 from tests.fakes.freeport import free_port
 from tests.fakes.vipu import let_ipu_fail
@@ -55,6 +56,14 @@ def site(
 async def admin(site: tuple[VipuServer, int]) -> AsyncIterator[AdminClient]:
     async with AdminClient(f"127.0.0.1:{site[0].admin_port}") as client:
         yield client
+
+
+def health(port: int, name: str) -> str:
+    """What the health service of a port says of a name."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        question = health_pb2.HealthCheckRequest(service=name)
+        status = health_pb2_grpc.HealthStub(channel).Check(question).status
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(status)
 
 
 def said(capsys: Said, *arguments: str) -> str:
@@ -243,6 +252,7 @@ def test_the_server_says_what_it_is(site: tuple[VipuServer, int], capsys: Said) 
     facts = dict(lines(said(capsys, "get", "server"))[1:])
     assert (facts["Agents"], facts["IPUs"], facts["Free IPUs"]) == ("simulated here", "16", "16")
     assert facts["State file"].endswith("vipu-server.json")
+    assert (facts["Mode"], facts["Partitions"]) == ("insecure", "0")
     assert said(capsys, "--server-version").splitlines()[1].startswith("version: ")
 
 
@@ -273,11 +283,40 @@ def test_a_controller_that_cannot_write_its_state_has_answered(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("partitions.vipu.server.statefile.os.fsync", full)
-    assert main(["cordon", "agent", "ag1"]) == 1
-    err = capsys.readouterr().err
-    assert "No space left on device" in err
-    assert "--api-host" not in err
+    server, port = site
+    assert server.admin_port is not None
+    assert "State file problem" not in said(capsys, "get", "server")
+    with monkeypatch.context() as patch:
+        patch.setattr("partitions.vipu.server.statefile.os.fsync", full)
+        for agent in ("ag1", "ag2"):
+            assert main(["cordon", "agent", agent]) == 1
+        err = capsys.readouterr().err
+        assert "No space left on device" in err
+        assert "--api-host" not in err
+        problem = dict(lines(said(capsys, "get", "server"))[1:])["State file problem"]
+        assert problem.startswith("not written since ")
+        assert problem.endswith(": [Errno 28] No space left on device")
+        assert {health(each, STATE_FILE) for each in (port, server.admin_port)} == {"NOT_SERVING"}
+        assert health(port, "") == "SERVING"
+    said(capsys, "cordon", "agent", "ag1")
+    assert "State file problem" not in said(capsys, "get", "server")
+    assert {health(each, STATE_FILE) for each in (port, server.admin_port)} == {"SERVING"}
+    happened = [event.what for event in server.controller.events.last()[0]]
+    assert [what for what in happened if "state file" in what] == [
+        "state file is not written",
+        "state file is written again",
+    ]
+
+
+def test_the_server_counts_what_is_not_well(site: tuple[VipuServer, int], capsys: Said) -> None:
+    controller = site[0].controller
+    controller.create(CreateRequest("p", 4))
+    let_ipu_fail(controller, "p", "IPU 0 is hot")
+    controller.lose_agent("ag1", "ag1 does not answer")
+    controller.cordon("ag2", None)
+    facts = dict(lines(said(capsys, "get", "server"))[1:])
+    assert facts["Agents"] == "simulated here, 1 lost, 1 with faults, 1 cordoned"
+    assert facts["Partitions"] == "1, 1 in ERROR"
 
 
 def test_what_shows_no_list_is_written_for_programs_too(

@@ -19,6 +19,7 @@ from partitions.vipu.server.machines import inventory_of
 from partitions.vipu.server.outages import no_ipu
 from partitions.vipu.server.records import MachineRecord
 from partitions.vipu.server.services.partitions import answering
+from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,6 +50,7 @@ class ServerFacts:
     links: AgentLinks | None = None
     discovery: Discovery | None = None
     api_port: int = 0  # of users
+    is_secure: bool = False
 
 
 class AdminService(AdminServiceServicer):
@@ -60,9 +62,11 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def GetServer(self, request: pb.GetServerRequest) -> pb.Server:
-        """Answer with version, age and size."""
+        """Answer with version, age, size and health."""
         del request
-        state, facts = self._controller.state, self._facts
+        state, facts, now = self._controller.state, self._facts, self._controller.clock()
+        unwritten, machines = self._controller.writes.unwritten, state.machines.values()
+        in_error = (each.ready_state(now) is ReadyState.ERROR for each in state.partitions.values())
         return pb.Server(
             version=facts.version,
             started_at=_time(facts.started_at),
@@ -72,6 +76,13 @@ class AdminService(AdminServiceServicer):
             free_ipus=sum(block.size for block in state.occupancy.free_blocks()),
             partitions=len(state.partitions),
             simulates_machines=facts.links is None,
+            secure=facts.is_secure,
+            lost_agents=sum(bool(machine.lost) for machine in machines),
+            faulty_agents=sum(bool(machine.faults) for machine in machines),
+            cordoned_agents=sum(machine.cordon is not None for machine in machines),
+            error_partitions=sum(in_error),
+            unwritten_since=_time(unwritten.since) if unwritten else None,
+            unwritten_why=unwritten.why if unwritten else "",
         )
 
     @answering

@@ -52,7 +52,10 @@ log = structlog.get_logger(__name__)
 
 
 class AdminPort:
-    """Serves administrators until it is stopped; `port` is known once it has started."""
+    """Serves administrators until it is stopped; `port` is known once it has started.
+
+    `health` is its health service.
+    """
 
     def __init__(self, controller: Controller, facts: ServerFacts, *, is_secure: bool) -> None:
         self.port = 0
@@ -72,7 +75,7 @@ class AdminPort:
             DiagnosticsService(self._diagnostics), self._server
         )
         names = (_ADMIN, _FLEET, _USERS, _DIAGNOSTICS, _PARTITIONS)
-        self._health = add_standard_services(self._server, names)
+        self.health = add_standard_services(self._server, names)
 
     def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Listen; port 0 takes any free port. Raises ListenError or TlsFilesError."""
@@ -88,6 +91,6 @@ class AdminPort:
 
     def stop(self) -> None:
         """Refuse new calls and let running calls end for up to 2 s."""
-        self._health.enter_graceful_shutdown()
+        self.health.enter_graceful_shutdown()
         self._server.stop(STOP_SECONDS).wait()
         self._diagnostics.stop()
