@@ -31,7 +31,7 @@ async def drain_agent(client: VipuClient, options: argparse.Namespace) -> None:
     order = pb.DrainAgentRequest(agent_id=name, force=options.force, resume=True)
     try:
         async with asyncio.timeout(options.timeout or None):
-            while progress.remaining and not options.no_wait:
+            while progress.is_waiting and not options.no_wait:
                 await asyncio.sleep(POLL_SECONDS)
                 try:
                     progress.show(await client.ask("DrainAgent", order))
@@ -39,7 +39,7 @@ async def drain_agent(client: VipuClient, options: argparse.Namespace) -> None:
                     progress.say(f"{error}. Trying again until Ctrl-C or --timeout")
     except TimeoutError:
         pass
-    if progress.remaining:
+    if progress.is_waiting:
         waited = "" if options.no_wait else f" after {options.timeout:g} s"
         raise VipuError(f"not empty{waited}: {progress.summary}. The machine stays cordoned")
 
@@ -52,12 +52,19 @@ class _Progress:
     remaining: dict[str, str] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
     is_cordoned: bool = False
+    unheard: str = ""  # why the machine may have more to free than remains here
     last: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the machine is not known to be empty."""
+        return bool(self.remaining or self.unheard)
 
     @property
     def summary(self) -> str:
         """The partitions that are still there, and why."""
-        return "; ".join(f"{name}: {why}" for name, why in self.remaining.items())
+        said = [f"{name}: {why}" for name, why in self.remaining.items()]
+        return "; ".join([*said, self.unheard] if self.unheard else said)
 
     def show(self, reply: pb.DrainAgentReply) -> None:
         """Write what has happened since the last answer."""
@@ -71,6 +78,10 @@ class _Progress:
             self.say(f"partition {name} has been ended")
         now = {partition.partition_id: partition.why for partition in reply.remaining}
         self.moved |= moved.keys()
+        if reply.unheard:  # it may not have freed yet what has moved
+            now = {
+                name: self.remaining[name] for name in self.remaining if name in self.moved
+            } | now
         for name in self.remaining.keys() - now.keys() - moved.keys() - set(reply.ended):
             is_moved = name in self.moved
             self.say(
@@ -82,6 +93,10 @@ class _Progress:
             if self.remaining.get(name) != why:
                 self.say(f"waiting for partition {name}: {why}")
         self.remaining = now
+        self.unheard = ""
+        if reply.unheard:
+            self.unheard = f"{self.agent} has not answered since vipu-server was started"
+            self.say(f"waiting for {self.agent}: it {self.unheard.partition(' ')[2]}")
 
     def say(self, text: str) -> None:
         """Write a line unless it is the last one again."""

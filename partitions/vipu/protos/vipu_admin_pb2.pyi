@@ -500,6 +500,9 @@ class DrainAgentReply(_message.Message):
     MOVED_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     REMAINING_FIELD_NUMBER: _builtins.int
+    UNHEARD_FIELD_NUMBER: _builtins.int
+    unheard: _builtins.bool
+    """The machine has not answered since the server was started: it may have more to free."""
     @_builtins.property
     def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovedPartition]:
         """What this call has moved and ended."""
@@ -516,10 +519,11 @@ class DrainAgentReply(_message.Message):
         moved: _abc.Iterable[Global___MovedPartition] | None = ...,
         ended: _abc.Iterable[_builtins.str] | None = ...,
         remaining: _abc.Iterable[Global___RemainingPartition] | None = ...,
+        unheard: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "moved", b"moved", "remaining", b"remaining"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "moved", b"moved", "remaining", b"remaining", "unheard", b"unheard"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -123,7 +123,6 @@ class SharedWrites:
             self.on_change(changed)
         return None
 
-
     def _note(self, problem: str) -> None:
         """Take note of the outcome of a write, "" if it has succeeded."""
         before = self.unwritten

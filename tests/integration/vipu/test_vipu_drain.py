@@ -267,9 +267,21 @@ async def test_what_has_moved_remains_until_the_old_machine_has_freed_it(
         assert server._links is not None
         server._links._links["ag0"].held = None
         assert await asyncio.to_thread(drained, server, "--no-wait") == 1
-        assert "ag0 has not answered since vipu-server was started" in capsys.readouterr().err
+        unheard = "ag0 has not answered since vipu-server was started"
+        told = [capsys.readouterr().err]
+        assert f"failed: not empty: {unheard}. The machine" in told[0]
+        patient = Command(server)
+
+        def times() -> int:
+            told.append(capsys.readouterr().err)
+            return "".join(told).count("waiting for ag0: it has not answered since vipu-server was")
+
+        await eventually(lambda: times() == 3)  # by each of the commands
+        assert "ag0 no longer holds" not in "".join(told)
+        assert patient.code is None
         await agent.repair()
         assert await asyncio.to_thread(command.end) == 0
+        assert await asyncio.to_thread(patient.end) == 0
         assert await old.names() == []
     assert "ag0 no longer holds partition moves\n" in capsys.readouterr().err
 

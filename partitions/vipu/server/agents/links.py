@@ -11,7 +11,6 @@ from uuid import uuid4
 from ipuhub.concurrency import end_tasks
 from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.errors import Unavailable
 from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agents.fleet import Identity, configurations
 from partitions.vipu.server.agents.link import AgentLink, Surroundings
@@ -133,10 +132,10 @@ class AgentLinks:
         """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError."""
         return self._loop.run(self._links[agent].client.test(kind, ipu))
 
-    def freeing(self, agent: str) -> frozenset[str]:
+    def freeing(self, agent: str) -> frozenset[str] | None:
         """Return the partitions that an agent's machine has to free and may still have, after all
-        changes so far; none of a machine that is lost or not followed. Raises Unavailable while it
-        has not answered since the start."""
+        changes so far; none of a machine that is lost or not followed. None: it has not answered
+        since the start."""
         return self._loop.run(self._freeing(agent))
 
     def stop(self) -> None:
@@ -193,16 +192,10 @@ class AgentLinks:
         for agent, link in self._links.items():
             self._tasks[agent] = asyncio.create_task(link.follow())
 
-    async def _freeing(self, agent: str) -> frozenset[str]:
+    async def _freeing(self, agent: str) -> frozenset[str] | None:
         self._refresh()
         link = self._links.get(agent)
-        if link is None:
-            return frozenset()
-        if link.freeing is None:
-            raise Unavailable(
-                f"{agent} has not answered since vipu-server was started: ask again soon"
-            )
-        return link.freeing
+        return frozenset() if link is None else link.freeing
 
     async def _close(self) -> None:
         await asyncio.gather(*(link.client.close() for link in self._links.values()))

@@ -128,7 +128,7 @@ class AdminService(AdminServiceServicer):
         done = self._controller.drain(order)
         links = self._facts.links
         freeing = links.freeing(order.agent) if links else frozenset()
-        remaining = dict.fromkeys(sorted(freeing), FREEING) | done.remaining
+        remaining = dict.fromkeys(sorted(freeing or ()), FREEING) | done.remaining
         return pb.DrainAgentReply(
             moved=[
                 pb.MovedPartition(partition_id=name, agent_ids=agents)
@@ -138,6 +138,7 @@ class AdminService(AdminServiceServicer):
             remaining=[
                 pb.RemainingPartition(partition_id=name, why=why) for name, why in remaining.items()
             ],
+            unheard=freeing is None,
         )
 
     @answering
