@@ -33,6 +33,8 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # Agents stand in the management network; a web proxy of the environment has no way there.
     ("grpc.enable_http_proxy", 0),
 )
+# A busy machine answers a test later than a heartbeat.
+TEST_SECONDS: Final = 10.0
 _Question = TypeVar("_Question", bound=Message)
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -41,9 +43,9 @@ class AgentClient:
     """One agent, over one connection that comes back by itself.
 
     `address` is "host:port". Every method raises a VipuError: NoAnswer when the agent does not
-    answer within `deadline_seconds`, else what the agent says. `tls` is called for each call: with
-    other files a new connection is opened. `controller` is the id of the controller that calls;
-    while `takes_over` is set, it takes the agent from another.
+    answer within `deadline_seconds` (a test: 10 s at least), else what the agent says. `tls` is
+    called for each call: with other files a new connection is opened. `controller` is the id of the
+    controller that calls; while `takes_over` is set, it takes the agent from another.
     """
 
     def __init__(
@@ -118,7 +120,8 @@ class AgentClient:
             raise Unavailable(f"agent {self.address}: the connection was closed")
         stub: AgentDiagnosticsServiceAsyncStub = AgentDiagnosticsServiceStub(channel)
         question = diagnostics_pb.RunTestRequest(kind=wire.TEST_NUMBERS[kind], ipu=ipu)
-        return (await self._call(stub.RunTest, question)).problem
+        seconds = max(self._deadline_seconds, TEST_SECONDS)
+        return (await self._call(stub.RunTest, question, seconds)).problem
 
     async def _stub(self) -> AgentServiceAsyncStub:
         files = self._tls() if self._tls else None
@@ -146,21 +149,22 @@ class AgentClient:
         self,
         method: Callable[..., aio.UnaryUnaryCall[_Question, _Answer]],
         question: _Question,
+        seconds: float | None = None,
     ) -> _Answer:
+        seconds = seconds or self._deadline_seconds
         try:
             # Waiting for the connection counts as waiting for the answer: a short silence of the
             # network is no failure.
             return await method(
                 question,
-                timeout=self._deadline_seconds,
+                timeout=seconds,
                 wait_for_ready=True,
                 metadata=self._headers,
             )
         except aio.AioRpcError as error:
             if error.code() is StatusCode.DEADLINE_EXCEEDED:
-                raise NoAnswer(
-                    f"agent {self.address} did not answer within {self._deadline_seconds:g} s"
-                ) from error
+                why = f"agent {self.address} did not answer within {seconds:g} s"
+                raise NoAnswer(why) from error
             raise error_of(error.code(), error.details() or str(error.code())) from error
         except RpcError as error:
             raise NoAnswer(f"agent {self.address}: {error}") from error

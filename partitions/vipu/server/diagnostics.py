@@ -2,8 +2,8 @@
 once.
 
 Steps run on the agents; without agents the controller tests its simulated machines. The IPUs of a
-machine are tested one after the other, so an agent that hangs delays only its own results. IPUs
-that a partition uses are skipped.
+machine are tested one after the other, so an agent that hangs delays only its own results: after
+the first step without an answer its other steps are skipped. So are IPUs that a partition uses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from partitions.vipu.agent.machine import MachineTest
-from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, VipuError, quoted
+from partitions.vipu.errors import (
+    InvalidRequest,
+    NoAnswer,
+    NotFound,
+    NotReady,
+    VipuError,
+    quoted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 KEPT: Final = 20
 AT_ONCE: Final = 16  # machines that are tested at the same time
 _STOP_SECONDS: Final = 5.0
+_SILENT: Final = "the agent has not answered the step before"
 
 log = structlog.get_logger(__name__)
 
@@ -239,16 +247,29 @@ class Diagnostics:
     def _test_machines(self, diagnostic: Diagnostic, left: deque[Sequence[int]]) -> None:
         """Test one machine after the other until none is left, or the test is cancelled."""
         with suppress(IndexError):  # nothing left
-            while True:
-                for number in left.popleft():
-                    if diagnostic.cancelled.is_set():
-                        return
-                    step = diagnostic.steps[number]
-                    diagnostic.done[number] = self._run(diagnostic.kind, step)
+            while not diagnostic.cancelled.is_set():
+                self._test_machine(diagnostic, left.popleft())
+
+    def _test_machine(self, diagnostic: Diagnostic, numbers: Sequence[int]) -> None:
+        left = iter(numbers)
+        for number in left:
+            if diagnostic.cancelled.is_set():
+                return
+            step = diagnostic.steps[number]
+            try:
+                diagnostic.done[number] = self._run(diagnostic.kind, step)
+            except NoAnswer as error:
+                diagnostic.done[number] = Result(step, Outcome.FAILED, str(error))
+                for later in left:
+                    skipped = Result(diagnostic.steps[later], Outcome.SKIPPED, _SILENT)
+                    diagnostic.done[later] = skipped
 
     def _run(self, kind: MachineTest, step: Step) -> Result:
+        """Do one step; raises NoAnswer."""
         try:
             problem = self._tester.test(step.agent, kind, step.ipu)
+        except NoAnswer:
+            raise
         except NotReady as error:
             return Result(step, Outcome.SKIPPED, str(error))
         except VipuError as error:

@@ -20,7 +20,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from devcluster.security.certificates import Authority
 from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
+from partitions.vipu.agent.machine import (
+    Configuration,
+    Device,
+    Fault,
+    FaultKind,
+    MachineTest,
+    PartitionState,
+)
 from partitions.vipu.agent.main import AgentOptions, VipuAgent, main, parse_options
 from partitions.vipu.errors import (
     InvalidRequest,
@@ -33,6 +40,7 @@ from partitions.vipu.serving import ListenError
 from partitions.vipu.tlsfiles import ClientTls
 from partitions.vipu.types import IpuLinkRouting, SyncType
 from tests.fakes.freeport import free_port
+from tests.fakes.waiting import PATIENCE_SECONDS
 from tests.integration.vipu.test_vipu_tls import write
 
 if TYPE_CHECKING:
@@ -221,6 +229,21 @@ async def test_a_hung_agent_answers_only_who_repairs_it(ports: Ports, client: Ag
     await client.repair()
     assert (await heartbeat).partitions == ()
     assert await page
+
+
+async def test_a_step_of_a_test_may_take_longer_than_a_heartbeat(
+    ports: Ports, client: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partitions.vipu.agent.client.TEST_SECONDS", PATIENCE_SECONDS)
+    await client.inject(Fault(FaultKind.HANG))
+    async with AgentClient(f"127.0.0.1:{ports.api}", deadline_seconds=0.1) as hasty:
+        step = asyncio.create_task(hasty.test(MachineTest.IPU_SELF_TEST, 0))
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await hasty.health()
+        assert not step.done()
+        await client.repair()
+        assert await step == ""
 
 
 async def test_a_hang_ends_at_its_time(client: AgentClient, clock: Clock) -> None:

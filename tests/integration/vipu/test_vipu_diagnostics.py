@@ -107,8 +107,9 @@ def test_a_fault_fails_its_ipu_and_a_partition_is_not_disturbed(start: Start, ca
 
 
 async def test_agents_test_their_machines(
-    start: Start, machines: Callable[..., list[Machine]]
+    start: Start, machines: Callable[..., list[Machine]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("partitions.vipu.agent.client.TEST_SECONDS", 1.0)
     first, second, third, fourth = machines(4)
     addresses = ",".join(one.address for one in (first, second, third, fourth))
     server, _ = await asyncio.to_thread(start, agents=addresses, agent_lost_seconds=60)
@@ -127,7 +128,12 @@ async def test_agents_test_their_machines(
     ]
     assert all("did not answer" in one.message for one in found[1].results[2:])
     bad = [(one.agent_id, one.ipu) for one in found[2].results if one.outcome == pb.OUTCOME_FAILED]
-    assert bad == [("ag1", 2), *((agent, ipu) for agent in ("ag2", "ag3") for ipu in range(4))]
+    assert bad == [("ag1", 2), ("ag2", 0), ("ag3", 0)]
+    skipped = [one for one in found[2].results if one.outcome == pb.OUTCOME_SKIPPED]
+    assert [(one.agent_id, one.ipu) for one in skipped] == [
+        (agent, ipu) for agent in ("ag2", "ag3") for ipu in (1, 2, 3)
+    ]
+    assert {one.message for one in skipped} == {"the agent has not answered the step before"}
     assert [one.outcome for one in found[3].results] == [pb.OUTCOME_FAILED] * 4
     assert all(one.state == pb.DIAGNOSTIC_STATE_FAILED for one in found.values())
     assert [(one.done, one.steps) for one in found.values()] == [(4, 4), (16, 16), (4, 4)]
