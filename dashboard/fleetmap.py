@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FILLS: Final = ("job", "group", "user", "state")
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
+_FEW_CONTROLLERS: Final = 4
 _OTHERS: Final = ("idle", "removing", "faulty", "free", "cordoned", "outside")
 _STATES: Final = {"ERROR": "faulty", "REMOVING": "removing"}
 
@@ -110,6 +111,21 @@ class FleetMap:
     def full(self) -> tuple[str, ...]:
         """The controllers without a free IPU."""
         return tuple(each.controller for each in self.fragments if not each.free)
+
+    @property
+    def fragmented(self) -> tuple[Fragments, ...]:
+        """Controllers with free IPUs to show one by one: those whose free IPUs are scattered, the
+        worst first; all of them where there are few."""
+        found = [each for each in self.fragments if each.free]
+        if len(found) > _FEW_CONTROLLERS:
+            found = [each for each in found if each.percent or not each.largest]
+        return tuple(sorted(found, key=lambda each: -each.percent))
+
+    @property
+    def in_one_piece(self) -> tuple[Fragments, ...]:
+        """The other controllers with free IPUs."""
+        shown = {each.controller for each in self.fragmented}
+        return tuple(each for each in self.fragments if each.free and each.controller not in shown)
 
     @property
     def idle_ipus(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ipuhub.partition import Reason
@@ -10,11 +12,12 @@ from partitions.proxy.lifecycle import Shortage
 from partitions.vipu.topology import size_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from partitions.proxy.controllers import ControllerView
 
 _MOST_NAMED = 3
+_WITH_A_DIGIT = re.compile(r"\S*\d\S*")
 _LONGEST_WHY = 200  # a status and an Event have room for three of them
 
 
@@ -58,7 +61,12 @@ def never_fits(views: Sequence[ControllerView], size: int) -> str:
 
 def out_of_service(views: Sequence[ControllerView]) -> str:
     """Return which IPUs get no new partition, and why, in the controllers' words: those that an
-    administrator wrote for a cordon are for who waits. Empty if there are none."""
+    administrator wrote for a cordon are for who waits. Empty if there are none.
+
+    At most three reasons are named, the one with the most IPUs first where there are more. Reasons
+    that differ only in names and numbers then count as one: a thousand agents that do not answer
+    are one thing to know.
+    """
     closed = (
         (view.spec.address, ipu.fault or ipu.cordon)
         for view in views
@@ -66,14 +74,46 @@ def out_of_service(views: Sequence[ControllerView]) -> str:
     )
     counts = Counter(closed)
     counts |= {(v.spec.address, v.creates_none): v.total for v in views if not v.creates}
-    said = [
-        # Each controller calls its machines ag0, ag1, ...
-        f"{_ipus(count)}{f' of {address}' if len(views) > 1 else ''} ({_shortened(why)})"
-        for (address, why), count in list(counts.items())[:_MOST_NAMED]
-    ]
-    if more := sum(list(counts.values())[_MOST_NAMED:]):
-        said.append(f"{_ipus(more)} more")
-    return ", ".join(said)
+    groups = [_Closed([key], count) for key, count in counts.items()]
+    if len(groups) > _MOST_NAMED:
+        groups = sorted(_alike(groups), key=lambda group: -group.ipus)
+    named = [group.text(len(views) > 1) for group in groups[:_MOST_NAMED]]
+    if more := sum(group.ipus for group in groups[_MOST_NAMED:]):
+        named.append(f"{_ipus(more)} more")
+    return ", ".join(named)
+
+
+@dataclass(slots=True)
+class _Closed:
+    """IPUs out of service for one reason: `keys` are pairs of a controller's address and its
+    words."""
+
+    keys: list[tuple[str, str]]
+    ipus: int
+
+    def text(self, is_one_of_many: bool) -> str:
+        """Return how many, and why; with the controller, as each calls its machines ag0, ag1."""
+        addresses = {address for address, _ in self.keys}
+        (address, reason), more = self.keys[0], len(self.keys) - 1
+        of = address if len(addresses) == 1 else f"{len(addresses)} controllers"
+        alike = f", and {more} more like it" if more else ""
+        return (
+            f"{_ipus(self.ipus)}{f' of {of}' if is_one_of_many else ''} "
+            f"({_shortened(reason)}{alike})"
+        )
+
+
+def _alike(groups: Iterable[_Closed]) -> Collection[_Closed]:
+    """Join reasons that are the same but for words with a digit: names, numbers, times."""
+    found: dict[str, _Closed] = {}
+    for group in groups:
+        key = _WITH_A_DIGIT.sub("#", group.keys[0][1])
+        if key in found:
+            found[key].keys += group.keys
+            found[key].ipus += group.ipus
+        else:
+            found[key] = group
+    return found.values()
 
 
 def _ipus(count: int) -> str:

@@ -66,12 +66,14 @@ def busy(demo: RunningDemo) -> None:
     demo.kubectl("apply", "-f", str(BUSY), "-l", "app=waiting")
 
 
+@pytest.mark.usefixtures("busy")
 def test_what_a_group_cost_is_three_clicks_away_and_a_line_leads_to_users_and_jobs(
     visitor: Visitor, demo: RunningDemo
 ) -> None:
     overview = visitor.page.url
     demo.manage("make_demo_history", "--dir", str(demo.directory))
     try:
+        shows_all_in_the_first_view(visitor)
         downloads_what_groups_cost(visitor)
         assert visitor.clicks == 3
         visitor.page.goto(overview)
@@ -168,6 +170,17 @@ def says_who_holds_ipus(visitor: Visitor) -> None:
 def says_what_is_idle(visitor: Visitor) -> None:
     """A minute after the partition was made, most of which has passed by now."""
     visitor.page.get_by_text("interactive-sample, for").wait_for(timeout=120_000)
+
+
+def shows_all_in_the_first_view(visitor: Visitor) -> None:
+    """Of a desk's window of 1440 x 900."""
+    page = visitor.page
+    page.reload()
+    page.locator(".held-day svg.day").wait_for()
+    assert page.locator(".fleet-queue tbody tr").count() == 4
+    assert page.locator(".ended tbody tr").count() == 6
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height <= 900, height
 
 
 def test_the_log_of_a_job_that_failed_yesterday_takes_three_clicks(

@@ -93,7 +93,27 @@ def test_a_shortage_names_the_machines_out_of_service_and_why(tmp_path: Path) ->
     for number in range(4, 16, 2):
         controller.cordon(f"ag{number}", "x" * 200)
     shortage = explain_shortage([view_of(controller)], 32)
-    assert shortage.message.endswith(f"4 IPUs (ag4 is cordoned: {'x' * 182}…), 20 IPUs more")
+    assert shortage.message.endswith(
+        f"out of service: 24 IPUs (ag4 is cordoned: {'x' * 182}…, and 5 more like it), "
+        "4 IPUs (ag2 is cordoned: new cables on Monday), 1 IPU (ag1: IPU 0 has a memory error)"
+    )
+    controller.cordon("ag0", "a visit")
+    shortage = explain_shortage([view_of(controller)], 32)
+    assert shortage.message.endswith("4 IPUs (ag2 is cordoned: new cables on Monday), 1 IPU more")
+
+
+def test_a_thousand_agents_that_do_not_answer_are_one_thing_to_know(tmp_path: Path) -> None:
+    controller = fleet(tmp_path)
+    for number in range(16):
+        controller.lose_agent(f"ag{number}", f"ag{number} has not answered since 8:0{number % 9}")
+    view = view_of(controller)
+    found = fleet_to_json([view], [], [])["outOfService"]
+    assert found == "64 IPUs (ag0 has not answered since 8:00, and 15 more like it)"
+    other = replace(view, spec=replace(view.spec, address="v2:8090"))
+    found = fleet_to_json([view, other], [], [])["outOfService"]
+    assert found == (
+        "128 IPUs of 2 controllers (ag0 has not answered since 8:00, and 31 more like it)"
+    )
 
 
 def test_the_fleet_names_them_beside_the_queue(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.template.loader import render_to_string
 
 from dashboard.fleetfits import Fragments, fragments_of, size_fits
+from dashboard.fleetmap import FleetMap
 from dashboard.fleetqueue import Holding, JobFacts
 
 if TYPE_CHECKING:
@@ -143,3 +145,16 @@ def test_what_a_silent_controller_said_last_is_no_room_and_what_it_has_is_not_kn
         ("later", 0, ["v1"]),
         unknown,  # 64: no controller that answers has such a block
     ]
+
+
+def test_of_many_controllers_those_with_scattered_free_ipus_come_first() -> None:
+    whole = [Fragments(f"v{number}:8090", 64, 64, 64, ((64, 1),)) for number in range(9)]
+    little = Fragments("little:8090", 64, 32, 64, ((32, 2),))
+    much = Fragments("much:8090", 64, 4, 64, ((4, 16),))
+    found = FleetMap(fragments=(*whole, little, much))
+    assert found.fragmented == (much, little)
+    text = " ".join(render_to_string("fleet/_fragments.html", {"map": found}).split())
+    assert "9 controllers with free IPUs are not fragmented" in text
+    assert "<li>v8:8090: 1 × 64</li>" in text
+    few = FleetMap(fragments=(whole[0], much))
+    assert (few.fragmented, few.in_one_piece) == ((much, whole[0]), ())
