@@ -23,6 +23,7 @@ from partitions.vipu.errors import (
     NoCapacity,
     NotFound,
     NotReady,
+    NotStored,
     Unavailable,
     VipuError,
 )
@@ -61,7 +62,7 @@ async def create(step: Step) -> Next:
 
 
 async def _send(step: Step) -> Next:
-    """Have the partition reset or created, here or where creations are answered."""
+    """Have the partition reset or created, here or where creations are carried out."""
     entry, memory = step.entry, step.memory
     if memory.is_unanswered and entry.may_come and not memory.is_reset:
         memory.is_unanswered = False
@@ -186,7 +187,7 @@ async def _give_back(step: Step, why: VipuError) -> Next:
 async def _hang_unanswered(step: Step, error: VipuError) -> Next:
     """The partition may come, whenever that is; a reset makes nothing."""
     entry = step.entry
-    step.memory.is_unanswered = isinstance(error, NoAnswer)
+    step.memory.is_unanswered = isinstance(error, NoAnswer | NotStored)
     if step.memory.is_reset or entry.may_come:
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     log.warning("no answer to a creation", problem=str(error), **entry.log_fields)

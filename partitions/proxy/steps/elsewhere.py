@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
     from partitions.proxy.tracker import Draft
 
 log = structlog.get_logger(__name__)
+
+
+class _Move(Enum):
+    """The outcome of a move for which there was room.
+
+    CHANGED: the entry is no longer the one that was to move. Another client has changed it, or our
+    own move was written and its answer lost.
+    """
+
+    DONE = auto()
+    CHANGED = auto()
 
 
 async def take_other_id(step: Step, listed: Collection[str], why: str) -> Next:
@@ -54,15 +66,15 @@ async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
     memory.tried.add(entry.controller)
     if is_full and around.fleet.spec_of(entry.controller) is not None:
         around.fleet.note_refusal(entry.controller, entry.size)
-    shortage = await _move_on(step, memory.tried)
-    if shortage is None:
-        memory.is_first_ask = True
+    outcome = await _move_on(step, memory.tried)
+    if isinstance(outcome, _Move):
+        memory.is_first_ask = outcome is _Move.DONE
         return Next.NOW
     if entry.may_come and not is_full:
         memory.tried.clear()
         around.waiting.forget(entry.holder)
         return None
-    memory.waiting = waiting_partition(entry, shortage)
+    memory.waiting = waiting_partition(entry, outcome)
     await step.replace(tombstones.give_up(entry, around.now()))
     return Next.SETTLED
 
@@ -92,17 +104,18 @@ async def leave_silent(step: Step) -> bool:
 
 
 async def _leave(step: Step, avoided: Collection[str]) -> bool:
-    """Move to a controller that was not tried and is not `avoided`, or stay."""
+    """Move to a controller that was not tried and is not `avoided`, or stay. An entry that has
+    changed meanwhile has left: it may be our move."""
     entry, memory = step.entry, step.memory
     tried = memory.tried | {entry.controller}
-    if await _move_on(step, tried.union(avoided)) is not None:
+    if not isinstance(await _move_on(step, tried.union(avoided)), _Move):
         step.around.waiting.forget(entry.holder)
         return False
     memory.tried = tried
     return True
 
 
-async def _move_on(step: Step, tried: Collection[str]) -> Shortage | None:
+async def _move_on(step: Step, tried: Collection[str]) -> Shortage | _Move:
     """Send the reservation to a controller that was not tried, or say why to none."""
     entry, around = step.entry, step.around
     views = await around.fleet.views()
@@ -118,16 +131,17 @@ async def _move_on(step: Step, tried: Collection[str]) -> Shortage | None:
     return await around.store.write(lambda draft: _move_if_open(step, draft, offer))
 
 
-def _move_if_open(step: Step, draft: Draft, offer: Offer) -> Shortage | None:
+def _move_if_open(step: Step, draft: Draft, offer: Offer) -> Shortage | _Move:
     """Send the reservation to a controller that it may have, or say why to none."""
     entry, now = step.entry, step.around.now()
     if draft.get(entry.key) != entry:
-        return None
+        return _Move.CHANGED
     asked = (entry.holder, entry.size, offer, draft, now)
     targets, held_back = step.around.waiting.open_to(*asked)
-    if held_back is None:
-        _move(draft, entry, targets[0], now)
-    return held_back
+    if held_back is not None:
+        return held_back
+    _move(draft, entry, targets[0], now)
+    return _Move.DONE
 
 
 def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: datetime) -> None:

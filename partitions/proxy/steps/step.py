@@ -46,8 +46,8 @@ class Memory:
     `is_told`: the entry says that no other controller has room. `accepted_at` (nothing: this
     process has not sent a request) and `look_at` are times of the event loop; `looks` counts the
     checks since then, or since a removal was accepted. `tried`: the controllers that were full or
-    did not answer. `is_unanswered`: the last creation got no answer. `has_gone_on`: the attempt
-    left a controller for that.
+    did not answer. `is_unanswered`: the last creation got no answer, or could not be stored.
+    `has_gone_on`: the attempt left a controller for that.
     """
 
     is_first_ask: bool = False

@@ -17,7 +17,7 @@ from partitions.proxy.drift import Drift
 from partitions.proxy.fleet import FleetOptions
 from partitions.proxy.fleetmap import fleet_to_json
 from partitions.vipu.client import VipuClient
-from partitions.vipu.errors import NoAnswer
+from partitions.vipu.errors import NoAnswer, NotStored
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.types import CreateRequest
@@ -166,6 +166,18 @@ async def test_a_job_alone_goes_on_after_the_first_creation_without_an_answer(
         await eventually(listed)
         await proxy.sweep.once()
         assert (await listed(), live()) == (0, [HEALTHY])
+
+
+async def test_a_job_alone_goes_on_after_the_first_creation_that_could_not_be_stored(
+    world: World,
+) -> None:
+    second = world.add_vipu("v2:8090")
+    world.listed, world.circuit = TWO, CircuitOptions()
+    proxy = await world.start()
+    world.vipu.create_refused = [NotStored("the controller cannot write its state file")]
+    record = await proxy.service.ensure(request())
+    assert (record.phase, record.controller) == ("active", "v2:8090")
+    assert (world.vipu.created, second.created) == ([], [record.id])
 
 
 async def test_slow_controllers_do_not_send_a_job_back_and_forth(world: World) -> None:

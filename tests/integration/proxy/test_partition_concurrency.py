@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from partitions.errors import TrackerUnavailable
 from partitions.proxy.lifecycle import begin_release
 from partitions.proxy.steps.driver import Pace
 from partitions.proxy.tracker import encode_entry
-from partitions.vipu.errors import NoAnswer
+from partitions.vipu.errors import NoAnswer, NoCapacity
 from tests.fakes.configmaps import away
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO, request, turns
@@ -223,3 +224,23 @@ async def test_nor_what_somebody_writes_while_it_becomes_active(world: World) ->
     await proxy.service.ensure(request())
     await eventually(lambda: world.entry().phase is Phase.RELEASED)
     assert world.vipu.partitions == {}
+
+
+async def test_a_move_that_another_writer_overtakes_makes_a_partition_nobody_elses(
+    world: World,
+) -> None:
+    """The entry stays where it was, and what this attempt has asked for there is still its own."""
+    world.add_vipu("v2:8090")
+    world.listed = TWO
+    proxy = await world.start()
+
+    def edit(_: object) -> None:
+        edited = replace(world.entry(), message="by hand")
+        world.maps.edit("ipu-partitions-tracker", **{edited.key: encode_entry(edited)})
+        world.vipu.before_create = None
+
+    world.vipu.before_create = edit
+    world.vipu.create_lost = [NoCapacity("no room any more")]
+    record = await proxy.service.ensure(request())
+    assert (record.phase, record.controller) == ("active", "v1:8090")
+    assert (list(world.vipu.partitions), world.vipu.created) == ([record.id], [record.id])
