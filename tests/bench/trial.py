@@ -5,21 +5,15 @@ And, at the limit that each launcher pod has, the init container that opens the 
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import tempfile
 import time
 from contextlib import contextmanager
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.demo_figures import spread
-from tests.fakes.waiting import wait_until
 from tests.realnodes.kit import RealCluster
+from tests.realnodes.launcherstart import run_init_container
 from tests.realnodes.release import (
-    BIN,
     CHART,
     ROOT,
     Helm,
@@ -50,7 +44,10 @@ def run(options: argparse.Namespace) -> None:
             installed.append(seconds)
             at_once.append(seconds_until_ready(_own_pods(cluster)))
             running.append(_seconds_until_running(cluster))
-            inits += [_init_container(cluster, number) for number in range(options.copies)]
+            inits += [
+                run_init_container(cluster, NAMESPACE, "trial-launcher")
+                for _ in range(options.copies)
+            ]
             cluster.kubectl("delete", "ipujob", "trial", "-n", NAMESPACE)
             alone.append(_restarted(cluster))
     print(
@@ -58,9 +55,10 @@ def run(options: argparse.Namespace) -> None:
     )
     print(f"  helm install --wait until all pods are Ready  {spread(installed)}")
     print(f"  examples/trial.yaml until Running             {spread(running)}")
-    print(f"  init container, {inits[0][0]} CPU, from its creation to its end", end="  ")
-    print(f"{spread([each for _, each, _ in inits])}")
-    print(f"    from its start to its end                   {spread([each for *_, each in inits])}")
+    print(f"  init container, {inits[0].limit} CPU, from its creation to its end", end="  ")
+    print(f"{spread([each.from_creation for each in inits])}")
+    started = spread([each.from_start for each in inits])
+    print(f"    from its start to its end                   {started}")
     for title, rounds in (("all at once", at_once), ("restarted one by one", alone)):
         print(f"  Ready after the start of the pod, {title}, whole seconds:")
         for component in sorted(rounds[0]):
@@ -93,71 +91,6 @@ def _seconds_until_running(cluster: RealCluster) -> float:
     reached = "--for=jsonpath={.status.launcherStatus}=Running"
     cluster.kubectl("wait", reached, "ipujob/trial", "-n", NAMESPACE, "--timeout=120s")
     return time.monotonic() - began
-
-
-def _init_container(cluster: RealCluster, number: int) -> tuple[str, float, float]:
-    """Run a copy of the job's launcher, whose workers are ready: the limit of its init container,
-    and the seconds from its creation and from its start to its end."""
-    name = f"copy-{time.monotonic_ns()}"
-    copied = cluster.get("pod", "trial-launcher", "-n", NAMESPACE)
-    spec = {key: value for key, value in copied["spec"].items() if key != "nodeName"}
-    spec["containers"][0] |= {"command": ["true"], "args": []}
-    (launcher,) = spec["initContainers"]
-    # Of an instance that the job does not have: nobody else has started its command.
-    launcher["env"].append({"name": "IPUHUB_INSTANCE", "value": "9"})
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    with _events(cluster) as events:
-        cluster.kubectl("create", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(pod))
-        ended = "--for=jsonpath={.status.phase}=Succeeded"
-        cluster.kubectl("wait", ended, f"pod/{name}", "-n", NAMESPACE, "--timeout=120s")
-        made = cluster.get("pod", name, "-n", NAMESPACE)["status"]["initContainerStatuses"][0]
-        uid = made["containerID"].partition("://")[2]
-        times = wait_until(lambda: _times_of(uid, events), f"the events of {name}, {number}")
-    cluster.kubectl("delete", "pod", name, "-n", NAMESPACE)
-    limit = launcher["resources"]["limits"]["cpu"]
-    created, started, exited = times
-    return limit, (exited - created).total_seconds(), (exited - started).total_seconds()
-
-
-@contextmanager
-def _events(cluster: RealCluster) -> Iterator[list[Path]]:
-    """Files into which each node's containerd writes what happens to its containers."""
-    running, files = [], []
-    with tempfile.TemporaryDirectory() as text:
-        for socket in sorted(cluster.folder.glob("node-*/run/containerd.sock")):
-            file = Path(text) / socket.parts[-3]
-            command = [
-                str(BIN / "ctr"),
-                "--address",
-                str(socket),
-                "--namespace",
-                "k8s.io",
-                "events",
-            ]
-            with file.open("wb") as output:
-                running.append(subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL))
-            files.append(file)
-        try:
-            yield files
-        finally:
-            for process in running:
-                process.terminate()
-                process.wait(10)
-
-
-def _times_of(uid: str, files: list[Path]) -> tuple[datetime, datetime, datetime] | None:
-    """When a container was created, was started, and ended; None: not all is written yet."""
-    found: dict[str, datetime] = {}
-    for line in (line for file in files for line in file.read_text("utf-8").splitlines()):
-        day, clock, zone, _, _, topic, about = line.split(" ", 6)
-        if uid in about:
-            moment = datetime.fromisoformat(f"{day}T{clock[:15]}{zone}")
-            found.setdefault(topic, moment)
-    topics = ("/containers/create", "/tasks/start", "/tasks/exit")
-    if not set(topics) <= set(found):
-        return None
-    created, started, ended = (found[topic] for topic in topics)
-    return created, started, ended
 
 
 def _restarted(cluster: RealCluster) -> dict[str, int]:

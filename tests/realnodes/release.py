@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,34 @@ def load_images(cluster: RealCluster) -> None:
     """Put all of them onto every node, beside each other: half of an import waits for the disk."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(partial(load_image, cluster), IMAGE_NAMES))
+
+
+def local_volume(name: str, folder: Path) -> str:
+    """A volume and its class: a folder of a node that root owns, as a new file system is root's.
+
+    Its group is the kubelet's work, as with volumes of a cloud.
+    """
+    node = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": name,
+        "local": {"path": str(folder)},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [node]}]}},
+    }
+    kind = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "kubernetes.io/no-provisioner",
+    }
+    claimed = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [kind, claimed]})
 
 
 def end_jobs(cluster: RealCluster) -> None:

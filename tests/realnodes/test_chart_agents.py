@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fakes.waiting import wait_until
-from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_image
+from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_image, local_volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,9 @@ def site(server: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for image in ("ipuhub", "ipuhub-launcher"):
         load_image(server, image)
     site, helm = Site(server, tmp_path_factory.mktemp("admin")), Helm(server, NAMESPACE)
-    server.kubectl("create", "-f", "-", stdin=volume(tmp_path_factory.mktemp("volume")))
+    server.kubectl(
+        "create", "-f", "-", stdin=local_volume(CLASS, tmp_path_factory.mktemp("volume"))
+    )
     server.kubectl("create", "namespace", NAMESPACE)
     services = [f"{NAME}-vipu-server", *(f"{NAME}-vipu-agent-{n}" for n in range(MACHINES))]
     hosts = ",".join(f"{each}.{NAMESPACE}.svc" for each in services)
@@ -149,31 +151,6 @@ def site(server: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     helm.run("uninstall", "agents", "--no-hooks", check=False)
     server.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
     server.kubectl("delete", "pv,storageclass", CLASS)
-
-
-def volume(folder: Path) -> str:
-    """A volume on a node that root owns, as a new file system: its group is the kubelet's work."""
-    node = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
-    spec = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": CLASS,
-        "local": {"path": str(folder)},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [node]}]}},
-    }
-    kind = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": CLASS},
-        "provisioner": "kubernetes.io/no-provisioner",
-    }
-    claimed = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": CLASS},
-        "spec": spec,
-    }
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [kind, claimed]})
 
 
 def test_a_job_runs_on_ipus_that_an_agent_has_set_up(site: Site) -> None:
