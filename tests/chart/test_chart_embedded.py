@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 TRIAL = ("-f", f"{CHART}/trial-values.yaml")
 WEB = ("deployment", "gc-ipu-operator-web")
 CRD = "files/graphcore.ai_ipujobs.yaml"
-LEFT = {"secret/gc-ipu-operator-database"}  # kept for the next installation
+# Kept for the next installation.
+LEFT = {"secret/gc-ipu-operator-database", "secret/gc-ipu-operator-web"}
 
 
 @pytest.fixture

@@ -21,6 +21,34 @@ def test_every_container_has_requests_and_a_limit() -> None:
         assert {*found.get("limits", ())} == limited, each["metadata"]["name"]
 
 
+def test_hooks_run_where_the_operator_may() -> None:
+    """Where each node has a taint, or another architecture, one that may not is never over."""
+    documents = render(
+        *EVERYTHING,
+        "controller.nodeSelector.pool=services",
+        "controller.tolerations[0].key=pool",
+        "controller.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1",
+        "database.enabled=true",
+        "database.nodeSelector.pool=data",
+    )
+    (operator,) = (
+        each["spec"]["template"]["spec"]
+        for name, each in named(documents, "Deployment").items()
+        if name.endswith("controller-manager")
+    )
+    hooks = {**named(documents, "Job"), **named(documents, "Pod")}
+    assert {name.removeprefix("gc-ipu-operator-") for name in hooks} == {
+        *("test", "uninstall", "hide-ipus")
+    }
+    assert operator["nodeSelector"] == {"pool": "services"}
+    for name, hook in hooks.items():
+        pod = (hook["spec"].get("template") or hook)["spec"]
+        for key in ("nodeSelector", "tolerations", "affinity"):
+            assert pod[key] == operator[key], name
+    (database,) = named(documents, "StatefulSet").values()
+    assert database["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "data"}
+
+
 def test_every_component_has_an_account_of_its_own() -> None:
     """With the namespace's `default`, what is granted to that is every component's."""
     documents = render(*EVERYTHING)

@@ -38,6 +38,7 @@ from tests.realnodes.trialrelease import (
     in_database,
     job_status,
     own_pods,
+    passwords,
     uids_of_pods,
     until_new_pods_work,
 )
@@ -335,6 +336,7 @@ def test_uninstalling_stops_while_a_job_is_left_and_keeps_the_partitions_trace(
     assert "default/trial" in logs
     cluster.kubectl("get", "deployment", f"{NAME}-controller-manager", "-n", NAMESPACE)
     cluster.kubectl("delete", "ipujob", "trial", "-n", "default", "--timeout=60s")
+    before = passwords(cluster)
     helm.run("uninstall", "ipuhub", "--wait", "--timeout", "120s")
     cluster.kubectl("get", "crd", "ipujobs.graphcore.ai")
     tracker = cluster.find("configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
@@ -344,3 +346,6 @@ def test_uninstalling_stops_while_a_job_is_left_and_keeps_the_partitions_trace(
         lambda: not own_pods(cluster),
         "the release's pods gone",
     )
+    # A database of the site's own has kept the user admin, and with it the password.
+    helm.run("install", "ipuhub", CHART, *TRIAL, *KEPT)
+    assert passwords(cluster) == before

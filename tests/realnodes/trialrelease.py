@@ -50,6 +50,12 @@ def authority(cluster: RealCluster) -> str:
     return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
 
+def passwords(cluster: RealCluster) -> list[Any]:
+    """Those of the dashboard's administrator and of the database, as the cluster keeps them."""
+    names = (f"{NAME}-web", f"{NAME}-database")
+    return [cluster.get("secret", name, "-n", NAMESPACE)["data"] for name in names]
+
+
 class Undisturbed(NamedTuple):
     """What an upgrade leaves as it is."""
 
@@ -71,10 +77,7 @@ class Undisturbed(NamedTuple):
         held = f"select {columns} from partitions_partitionlifetime where job_uid = '{uid}'"
         return cls(
             authority(cluster),
-            [
-                cluster.get("secret", f"{NAME}-{of}", "-n", NAMESPACE)["data"]
-                for of in ("web", "database")
-            ],
+            passwords(cluster),
             status["instances"],
             status.get("restartCount", 0),
             in_database(cluster, held),

@@ -130,6 +130,19 @@ requests: {cpu: 50m, memory: 128Mi}
 limits: {cpu: "1", memory: 256Mi}
 {{- end -}}
 
+{{/* Where pods may run, by the values of one component: of hooks, the operator's. */}}
+{{- define "ipuhub.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "ipuhub.operatorAccount" -}}
 {{- include "ipuhub.one" (dict "root" . "names" (list "controller.serviceAccount.name" "controllers.serviceAccount.name") "default" "") | fromJsonArray | first | default (printf "%s-controller" (include "ipuhub.fullname" .)) -}}
 {{- end -}}
@@ -396,14 +409,8 @@ spec:
         {{- with .volumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with .nodeSelector | default $values.nodeSelector }}
-      nodeSelector: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with .tolerations | default $values.tolerations }}
-      tolerations: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with .affinity | default $values.affinity }}
-      affinity: {{- toYaml . | nindent 8 }}
+      {{- with include "ipuhub.placement" (dict "nodeSelector" (.nodeSelector | default $values.nodeSelector) "tolerations" (.tolerations | default $values.tolerations) "affinity" (.affinity | default $values.affinity)) | trim }}
+      {{- . | nindent 6 }}
       {{- end }}
       {{- if gt $replicas 1 }}
       {{- include "ipuhub.spread" (dict "root" $root "component" .component) | nindent 6 }}
