@@ -105,8 +105,8 @@ class PasswordPage(LimitedAttempts, PasswordChangeView):
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         """Say on the next page that it was changed."""
-        said = "Your password was changed. Other browsers are signed out. API tokens still work."
-        messages.success(self.request, said)
+        message = "Your password was changed. Other browsers are signed out. API tokens still work."
+        messages.success(self.request, message)
         return super().form_valid(form)
 
     def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:

@@ -111,20 +111,20 @@ def operations_by_tag() -> list[tuple[str, str, list[Operation]]]:
             if method in methods:
                 tag = methods[method]["tags"][0]
                 found.setdefault(tag, []).append(_operation(path, method, methods[method], schemas))
-    said = {tag["name"]: tag["description"] for tag in document["tags"]}
-    return [(tag, said.get(tag, ""), found[tag]) for tag in sorted(found)]
+    descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
+    return [(tag, descriptions.get(tag, ""), found[tag]) for tag in sorted(found)]
 
 
 def _operation(
     path: str, method: str, described: Mapping[str, Any], schemas: Mapping[str, Any]
 ) -> Operation:
-    asked = [
+    parameters = [
         Parameter(each["name"], each["in"], _kind(each["schema"]), each.get("description", ""))
         for each in described.get("parameters", ())
     ]
     body = described.get("requestBody", {}).get("content", {}).get("application/json", {})
     fields = schemas.get(str(body.get("schema", {}).get("$ref", "")).rpartition("/")[2], {})
-    asked += [
+    parameters += [
         Parameter(name, "body", _kind(each), each.get("description", ""))
         for name, each in fields.get("properties", {}).items()
     ]
@@ -138,7 +138,7 @@ def _operation(
         described["operationId"],
         described.get("summary", ""),
         described.get("description", ""),
-        asked,
+        parameters,
         _example(method, path, body),
         statuses,
     )

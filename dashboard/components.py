@@ -111,8 +111,8 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     age = (now - renewed).total_seconds()
     # One duration more than a standby waits: clocks differ, and a takeover takes a moment.
     if age > 2 * float(spec.get("leaseDurationSeconds") or _DEFAULT_LEASE_SECONDS):
-        said = f"has not renewed its Lease for {spell_duration(age)}: stopped, frozen, or cut off"
-        return replace(found, state=DOWN, detail=said)
+        text = f"has not renewed its Lease for {spell_duration(age)}: stopped, frozen, or cut off"
+        return replace(found, state=DOWN, detail=text)
     return found
 
 
@@ -131,8 +131,8 @@ def of_answering(lease: Component, problem: str, kubernetes: Component) -> Compo
     is not blamed for silence.
     """
     if problem and kubernetes.state == DOWN:
-        said = "not to be judged without the Kubernetes API"
-        return replace(lease, state=UNKNOWN, detail=said)
+        text = "not to be judged without the Kubernetes API"
+        return replace(lease, state=UNKNOWN, detail=text)
     if problem:
         return replace(lease, state=DOWN, detail=problem)
     if lease.state == DOWN:
@@ -147,9 +147,9 @@ def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
     for each in fleet.get("controllers") or []:
         problem = each.get("unansweredOrders") or ("" if each["reachable"] else each["message"])
         is_up = each["reachable"] and not problem
-        said = f"{len(each['partitions'])} partitions" if is_up else problem
+        detail = f"{len(each['partitions'])} partitions" if is_up else problem
         name = f"{_CONTROLLER}{each['address']}"
-        found.append(Component(name, UP if is_up else DOWN, said))
+        found.append(Component(name, UP if is_up else DOWN, detail))
     return found
 
 
@@ -166,9 +166,9 @@ def of_agents(fleet: Mapping[str, Any]) -> list[Component]:
 def _agents_of(address: str, machines: Iterable[Mapping[str, Any]]) -> Component:
     lost = {machine["agent"]: bool(machine.get("lost")) for machine in machines}
     absent = tuple(agent for agent, is_lost in lost.items() if is_lost)
-    said = f"{len(lost) - len(absent)} of {len(lost)} answer"
+    detail = f"{len(lost) - len(absent)} of {len(lost)} answer"
     state = DOWN if absent else UP
-    return Component(f"{_AGENTS}{address}", state, said, members=tuple(lost), absent=absent)
+    return Component(f"{_AGENTS}{address}", state, detail, members=tuple(lost), absent=absent)
 
 
 def names_of(address: str) -> tuple[str, str]:
@@ -201,8 +201,8 @@ def by_heartbeat(name: str, heartbeat: datetime | None, now: datetime, does: str
     if heartbeat is None:
         return Component(name, UNKNOWN, "no heartbeat yet")
     if _is_silent(heartbeat, now):
-        said = f"last heartbeat {spell_duration((now - heartbeat).total_seconds())} ago"
-        return Component(name, DOWN, said, since=heartbeat)
+        detail = f"last heartbeat {spell_duration((now - heartbeat).total_seconds())} ago"
+        return Component(name, DOWN, detail, since=heartbeat)
     return Component(name, UP, does, since=heartbeat)
 
 
@@ -232,8 +232,8 @@ def remembered(component: Component, looked_at: datetime, now: datetime) -> Comp
     age = (now - looked_at).total_seconds()
     if age <= _STALE_SECONDS:
         return component
-    said = f"not observed for {spell_duration(age)}; before that it was {component.state}"
-    return replace(component, state=UNKNOWN, detail=said, absent=())
+    detail = f"not observed for {spell_duration(age)}; before that it was {component.state}"
+    return replace(component, state=UNKNOWN, detail=detail, absent=())
 
 
 def of_prober(lease: Component, positions: Iterable[datetime | None], now: datetime) -> Component:
@@ -248,8 +248,8 @@ def of_prober(lease: Component, positions: Iterable[datetime | None], now: datet
         return replace(lease, state=UNKNOWN, detail="makes its first list", since=None)
     age = (now - oldest).total_seconds()
     if age > _STALE_SECONDS:
-        said = f"has received nothing for {spell_duration(age)}"
-        return replace(lease, state=DOWN, detail=said, since=oldest)
+        detail = f"has received nothing for {spell_duration(age)}"
+        return replace(lease, state=DOWN, detail=detail, since=oldest)
     return replace(lease, state=UP, detail="records", since=oldest)
 
 
@@ -262,8 +262,8 @@ def of_monitor(
     age = (now - ended_at).total_seconds()
     if age > _ROUNDS * round_seconds + 30:
         return Component("Monitor", DOWN, f"last round {spell_duration(age)} ago", since=ended_at)
-    said = f"its last round is incomplete: {problem}" if problem else "makes its rounds"
-    return Component("Monitor", DOWN if problem else UP, said, since=ended_at)
+    detail = f"its last round is incomplete: {problem}" if problem else "makes its rounds"
+    return Component("Monitor", DOWN if problem else UP, detail, since=ended_at)
 
 
 def of_worker_and_beat(signs: TaskSigns, now: datetime) -> list[Component]:
@@ -272,8 +272,8 @@ def of_worker_and_beat(signs: TaskSigns, now: datetime) -> list[Component]:
     beat = by_heartbeat("Beat", signs.beat_at, now, "queues tasks")
     is_idle = worker.state == UP and not signs.is_busy and signs.waits_since is None
     if beat.state == UP and is_idle and signs.task_at and _is_silent(signs.task_at, now):
-        said = f"has queued no task for {spell_duration((now - signs.task_at).total_seconds())}"
-        beat = replace(beat, state=DOWN, detail=said)
+        detail = f"has queued no task for {spell_duration((now - signs.task_at).total_seconds())}"
+        beat = replace(beat, state=DOWN, detail=detail)
     return [worker, beat]
 
 
@@ -285,8 +285,8 @@ def _worker(signs: TaskSigns, now: datetime) -> Component:
         return replace(found, detail="makes a report; other tasks wait")
     waited = (now - signs.waits_since).total_seconds() if signs.waits_since else 0.0
     if waited > _TASK_WAITS_SECONDS:
-        said = f"a task has been waiting for {spell_duration(waited)}"
-        return replace(found, state=DOWN, detail=said)
+        detail = f"a task has been waiting for {spell_duration(waited)}"
+        return replace(found, state=DOWN, detail=detail)
     return found
 
 

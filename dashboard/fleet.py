@@ -218,7 +218,7 @@ class FleetView(APIView):
         reader = Reader(scope.covers, scope.sees_all, now)
         body: dict[str, Any] = {
             "read_at": state.fleet.read_at,
-            "problem": state.fleet.said(in_full=scope.sees_all),
+            "problem": state.fleet.sentence(in_full=scope.sees_all),
             "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope, now), reader),
             "fits": [_fit(fit) for fit in drawn.fits],
             "fragmentation": drawn.fragments,
@@ -261,13 +261,13 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
     now, scope = timezone.now(), scope_of(request.user)
     reading = live_reader().read(now)
     drawn = read_map(reading, scope, now, fill)
-    shown = {
+    facts = {
         "fill": fill,
         "fills": FILLS,
         "map": drawn,
         "lines": with_typical_runs(drawn.queue[:_LINES], scope, now),
-        "problem": reading.fleet.said(in_full=scope.sees_all),
+        "problem": reading.fleet.sentence(in_full=scope.sees_all),
         "read_at": reading.fleet.read_at if reading.fleet.problem else None,
         "sees_all": scope.sees_all,
     }
-    return live_page(request, ("fleet.html", "_fleet.html"), shown, reading.fleet.read_at, now=now)
+    return live_page(request, ("fleet.html", "_fleet.html"), facts, reading.fleet.read_at, now=now)

@@ -64,32 +64,32 @@ def size_fits(
     fleet: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
 ) -> tuple[SizeFit, ...]:
     """Return all possible partition sizes and their availability from `/v1/fleet`."""
-    told, silent = {each["size"]: each for each in current_fits(fleet)}, silent_of(fleet)
-    if not told:
+    fits, silent = {each["size"]: each for each in current_fits(fleet)}, silent_of(fleet)
+    if not fits:
         return ()
     controllers = {each["address"]: each for each in fleet.get("controllers") or ()}
     return tuple(
-        _size_fit(told[size], controllers, holdings, silent)
-        if size in told
+        _size_fit(fits[size], controllers, holdings, silent)
+        if size in fits
         else SizeFit(size, 0, "unknown" if silent else "never")
         for size in PARTITION_SIZES
     )
 
 
 def _size_fit(
-    told: Mapping[str, Any],
+    fit: Mapping[str, Any],
     controllers: Mapping[str, Mapping[str, Any]],
     holdings: Mapping[tuple[str, str], Holding],
     silent: Collection[str],
 ) -> SizeFit:
-    size, count = told["size"], told["count"]
+    size, count = fit["size"], fit["count"]
     if count:
-        places = tuple(_places(told.get("places") or (), controllers))
+        places = tuple(_places(fit.get("places") or (), controllers))
         return SizeFit(size, count, "now", places)
-    block = told.get("block")
+    block = fit.get("block")
     if block is None or block["controller"] in silent:
         return SizeFit(size, 0, "unknown" if silent else "shut")
-    found = in_the_way(told, holdings)
+    found = in_the_way(fit, holdings)
     named = {each.job.uid: each.job.name for each in found if each is not None and each.job}
     place = Place(block["controller"], 0, _machines(controllers.get(block["controller"]), block))
     return SizeFit(
@@ -104,9 +104,9 @@ def _size_fit(
 
 
 def _places(
-    told: Sequence[Mapping[str, Any]], controllers: Mapping[str, Mapping[str, Any]]
+    places: Sequence[Mapping[str, Any]], controllers: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Place]:
-    for each in told:
+    for each in places:
         address = each["controller"]
         machines = _machines(controllers.get(address), each) if "start" in each else ()
         yield Place(address, each["count"], machines)
@@ -139,10 +139,10 @@ def fragments_of(fleet: Mapping[str, Any]) -> tuple[Fragments, ...]:
 
 
 def _fragments(controller: Mapping[str, Any], fleet: Mapping[str, Any]) -> Fragments | None:
-    told = controller.get("freeBlocks")
-    if told is None or not controller["machines"]:
+    blocks_by_size = controller.get("freeBlocks")
+    if blocks_by_size is None or not controller["machines"]:
         return None
-    blocks = tuple((each["size"], each["count"]) for each in told)
+    blocks = tuple((each["size"], each["count"]) for each in blocks_by_size)
     free = sum(size * count for size, count in blocks)
     address = controller["address"]
     fitting = [

@@ -106,9 +106,9 @@ class Painter:
         """A block for each IPU-Link domain of the controller."""
         by_domain = groupby(controller["machines"], lambda m: (m["cluster"], m["domain"]))
         for (cluster, domain), machines in by_domain:
-            shown = [_joined(cluster, domain, [*machines])] if self._detail == "racks" else machines
+            racks = [_joined(cluster, domain, [*machines])] if self._detail == "racks" else machines
             before = self.counts["free"]
-            drawn = tuple(self.machine(controller, machine) for machine in shown)
+            drawn = tuple(self.machine(controller, machine) for machine in racks)
             free = self.counts["free"] - before
             is_stale = bool(controller["message"])
             yield Block(controller["address"], cluster, domain, drawn, free, is_stale)
@@ -150,8 +150,8 @@ class Painter:
         css, decals = self._paint_of(holding)
         state = "faulty" if run[0].get("fault") else holding.state
         marks = dict.fromkeys((*MARKS.get(holding.state, ()), *MARKS.get(state, ())))
-        said = run[0].get("fault") or run[0].get("cordon")
-        label = _place(run) + (f"{holding.label}; {said}" if said else holding.label)
+        problem = run[0].get("fault") or run[0].get("cordon")
+        label = _place(run) + (f"{holding.label}; {problem}" if problem else holding.label)
         return Square(x, width, css, label, uid, (*decals, *marks))
 
     def _is_target(self, address: str, machine: Mapping[str, Any]) -> bool:

@@ -101,8 +101,8 @@ def current_fits(fleet: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     for each in fleet.get("fits") or ():
         places = each.get("places") or ()
         past = sum(place["count"] for place in places if place["controller"] in silent)
-        left = [place for place in places if place["controller"] not in silent]
-        found.append({**each, "count": each["count"] - past, "places": left})
+        remaining = [place for place in places if place["controller"] not in silent]
+        found.append({**each, "count": each["count"] - past, "places": remaining})
     return found
 
 
@@ -199,10 +199,10 @@ def policy_of(fleet: Mapping[str, Any]) -> str:
     seconds = fleet.get("reserveAfterSeconds")
     if seconds is None:
         return ""
-    said = "Oldest first. A newer job starts earlier if its block is free"
+    policy = "Oldest first. A newer job starts earlier if its block is free"
     if not seconds:
-        return f"{said}."
+        return f"{policy}."
     return (
-        f"{said}; once the oldest has waited {spell_duration(seconds)}, only where that does not "
+        f"{policy}; once the oldest has waited {spell_duration(seconds)}, only where that does not "
         "delay it."
     )

@@ -54,7 +54,7 @@ COLUMNS: Final = (
         "state",
         "State",
         lambda row: row.state,
-        shown=lambda row: _SHOWN.get(row.state, row.state),
+        rendered=lambda row: _SHOWN.get(row.state, row.state),
         phone="1.1",
     ),
     Column("job", "Job", lambda row: _of(row, "name"), link=_job_page, phone="1.2"),
@@ -87,7 +87,7 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
     page = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
     shown_rows = list(page.object_list)
     columns = columns_of(COLUMNS, shown_rows)
-    shown = {
+    context = {
         "heads": [(column.label, column.kind) for column in columns],
         "cells": [make_cells(columns, row) for row in shown_rows],
         "total": len(rows),
@@ -95,8 +95,8 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
         "last": page.end_index(),
         "number": page.number,
         "pages": page.paginator.num_pages,
-        "problem": state.fleet.said(in_full=scope.sees_all),
+        "problem": state.fleet.sentence(in_full=scope.sees_all),
         "stale_since": state.fleet.read_at if state.fleet.problem else None,
     }
     templates = ("fleettable.html", "_fleettable.html")
-    return live_page(request, templates, shown, state.fleet.read_at, now=now)
+    return live_page(request, templates, context, state.fleet.read_at, now=now)

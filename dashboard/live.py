@@ -67,11 +67,11 @@ class LiveReader:
         try:
             sources = self._connect()
         except ConfigError as error:
-            why = str(error)
+            detail = str(error)
             return LiveState(
-                replace(old.jobs, problem=NO_CONFIG, detail=why),
-                replace(old.partitions, problem=NO_CONFIG, detail=why),
-                replace(old.fleet, problem=NO_CONFIG, detail=why),
+                replace(old.jobs, problem=NO_CONFIG, detail=detail),
+                replace(old.partitions, problem=NO_CONFIG, detail=detail),
+                replace(old.fleet, problem=NO_CONFIG, detail=detail),
             )
         return sources.kube.run(_read_all, sources, old, now)
 

@@ -162,10 +162,10 @@ def _read(last: Sights, now: dt.datetime) -> Sights:
 
 
 async def _see_all(connected: Sources, last: Sights, now: dt.datetime) -> Sights:
-    asked = connected.proxy.fleet()
+    request = connected.proxy.fleet()
     leases, fleet, webhooks = await asyncio.gather(
         _ask_all(connected.kube.client),
-        attempt(asked, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
+        attempt(request, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
         _handshake_problem(settings.WEBHOOK_ADDRESS),
     )
     return Sights(leases, fleet, webhooks)
@@ -177,9 +177,9 @@ async def _ask_all(client: KubeClient) -> dict[str, Signs]:
 
 
 async def _ask(client: KubeClient, name: str) -> Signs:
-    asked = client.get(LEASES, f"{settings.LEASE_PREFIX}{name}", settings.NAMESPACE)
+    request = client.get(LEASES, f"{settings.LEASE_PREFIX}{name}", settings.NAMESPACE)
     try:
-        return Signs(await asyncio.wait_for(asked, PATIENCE_SECONDS))
+        return Signs(await asyncio.wait_for(request, PATIENCE_SECONDS))
     except NotFound:
         return Signs()
     except NoCredentials as error:  # the server was not asked: it is no more known than if silent

@@ -159,6 +159,6 @@ def search(request: HttpRequest) -> HttpResponseBase:
     if len(text) > LONGEST or "\0" in text:
         return bad_parameters(request, [f"q: at most {LONGEST} printable characters."])
     user = request.user
-    shown = (scope_of(user), usage_scope_of(user))
-    results = find(text, *shown, entries_for(user)) if text else []
+    scopes = (scope_of(user), usage_scope_of(user))
+    results = find(text, *scopes, entries_for(user)) if text else []
     return render(request, "search.html", {"q": text, "results": results})

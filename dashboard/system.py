@@ -71,7 +71,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
             return export(kind, WATCH_COLUMNS, watches, "watches")
     except BadFilter as error:
         return bad_parameters(request, error.messages)
-    shown = {
+    context = {
         "components": _steady(read_components(now)),
         "watches": _watch_rows(watches, now),
         "monitor": MonitorRound.objects.order_by("-ended_at").first(),
@@ -81,7 +81,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
         **_purges(),
     }
     return live_page(
-        request, ("system.html", "_system.html"), shown, now, now=now, gap_days=GAP_DAYS
+        request, ("system.html", "_system.html"), context, now, now=now, gap_days=GAP_DAYS
     )
 
 

@@ -109,8 +109,8 @@ def _change_role(request: HttpRequest, form: RoleForm) -> bool:
     is_changed = (give if is_grant else take)(user, grant, by, timezone.now())
     where = "all namespaces" if grant.namespace == EVERYWHERE else f"namespace {grant.namespace}"
     has = "has now" if is_grant else "no longer has"
-    said = f"{user} {has} the role {grant.role} in {where}."
-    messages.success(request, said if is_changed else f"Nothing changed: {said}")
+    message = f"{user} {has} the role {grant.role} in {where}."
+    messages.success(request, message if is_changed else f"Nothing changed: {message}")
     return True
 
 

@@ -228,8 +228,8 @@ class Env:
         return value
 
     def _read(self, name: str, default: _T, doc: str, kind: str, parse: Callable[[str], _T]) -> _T:
-        shown = ",".join(default) if isinstance(default, list) else str(default)
-        self.declared[name] = Declared(name, kind, shown, doc, self._readers)
+        rendered = ",".join(default) if isinstance(default, list) else str(default)
+        self.declared[name] = Declared(name, kind, rendered, doc, self._readers)
         text = self._text(name)
         if text is None:
             return default

@@ -91,17 +91,17 @@ def once_it_answers(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Do `work` as soon as PostgreSQL takes it, for so long; raises what it raised then."""
-    end, told = clock() + seconds, False
+    end, is_logged = clock() + seconds, False
     while True:
         try:
             work()
         except OperationalError as error:
             if clock() >= end:
                 raise
-            if not told:
-                why = " ".join(str(error).split())
-                _LOG.warning("waiting for the database", problem=why, seconds=seconds)
-                told = True
+            if not is_logged:
+                problem = " ".join(str(error).split())
+                _LOG.warning("waiting for the database", problem=problem, seconds=seconds)
+                is_logged = True
             connection.close()
             pause(_PAUSE_SECONDS)
         else:
@@ -155,7 +155,7 @@ def _migrate_until_done(progress: _Progress, pause: Callable[[float], None]) -> 
         progress.problem = "another process applies them"
         pause(seconds)
 
-    told, failures = "", 0
+    logged, failures = "", 0
     try:
         while progress.problem:
             try:
@@ -164,9 +164,9 @@ def _migrate_until_done(progress: _Progress, pause: Callable[[float], None]) -> 
                 progress.problem = ""
             except (DatabaseError, InterfaceError) as error:
                 problem = " ".join(str(error).split()) or type(error).__name__
-                if problem != told:
+                if problem != logged:
                     _LOG.warning("the database is not migrated yet", problem=problem)
-                progress.problem = told = problem
+                progress.problem = logged = problem
                 seconds = _BACKOFF.delay_seconds(failures, jitter())
                 if connection.connection is None:  # not connected: nothing was locked
                     seconds = min(seconds, _LONGEST_UNCONNECTED_SECONDS)

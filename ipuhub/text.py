@@ -23,31 +23,31 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 def human_duration(seconds: float) -> str:
     """A span with two digits of precision, as kubectl prints ages; `<invalid>` in the future."""
-    whole = int(seconds)
-    if whole < 0:
-        return "<invalid>" if whole < -1 else "0s"
-    if whole < 3 * _HOUR:
-        return _in_minutes(whole)
-    if whole < 8 * _HOUR:
-        return _two(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "m")
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    return _in_days(whole // _DAY, whole % _DAY // _HOUR)
+    total = int(seconds)
+    if total < 0:
+        return "<invalid>" if total < -1 else "0s"
+    if total < 3 * _HOUR:
+        return _in_minutes(total)
+    if total < 8 * _HOUR:
+        return _two(total // _HOUR, "h", total % _HOUR // _MINUTE, "m")
+    if total < 2 * _DAY:
+        return f"{total // _HOUR}h"
+    return _in_days(total // _DAY, total % _DAY // _HOUR)
 
 
 def spell_duration(seconds: float) -> str:
     """A span in words of two units at most: `90 s`, `5 min 10 s`, `1 h 52 min`, `3 d 4 h`."""
-    whole = max(0, int(seconds))
-    if whole < 2 * _MINUTE:
-        return f"{whole} s"
-    if whole < 10 * _MINUTE:
-        return _spelled(whole // _MINUTE, "min", whole % _MINUTE, "s")
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min"
-    if whole < _DAY:
-        return _spelled(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "min")
-    days = whole // _DAY
-    return _spelled(days, "d", whole % _DAY // _HOUR, "h") if days < 8 else f"{days:,} d"
+    total = max(0, int(seconds))
+    if total < 2 * _MINUTE:
+        return f"{total} s"
+    if total < 10 * _MINUTE:
+        return _spelled(total // _MINUTE, "min", total % _MINUTE, "s")
+    if total < _HOUR:
+        return f"{total // _MINUTE} min"
+    if total < _DAY:
+        return _spelled(total // _HOUR, "h", total % _HOUR // _MINUTE, "min")
+    days = total // _DAY
+    return _spelled(days, "d", total % _DAY // _HOUR, "h") if days < 8 else f"{days:,} d"
 
 
 def spell_share(part: int, whole: int) -> str:

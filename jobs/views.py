@@ -143,7 +143,7 @@ COLUMNS = (
         "Restarts",
         lambda job: job.restart_count,
         kind="number",
-        shown=lambda job: job.restart_count or None,
+        rendered=lambda job: job.restart_count or None,
         sparse=True,
         room=1200,
     ),
@@ -156,12 +156,12 @@ COLUMNS = (
         "Duration",
         _duration,
         kind="duration",
-        shown=_duration_so_far,
+        rendered=_duration_so_far,
         sort="duration",
         room=1200,
     ),
     Column(
-        "message", "Message", _message, kind="brief", shown=_brief_message, phone="2.2", room=992
+        "message", "Message", _message, kind="brief", rendered=_brief_message, phone="2.2", room=992
     ),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),

@@ -164,7 +164,7 @@ class Stats(APIView):
         table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
         body: dict[str, Any] = {
             "read_at": reading.read_at,
-            "problem": reading.said(in_full=scope.sees_all),
+            "problem": reading.sentence(in_full=scope.sees_all),
             "available": table.available,
             "total": table.total,
             "namespaces": table.rows,
@@ -202,9 +202,9 @@ class Query(PlainView):
     def post(self, request: Request) -> Response:
         """Return how many partitions of a size fit now; 503 while the V-IPU Proxy is
         unavailable."""
-        asked = read_body(QuerySerializer, request)
+        question = read_body(QuerySerializer, request)
         try:
-            fit = fleet_reader().query(asked["size"])
+            fit = fleet_reader().query(question["size"])
         except PartitionsError as error:
             in_full = scope_of(request.user).sees_all
             raise ProxyAway(say(PROXY_AWAY, str(error), in_full=in_full)) from error

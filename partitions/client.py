@@ -188,8 +188,8 @@ class ProxyClient:
                 status, etag = answer.status, answer.headers.get("ETag", "")
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             silent = isinstance(error, TimeoutError)
-            why = str(error) or ("no answer in time" if silent else type(error).__name__)
-            raise ProxyUnavailable(f"the V-IPU Proxy at {self._base_url}: {why}") from error
+            problem = str(error) or ("no answer in time" if silent else type(error).__name__)
+            raise ProxyUnavailable(f"the V-IPU Proxy at {self._base_url}: {problem}") from error
         if status >= 400:
             raise _refusal(status, found)
         return status, found, etag

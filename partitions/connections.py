@@ -122,12 +122,12 @@ class FleetReader:
             connected = self._connect()
         except ConfigError as error:
             return replace(last, problem=NO_CONFIG, detail=str(error))
-        asked = connected.proxy.stats
-        return connected.kube.run(_attempt_stats, asked, last, now)
+        read_stats = connected.proxy.stats
+        return connected.kube.run(_attempt_stats, read_stats, last, now)
 
 
-async def _attempt_stats(asked: Callable[[], Any], last: Stats, now: datetime) -> Stats:
-    return await attempt(asked(), last, now, "The V-IPU Proxy", (PartitionsError,))
+async def _attempt_stats(read_stats: Callable[[], Any], last: Stats, now: datetime) -> Stats:
+    return await attempt(read_stats(), last, now, "The V-IPU Proxy", (PartitionsError,))
 
 
 @lru_cache(maxsize=1)

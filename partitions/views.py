@@ -133,7 +133,7 @@ MACHINES = Column(
     "machines",
     "Machines",
     lambda row: all_machines(row.machines),
-    shown=lambda row: named_machines(row.machines),
+    rendered=lambda row: named_machines(row.machines),
     link=machine_page,
     sparse=True,
     room=1200,
@@ -187,13 +187,13 @@ def stats(request: HttpRequest) -> HttpResponseBase:
             return export(kind, STAT_COLUMNS, table.rows, "stats")
     except BadFilter as error:
         return bad_parameters(request, error.messages)
-    shown = _stats_context(table, scope) | {
-        "problem": reading.said(in_full=scope.sees_all),
+    context = _stats_context(table, scope) | {
+        "problem": reading.sentence(in_full=scope.sees_all),
         "stale_since": reading.read_at if reading.problem else None,
     }
     templates = ("partitions/stats.html", "partitions/_stats.html")
     at = reading.read_at
-    return live_page(request, templates, shown, at, now=now, read_at=at)
+    return live_page(request, templates, context, at, now=now, read_at=at)
 
 
 def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:
@@ -213,9 +213,9 @@ def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:
 @signed_in
 def query(request: HttpRequest) -> HttpResponse:
     """Ask how many partitions of `?size=` fit now; a size of no use is a 400 with a sentence."""
-    asked = "size" in request.GET
-    form = SizeForm(request.GET if asked else None)
-    fit, problem = _ask(form, scope_of(request.user)) if asked and form.is_valid() else (None, "")
+    is_sent = "size" in request.GET
+    form = SizeForm(request.GET if is_sent else None)
+    fit, problem = _ask(form, scope_of(request.user)) if is_sent and form.is_valid() else (None, "")
     context = {
         "form": form,
         "fit": fit,
@@ -223,7 +223,7 @@ def query(request: HttpRequest) -> HttpResponse:
         "sizes": PARTITION_SIZES,
         "now": timezone.now(),
     }
-    status = 400 if asked and form.errors else 503 if problem else 200
+    status = 400 if is_sent and form.errors else 503 if problem else 200
     return render(request, "partitions/query.html", context, status=status)
 
 

@@ -267,7 +267,7 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
             return Response(body | known | {"warnings": sent.warnings})
         done = carry_out(change, actor)
     except WriteProblem as problem:
-        sentence = problem.said(in_full=is_admin(request.user))
+        sentence = problem.sentence(in_full=is_admin(request.user))
         kind = UnknownAction if problem.may_have_happened else ActionProblem
         raise kind(problem.kind, sentence) from problem
     known = {"uid": done.entry.uid, "dry_run": False, "audit": done.entry.pk}

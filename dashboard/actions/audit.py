@@ -82,7 +82,7 @@ def carry_out(change: Change, actor: Actor) -> Done:
         sent = send(change, actor.acts_as, dry_run=False)
     except WriteProblem as problem:
         outcome = UNKNOWN if problem.may_have_happened else REFUSED
-        _answer(entry, outcome, problem.status, problem.said(in_full=True))
+        _answer(entry, outcome, problem.status, problem.sentence(in_full=True))
         raise
     except BaseException:
         _answer(entry, UNKNOWN, None, "The dashboard failed; its log has the error.")

@@ -114,8 +114,8 @@ def _do(request: HttpRequest, change: Change, actor: Actor) -> HttpResponse:
     for warning in done.warnings:
         messages.warning(request, f"Kubernetes warns: {warning}")
     if change.is_new:
-        said = f"Job {what} was created. It is listed as soon as the prober has recorded it."
-        messages.success(request, said)
+        message = f"Job {what} was created. It is listed as soon as the prober has recorded it."
+        messages.success(request, message)
         query = urlencode({"namespace": change.namespace, "name": change.name})
         return redirect(f"{reverse('jobs:list')}?{query}")
     messages.success(request, f"Job {what} was {change.action.done}.")
@@ -130,7 +130,7 @@ def _refuse(
 ) -> HttpResponse:
     if isinstance(problem, WriteProblem):
         sentence, status = (
-            problem.said(in_full=is_admin(request.user)),
+            problem.sentence(in_full=is_admin(request.user)),
             KINDS[problem.kind].status,
         )
     else:
@@ -161,7 +161,7 @@ def create_job(request: HttpRequest) -> HttpResponse:
         sent = send(change, actor.acts_as, dry_run=True)
     except (BadChangeError, WriteProblem) as problem:
         return _refuse(request, "jobs/create.html", context, problem)
-    shown = {key: sent.object.get(key) for key in ("apiVersion", "kind", "spec")}
-    context |= {"is_allowed": True, "change": change, "made": as_yaml(shown)}
+    manifest = {key: sent.object.get(key) for key in ("apiVersion", "kind", "spec")}
+    context |= {"is_allowed": True, "change": change, "made": as_yaml(manifest)}
     context["warnings"] = sent.warnings
     return render(request, "jobs/create.html", context)

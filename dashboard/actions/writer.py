@@ -56,7 +56,7 @@ class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
         self.kind, self.problem, self.detail = kind, problem, detail
         self.may_have_happened, self.status = may_have_happened, status
 
-    def said(self, *, in_full: bool) -> str:
+    def sentence(self, *, in_full: bool) -> str:
         """The sentence, with its detail only `in_full`."""
         return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
 

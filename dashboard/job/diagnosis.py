@@ -94,11 +94,11 @@ def diagnose(
 
 
 def _sentence(job: Job) -> str:
-    said = brief_message(job.message, f"{job.namespace}/{job.name}")
+    message = brief_message(job.message, f"{job.namespace}/{job.name}")
     plain = f"IPUJob {job.namespace}/{job.name} "
-    if (not said or job.message.startswith(plain)) and job.reason in _SENTENCES:
-        said = _SENTENCES[job.reason]
-    return _ended(said) if said else said
+    if (not message or job.message.startswith(plain)) and job.reason in _SENTENCES:
+        message = _SENTENCES[job.reason]
+    return _ended(message) if message else message
 
 
 def _advice(reason: str) -> str:

@@ -56,8 +56,8 @@ def newest_within(events: Sequence[Event], most: int) -> list[Event]:
     """Return the newest `most` of these events, in their order. Lines of Kubernetes give way first:
     a pod that fails to start has many, and must not hide the job's outcome."""
     room = max(0, most - sum(event.kind != "event" for event in events))
-    told = [event for event in events if event.kind == "event"][:room]
-    newest = {id(event) for event in told}
+    cluster_events = [event for event in events if event.kind == "event"][:room]
+    newest = {id(event) for event in cluster_events}
     return [event for event in events if event.kind != "event" or id(event) in newest][:most]
 
 
@@ -109,11 +109,11 @@ def _of_cluster(job: Job, pods: Collection[str]) -> Iterator[Event]:
     The operator writes the same messages to Events and conditions, and an expired Event that recurs
     is a new one, so each message appears once, with its count.
     """
-    said = {each.message for each in job.past.transitions}
-    said |= {each.message for each in job.past.attempts}
+    messages = {each.message for each in job.past.transitions}
+    messages |= {each.message for each in job.past.attempts}
     alike: dict[tuple[str, str, str], list[ClusterEvent]] = defaultdict(list)
     for each in job.past.events:
-        is_told = each.message in said or (not each.pod and each.reason.startswith(_PLAIN))
+        is_told = each.message in messages or (not each.pod and each.reason.startswith(_PLAIN))
         if not is_told and not (each.pod in pods and each.reason in _TOLD_OF_PODS):
             alike[each.pod, each.reason, each.message].append(each)
     found = [(max(each.last_at for each in events), key, events) for key, events in alike.items()]
@@ -122,11 +122,11 @@ def _of_cluster(job: Job, pods: Collection[str]) -> Iterator[Event]:
         found, key=lambda line: (line[0].replace(microsecond=0), line[1][1:])
     ):
         lines = list(same)
-        told = [event for _, _, events in lines for event in events]
+        cluster_events = [event for _, _, events in lines for event in events]
         names = _names([pod for _, (pod, _, _), _ in lines if pod])
         what = f"{names}: {message}" if names else message
-        state = "Failed" if any(event.type == "Warning" for event in told) else ""
-        yield Event(lines[0][0], "event", what, state, reason, _repeated(told))
+        state = "Failed" if any(event.type == "Warning" for event in cluster_events) else ""
+        yield Event(lines[0][0], "event", what, state, reason, _repeated(cluster_events))
 
 
 def _repeated(events: Sequence[ClusterEvent]) -> str:
@@ -146,7 +146,7 @@ def _of_partition(each: Partition) -> Iterator[Event]:
 
 def _of_pods(pods: Sequence[Pod], attempts: Sequence[Attempt]) -> Iterator[Event]:
     """One line for all pods to which the same happened in the same second."""
-    found = [told for pod in pods for told in _of_pod(pod, attempts)]
+    found = [event for pod in pods for event in _of_pod(pod, attempts)]
     found.sort(key=lambda each: (each[0].replace(microsecond=0), each[1], each[2], each[3]))
     for (_, what, state), same in groupby(
         found, key=lambda each: (each[0].replace(microsecond=0), each[1], each[2])
@@ -163,13 +163,13 @@ def _of_pod(pod: Pod, attempts: Sequence[Attempt]) -> Iterator[tuple[datetime, s
         yield pod.started_at, "started", "Started", pod.pod_name
     if pod.finished_at is not None:
         code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
-        why = f" ({pod.reason})" if pod.reason and pod.reason != "Completed" else ""
+        reason = f" ({pod.reason})" if pod.reason and pod.reason != "Completed" else ""
         about = " about then" if pod.estimated else ""
         if is_stopped(pod, attempts):
             yield pod.finished_at, f"stopped{about}", STOPPED, pod.pod_name
             return
         state = "Failed" if pod.phase == "Failed" else "Completed"
-        yield pod.finished_at, f"ended{about}{code}{why}", state, pod.pod_name
+        yield pod.finished_at, f"ended{about}{code}{reason}", state, pod.pod_name
 
 
 def _names(names: Sequence[str]) -> str:
@@ -179,11 +179,11 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _without_echoes(events: Iterable[Event]) -> Iterator[Event]:
-    said: set[tuple[datetime, str]] = set()
+    seen: set[tuple[datetime, str]] = set()
     for event in events:
         key = event.at.replace(microsecond=0), event.message
-        if event.message and key in said:
+        if event.message and key in seen:
             yield Event(event.at, event.kind, event.what, event.state, event.reason)
             continue
-        said.add(key)
+        seen.add(key)
         yield event

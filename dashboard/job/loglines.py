@@ -57,8 +57,8 @@ def read_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
     """Yield the lines of a log with timestamps; no piece is longer than LONGEST_LINE bytes."""
     rest, at, begins = b"", "", True
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for raw in whole:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for raw in complete:
             yield from _pieces(raw, at, begins=begins, ends=True)
             at, begins = "", True
         while len(rest) > LONGEST_LINE:
@@ -87,26 +87,26 @@ def _line(raw: bytes, at: str, *, begins: bool, ends: bool) -> Line:
 def make_safe(text: str) -> str:
     """Return one line without colours; of a line that was written again and again (a progress bar)
     the last state; other control characters and what turns text around as visible signs."""
-    shown = text.rstrip("\r").rpartition("\r")[2]
-    if shown.isascii() and shown.isprintable():
-        return shown
-    return _ESCAPES.sub("", shown).translate(_SHOWN)
+    visible = text.rstrip("\r").rpartition("\r")[2]
+    if visible.isascii() and visible.isprintable():
+        return visible
+    return _ESCAPES.sub("", visible).translate(_SHOWN)
 
 
 def newest(lines: Iterable[Line], most: int, most_bytes: int) -> tuple[list[Line], bool]:
     """Return the last `most` lines in at most `most_bytes`, long lines cut, and whether the bytes
     were too few for older lines."""
-    kept: deque[Line] = deque()
+    lines_kept: deque[Line] = deque()
     size, dropped = 0, False
     for line in lines:
         if not line.begins:
             continue
-        kept.append(line)
+        lines_kept.append(line)
         size += len(line.text)
-        while len(kept) > most or size > most_bytes:
-            dropped = dropped or len(kept) <= most
-            size -= len(kept.popleft().text)
-    return list(kept), dropped
+        while len(lines_kept) > most or size > most_bytes:
+            dropped = dropped or len(lines_kept) <= most
+            size -= len(lines_kept.popleft().text)
+    return list(lines_kept), dropped
 
 
 def after(lines: list[Line], mark: str) -> tuple[list[Line], bool]:

@@ -62,7 +62,7 @@ class LogProblem(Exception):  # noqa: N818  # an answer, not an error
         """Return whether the pod no longer exists."""
         return self.kind == _GONE
 
-    def said(self, *, in_full: bool) -> str:
+    def sentence(self, *, in_full: bool) -> str:
         """The sentence, with its detail only `in_full`."""
         return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
 
@@ -101,11 +101,11 @@ def containers_of(pod: Mapping[str, Any]) -> list[ContainerNow]:
     is_over = status.get("phase") in {"Succeeded", "Failed"}
     policy = spec.get("restartPolicy") or "Always"
     found = []
-    for key, told, is_init in (
+    for key, field, is_init in (
         ("containers", "containerStatuses", False),
         ("initContainers", "initContainerStatuses", True),
     ):
-        known = {known_status.get("name"): known_status for known_status in status.get(told) or ()}
+        known = {known_status.get("name"): known_status for known_status in status.get(field) or ()}
         for container in spec.get(key) or ():
             known_status = known.get(container["name"]) or {}
             found.append(_container(container["name"], known_status, policy, is_init, is_over))
@@ -120,8 +120,8 @@ def _container(
     again = policy == "Always" or (policy == "OnFailure" and bool((ended or {}).get("exitCode")))
     is_final = is_over or (ended is not None and (not again or (is_init and not ended["exitCode"])))
     word = "running" if "running" in state else "ended" if ended is not None else "waiting"
-    told: Mapping[str, Any] = next(iter(state.values()), {})
-    reason = str(told.get("reason") or "")
+    details: Mapping[str, Any] = next(iter(state.values()), {})
+    reason = str(details.get("reason") or "")
     return ContainerNow(
         name=name,
         is_init=is_init,

@@ -53,7 +53,7 @@ _NO_POD: Final = "The job has no pod of this name or UID."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogQuery:
     """The part of a log that a reader wants to see; `words`: only lines with them; `mark`: only
     what follows it."""
 
@@ -75,7 +75,7 @@ class Seen:
     is_cut: bool = False
     problem: str = ""
     is_gone: bool = False
-    kept: JobAttempt | None = None
+    attempt: JobAttempt | None = None
 
 
 def require_logs() -> None:
@@ -137,38 +137,38 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show the newest lines of a container; with `after` what came since, with `format` a file."""
     require_logs()
     try:
-        asked = read_asked(request.GET)
+        query = read_log_query(request.GET)
     except BadFilter as error:
         return bad_parameters(request, error.messages)
-    if asked.mark or request.GET.get("format"):
+    if query.mark or request.GET.get("format"):
         job = require_own_job(request.user, uid)
-        pod = find_pod(job, asked.pod)
-        if asked.mark:
-            return _new_lines(request, pod, asked)
-        return _file(request, job, pod, asked)
+        pod = find_pod(job, query.pod)
+        if query.mark:
+            return _new_lines(request, pod, query)
+        return _file(request, job, pod, query)
     view = read_view(request, uid)
     job = view.job
-    among = _pod_among(view.held.pods, asked.pod)
-    if among is None and not asked.pod:
+    among = _pod_among(view.held.pods, query.pod)
+    if among is None and not query.pod:
         return answer_still(view, "logs", "jobs/_logs.html", {"pod": None})
-    pod = among or find_pod(job, asked.pod)
-    seen = _see(job, pod, asked, in_full=is_admin(request.user))
-    lines, shown = _rendered(seen.lines, asked.words)
+    pod = among or find_pod(job, query.pod)
+    seen = _see(job, pod, query, in_full=is_admin(request.user))
+    lines, count = _rendered(seen.lines, query.words)
     chosen = {"pod": pod.uid, "container": seen.container.name if seen.container else ""}
-    if asked.previous:
+    if query.previous:
         chosen["previous"] = "on"
-    own = {**chosen, "q": asked.words} if asked.words else chosen
+    own = {**chosen, "q": query.words} if query.words else chosen
     context = {
-        "asked": asked,
+        "asked": query,
         "pod": pod,
         "pods": _labelled(view.held.pods, pod),
         "seen": seen,
-        "kept_at": seen.kept.ended_at if seen.kept else None,
+        "kept_at": seen.attempt.ended_at if seen.attempt else None,
         "lines": lines,
-        "shown": shown,
+        "shown": count,
         "choices": LINES,
         "most_words": _MOST_WORDS,
-        "more": f"?{urlencode(own)}" if _goes_on(seen, asked) else "",
+        "more": f"?{urlencode(own)}" if _goes_on(seen, query) else "",
         "mark": seen.lines[-1].mark if seen.lines else _beginning(pod),
         "download": f"?{urlencode({**chosen, 'format': 'text'})}",
         "read_at": timezone.now(),
@@ -176,7 +176,7 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     return answer_still(view, "logs", "jobs/_logs.html", context)
 
 
-def read_asked(query: Mapping[str, str]) -> Asked:
+def read_log_query(query: Mapping[str, str]) -> LogQuery:
     """Read the page's parameters. Raise BadFilter."""
     problems = []
     lines = query.get("lines") or str(LINES[0])
@@ -195,7 +195,7 @@ def read_asked(query: Mapping[str, str]) -> Asked:
         problems.append("format: must be text, or left out.")
     if problems:
         raise BadFilter(problems)
-    return Asked(
+    return LogQuery(
         pod=query.get("pod", ""),
         container=query.get("container", ""),
         previous=query.get("previous") == "on",
@@ -205,25 +205,25 @@ def read_asked(query: Mapping[str, str]) -> Asked:
     )
 
 
-def _see(job: JobRecord, pod: PodLifetime, asked: Asked, *, in_full: bool) -> Seen:
+def _see(job: JobRecord, pod: PodLifetime, query: LogQuery, *, in_full: bool) -> Seen:
     containers: Sequence[ContainerNow] = ()
     container = None
     try:
         containers = containers_now(ref_of(pod))
-        container = _choose(containers, asked.container)
+        container = _choose(containers, query.container)
         wanted = LogRequest(
-            ref_of(pod), container.name, previous=asked.previous, tail_lines=asked.lines
+            ref_of(pod), container.name, previous=query.previous, tail_lines=query.lines
         )
-        tail = read_tail(wanted, asked.lines)
+        tail = read_tail(wanted, query.lines)
     except LogProblem as problem:
-        wants_kept = problem.is_gone or not asked.previous
-        kept = find_attempt(job.past.attempts, pod) if wants_kept else None
+        wants_kept = problem.is_gone or not query.previous
+        attempt = find_attempt(job.past.attempts, pod) if wants_kept else None
         return Seen(
             containers,
             container,
-            problem=problem.said(in_full=in_full),
+            problem=problem.sentence(in_full=in_full),
             is_gone=problem.is_gone,
-            kept=kept,
+            attempt=attempt,
         )
     return Seen(containers, container, tail.lines, tail.is_cut)
 
@@ -241,9 +241,9 @@ def _choose(containers: Sequence[ContainerNow], name: str) -> ContainerNow:
     return next((container for container in containers if container.name == name), containers[0])
 
 
-def _goes_on(seen: Seen, asked: Asked) -> bool:
+def _goes_on(seen: Seen, query: LogQuery) -> bool:
     return (
-        not asked.previous
+        not query.previous
         and not seen.is_gone
         and bool(seen.container and not seen.container.is_final)
     )
@@ -254,23 +254,23 @@ def _beginning(pod: PodLifetime) -> str:
     return f"{'0' * 16}~{pod.created_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _new_lines(request: HttpRequest, pod: PodLifetime, asked: Asked) -> HttpResponseBase:
+def _new_lines(request: HttpRequest, pod: PodLifetime, query: LogQuery) -> HttpResponseBase:
     """The lines after a mark. Headers return the next mark and whether the log continues."""
-    mark, text, state = asked.mark, "", "running"
+    mark, text, state = query.mark, "", "running"
     try:
-        container = _choose(containers_now(ref_of(pod)), asked.container)
+        container = _choose(containers_now(ref_of(pod)), query.container)
         # Bounded by lines, too: what came while a browser slept may be more than can be read.
         wanted = LogRequest(ref_of(pod), container.name, tail_lines=_MORE, since=instant_of(mark))
         tail = read_tail(wanted, _MORE)
         came, is_known = after(tail.lines, mark)
-        text, _ = _rendered(came, asked.words)
+        text, _ = _rendered(came, query.words)
         if not is_known and (tail.is_cut or len(tail.lines) == _MORE):
             text = _GAP + text
         mark = came[-1].mark if came else mark
         state = "ended" if container.is_final else "running"
     except LogProblem as problem:
         if problem.status != _NOT_YET:
-            text = escape(problem.said(in_full=is_admin(request.user)))
+            text = escape(problem.sentence(in_full=is_admin(request.user)))
             state = "ended" if problem.is_gone else "away"
     answer = HttpResponse(text)
     answer["X-Log-State"], answer["X-Log-Mark"] = state, mark
@@ -303,19 +303,21 @@ def _place(pod: PodLifetime) -> tuple[int, int, bool, str]:
     return -(pod.attempt or 0), pod.instance or 0, pod.role != "launcher", pod.pod_name
 
 
-def _file(request: HttpRequest, job: JobRecord, pod: PodLifetime, asked: Asked) -> HttpResponseBase:
+def _file(
+    request: HttpRequest, job: JobRecord, pod: PodLifetime, query: LogQuery
+) -> HttpResponseBase:
     """The whole log as text, one chunk at a time; of a deleted pod, the stored lines."""
     try:
-        container = _choose(containers_now(ref_of(pod)), asked.container)
-        wanted = LogRequest(ref_of(pod), container.name, previous=asked.previous)
+        container = _choose(containers_now(ref_of(pod)), query.container)
+        wanted = LogRequest(ref_of(pod), container.name, previous=query.previous)
         body = AsText(stream_lines(wanted))
     except LogProblem as problem:
-        kept = stored_attempt(job, pod) if problem.is_gone else None
-        if kept is None:
-            said = problem.said(in_full=is_admin(request.user))
-            told = {"sentence": said, "title": "There is no log"}
-            return render(request, "busy.html", told, status=problem.status)
-        body = AsText(KeptLines(kept.log))
+        attempt = stored_attempt(job, pod) if problem.is_gone else None
+        if attempt is None:
+            sentence = problem.sentence(in_full=is_admin(request.user))
+            context = {"sentence": sentence, "title": "There is no log"}
+            return render(request, "busy.html", context, status=problem.status)
+        body = AsText(KeptLines(attempt.log))
     return _attachment(StreamingHttpResponse(body), pod)
 
 

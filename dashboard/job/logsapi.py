@@ -75,7 +75,7 @@ class NoLog(APIException):
     """There is no log; the sentence says why."""
 
     def __init__(self, problem: LogProblem, *, in_full: bool) -> None:
-        super().__init__(problem.said(in_full=in_full))
+        super().__init__(problem.sentence(in_full=in_full))
         self.default_code, self.status_code = problem.kind, problem.status
 
 
@@ -112,10 +112,10 @@ class JobLogs(APIView):
             lines: Any = stream_lines(LogRequest(ref_of(pod), name, previous, tail, since))
             source = "live"
         except LogProblem as problem:
-            kept = stored_attempt(job, pod) if problem.is_gone else None
-            if kept is None:
+            attempt = stored_attempt(job, pod) if problem.is_gone else None
+            if attempt is None:
                 raise NoLog(problem, in_full=is_admin(request.user)) from problem
-            lines, source = KeptLines(kept.log), "kept"
+            lines, source = KeptLines(attempt.log), "kept"
         body = AsJson(lines) if is_json else AsText(lines, stamped=stamped)
         return _answer(body, pod, source, is_json=is_json)
 

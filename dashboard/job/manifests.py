@@ -39,9 +39,9 @@ def manifests_of(job: JobRecord) -> Manifests:
     return Manifests(applied, job.applied_by, running, waits)
 
 
-def difference_of(shown: Manifests) -> list[str]:
+def difference_of(manifests: Manifests) -> list[str]:
     """Return the lines of the specs that differ, with two lines around."""
-    specs = (shown.applied.get("spec"), shown.running.get("spec"))
+    specs = (manifests.applied.get("spec"), manifests.running.get("spec"))
     old, new = (as_yaml(each or {}).splitlines() for each in specs)
     lines = unified_diff(old, new, lineterm="", n=2)
     return ["…" if line.startswith("@@") else line for line in lines if not _is_head(line)]

@@ -35,8 +35,8 @@ def draw_minimap(
     has no known block, or its controller does not answer.
     """
     controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
-    asked = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
-    wanted = asked["block"] if asked else None
+    waiting = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
+    wanted = waiting["block"] if waiting else None
     if wanted is None or wanted["controller"] in silent_of(fleet):
         return None
     own = [each for each in controllers if each["address"] == wanted["controller"]]

@@ -95,10 +95,10 @@ def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     view = read_view(request, uid)
     requests = AuditEntry.objects.filter(uid=view.job.uid).order_by("-at")[:_SHOWN_EVENTS]
     events = with_requests(view.happened, requests)
-    shown = [(event, colour_of(event.state)) for event in newest_within(events, _SHOWN_EVENTS)]
-    context = {"events": shown, "hidden_events": len(events) - len(shown)}
-    asked = [(event.at, event.what) for event in events if event.kind == "action"]
-    return answer_tab(view, "events", "jobs/_events.html", context, asked)
+    coloured = [(event, colour_of(event.state)) for event in newest_within(events, _SHOWN_EVENTS)]
+    context = {"events": coloured, "hidden_events": len(events) - len(coloured)}
+    actions = [(event.at, event.what) for event in events if event.kind == "action"]
+    return answer_tab(view, "events", "jobs/_events.html", context, actions)
 
 
 @require_safe
@@ -123,13 +123,13 @@ def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     if request.GET.get("format"):
         return _download(request, uid, chosen)
     view = read_view(request, uid, manifests=True)
-    shown = manifests_of(view.job)
+    manifests = manifests_of(view.job)
     context = {
         "chosen": chosen,
         "views": VIEWS,
-        "shown": shown,
-        "text": as_yaml(shown.running if chosen == "running" else shown.applied),
-        "difference": difference_of(shown) if chosen == "diff" else (),
+        "shown": manifests,
+        "text": as_yaml(manifests.running if chosen == "running" else manifests.applied),
+        "difference": difference_of(manifests) if chosen == "diff" else (),
     }
     return answer_tab(view, "yaml", "jobs/_yaml.html", context)
 
@@ -147,8 +147,8 @@ def _download(request: HttpRequest, uid: str, chosen: str) -> HttpResponseBase:
     if request.GET["format"] != "yaml":
         raise Http404("A job's manifest has one form: yaml.")
     job = require_job(request, uid, manifests=True)
-    shown = manifests_of(job)
-    text = as_yaml(shown.running if chosen == "running" else shown.applied)
+    manifests = manifests_of(job)
+    text = as_yaml(manifests.running if chosen == "running" else manifests.applied)
     answer = HttpResponse(text, content_type="application/yaml")
     answer["Content-Disposition"] = f'attachment; filename="{job.name}.yaml"'
     return answer

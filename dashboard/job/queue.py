@@ -48,7 +48,7 @@ def read_waiting(job: JobRecord, scope: Scope, now: datetime) -> Waiting | None:
     table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
     # A fresh time changes with every reading: without it an unchanged answer keeps its ETag.
     as_of = reading.read_at if reading.problem else None
-    return Waiting(before, table.available, as_of, reading.said(in_full=scope.sees_all))
+    return Waiting(before, table.available, as_of, reading.sentence(in_full=scope.sees_all))
 
 
 def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
@@ -78,7 +78,7 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
         else None,
         largest=max(fits, default=0),
         free_as_of=reading.read_at if reading.problem else None,
-        problem=reading.said(in_full=scope.sees_all),
+        problem=reading.sentence(in_full=scope.sees_all),
         out_of_service=reading.value.get("outOfService") or "",
         map=draw_minimap(reading.value, job.uid, holdings, reader.fill),
     )

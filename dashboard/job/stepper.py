@@ -59,8 +59,8 @@ def draw_stepper(job: Job, state: str, lives: Lives, now: datetime) -> Stepper:
     steps = list(_steps(job, state, reached, ended=ended))
     known = [(key, at) for key, at in reached if at is not None]
     if not ended:
-        left = [key for key, at in reached if at is None]
-        known.append((left[0] if left else "end", max(now, known[-1][1])))
+        unreached = [key for key, at in reached if at is None]
+        known.append((unreached[0] if unreached else "end", max(now, known[-1][1])))
     return Stepper(tuple(steps), tuple(_parts(known)))
 
 
@@ -136,14 +136,14 @@ def _look(key: str, state: str, at: datetime | None, *, is_current: bool) -> str
 
 def _parts(known: Sequence[tuple[str, datetime]]) -> Iterator[Part]:
     first, last = known[0][1], known[-1][1]
-    whole = (last - first).total_seconds()
+    total = (last - first).total_seconds()
     reached = [key for key, _ in known]
     for (_, begin), (key, end) in pairwise(known):
         seconds = (end - begin).total_seconds()
-        if whole <= 0 or seconds <= 0:
+        if total <= 0 or seconds <= 0:
             continue
         # Who never ran did not run until its end.
         kind = "waiting" if key == "end" and "running" not in reached else _KINDS[key]
-        x = 100 * (begin - first).total_seconds() / whole
+        x = 100 * (begin - first).total_seconds() / total
         words = f"{_WORDS[kind]} for {spell_duration(seconds)}"
-        yield Part(f"{x:.2f}%", f"{max(100 * seconds / whole, 0.4):.2f}%", kind, words)
+        yield Part(f"{x:.2f}%", f"{max(100 * seconds / total, 0.4):.2f}%", kind, words)

@@ -150,7 +150,7 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
     events = sorted(job.past.events, key=lambda row: (row.last_at, row.pk), reverse=True)
     conditions = [row for row in job.conditions if isinstance(row, dict)]
     phase = partial(outcome_of, attempts=attempts)
-    pods = [replace(each, shown=phase) if each.key == "phase" else each for each in PODS]
+    pods = [replace(each, rendered=phase) if each.key == "phase" else each for each in PODS]
     return [
         Table("pods", "Pods", "No pods recorded.", pods, held.pods),
         Table("attempts", "Attempts", "No attempts recorded.", ATTEMPTS, attempts),

@@ -110,7 +110,7 @@ def read_view(request: HttpRequest, uid: str, *, manifests: bool = False) -> Job
 
 
 def answer_tab(
-    view: JobView, tab: str, body: str, context: dict[str, Any], *shown: object
+    view: JobView, tab: str, body: str, context: dict[str, Any], *contents: object
 ) -> HttpResponseBase:
     """Answer with the page, its changing part, or 304; `shown` is what the tab adds to the head."""
     # Growing values are not redrawn each second; ended ones change only with the rates.
@@ -124,7 +124,7 @@ def answer_tab(
     past = view.job.past
     last = max((event.last_at for event in past.events), default=None)
     seen = view.job.updated_at, past.requests, len(past.events), last
-    tag = fragment_etag(view.request, seen, lives, view.fresh, grows, acts_as, shown)
+    tag = fragment_etag(view.request, seen, lives, view.fresh, grows, acts_as, contents)
     note_as_of(view.request, view.fresh.as_of)
     if same := not_modified(view.request, tag):
         return same

@@ -133,8 +133,10 @@ def _restarts(attempts: Sequence[Attempt], begin: datetime, end: datetime) -> It
     for each in attempts:
         failed = before.get((each.instance, each.attempt - 1))
         if failed is not None and begin <= each.began_at <= end:
-            why = f" ({failed.reason})" if failed.reason else ""
-            words = f"Restarted at {each.began_at:%H:%M:%S} UTC: attempt {each.attempt} failed{why}"
+            cause = f" ({failed.reason})" if failed.reason else ""
+            words = (
+                f"Restarted at {each.began_at:%H:%M:%S} UTC: attempt {each.attempt} failed{cause}"
+            )
             found.setdefault(each.began_at.replace(microsecond=0), words)
     for at in sorted(found)[-DRAWN:]:
         yield Mark(f"{_percent(max(at, begin), begin, end):.2f}%", found[at])
@@ -154,8 +156,8 @@ def _bar(span: Span, y: int, begin: datetime, end: datetime) -> Bar:
 
 
 def _ticks(begin: datetime, end: datetime) -> Iterable[Tick]:
-    whole = end - begin
-    step = next((step for step in _STEPS if whole / step <= 8), whole / 4)
+    span = end - begin
+    step = next((step for step in _STEPS if span / step <= 8), span / 4)
     midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
     number = (begin - midnight) // step + 1
     first = number

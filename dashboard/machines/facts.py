@@ -160,9 +160,9 @@ def _ipus(
 
 
 def _reason(controller: Mapping[str, Any], ipu: Mapping[str, Any], holding: Holding | None) -> str:
-    said = ipu.get("fault") or ipu.get("cordon") or ""
-    if said or holding is not None:
-        return str(said)
+    problem = ipu.get("fault") or ipu.get("cordon") or ""
+    if problem or holding is not None:
+        return str(problem)
     state, label = unheld(controller, ipu)
     return "" if state == "free" else label.removeprefix("free, but ")
 

@@ -64,7 +64,7 @@ def see_machine(scope: Scope, controller: str, name: str, now: datetime) -> Seen
     fleet = state.fleet.value
     found = find_machine(fleet, visible_jobs_of(state, scope, now), reader, controller, name)
     is_gone = found is None and not is_open(fleet, controller)
-    problem = state.fleet.said(in_full=scope.sees_all)
+    problem = state.fleet.sentence(in_full=scope.sees_all)
     return Seen(found, state.fleet.read_at, problem, is_gone)
 
 
@@ -102,7 +102,7 @@ def _answer(
     require_machine(seen, stays)
     heartbeat = seen.heartbeat
     ipus = (ipu,) if ipu else machine.ipus if machine else ()
-    shown: dict[str, Any] = {
+    context: dict[str, Any] = {
         "controller": controller,
         "name": name,
         "position": position,
@@ -119,4 +119,4 @@ def _answer(
         "sees_all": scope.sees_all,
     }
     templates = ("machines/machine.html", "machines/_machine.html")
-    return live_page(request, templates, shown, seen.read_at, now=now, here=request.path)
+    return live_page(request, templates, context, seen.read_at, now=now, here=request.path)

@@ -204,8 +204,8 @@ def _pending_since(
 
 
 def _of(job: JobRecord, state: str) -> tuple[str, dict[str, Any]]:
-    told = ("uid", "namespace", "name", "user", "group", "ipus", "reason")
-    fields = {name: getattr(job, name) for name in told} | {"state": state}
+    names = ("uid", "namespace", "name", "user", "group", "ipus", "reason")
+    fields = {name: getattr(job, name) for name in names} | {"state": state}
     return f"/jobs/{job.uid}/", {"job": fields}
 
 
@@ -235,10 +235,10 @@ def _outages(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
 
 
 def _of_outage(episode: Episode, state: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": episode.name, "state": state, "detail": episode.detail}
+    component: dict[str, Any] = {"name": episode.name, "state": state, "detail": episode.detail}
     if episode.members:
-        told["members"] = list(episode.members)
-    return {"component": told | {"since": episode.began_at.isoformat()}}
+        component["members"] = list(episode.members)
+    return {"component": component | {"since": episode.began_at.isoformat()}}
 
 
 def _closed(since: dt.datetime) -> Iterator[Fact]:

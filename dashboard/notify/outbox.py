@@ -100,8 +100,8 @@ def _send(row: Notification, now: dt.datetime) -> bool:
     """Send it and record the answer; return whether it arrived."""
     try:
         message = _CHANNELS[row.subscription.channel](row, now)
-    except Unsent as why:
-        return _fail(row, str(why), is_final=why.is_final)
+    except Unsent as refused:
+        return _fail(row, str(refused), is_final=refused.is_final)
     except Exception as error:  # noqa: BLE001  # one odd row must not hold back the others
         _LOG.exception("notification failed", id=row.pk)
         count(Count.SEND_ERROR)
@@ -113,11 +113,11 @@ def _send(row: Notification, now: dt.datetime) -> bool:
     return True
 
 
-def _fail(row: Notification, why: str, *, is_final: bool = False) -> bool:
+def _fail(row: Notification, message: str, *, is_final: bool = False) -> bool:
     is_last = is_final or row.attempts >= settings.NOTIFY_ATTEMPTS
-    _record(row, state=DEAD if is_last else QUEUED, message=why)
+    _record(row, state=DEAD if is_last else QUEUED, message=message)
     count(Count.DEAD if is_last else Count.RETRIED)
-    _LOG.warning("notification not sent", id=row.pk, why=why, dead=is_last)
+    _LOG.warning("notification not sent", id=row.pk, why=message, dead=is_last)
     return False
 
 
@@ -125,9 +125,9 @@ def _record(row: Notification, *, message: str, **values: object) -> None:
     """Write the outcome of the attempt that this worker made; the outcome of a later attempt
     stays."""
     # Receivers choose the text, and PostgreSQL takes no NUL.
-    shown = "".join(char if char.isprintable() else "?" for char in message)[:500]
+    printable = "".join(char if char.isprintable() else "?" for char in message)[:500]
     rows = Notification.objects.filter(pk=row.pk, attempts=row.attempts)
-    rows.update(claimed_until=None, message=shown, **values)
+    rows.update(claimed_until=None, message=printable, **values)
 
 
 def _send_webhook(row: Notification, now: dt.datetime) -> str:
@@ -170,16 +170,16 @@ def _send_mail(row: Notification, _now: dt.datetime) -> str:
         with closing(server):  # also where it was opened in vain
             mail.send()
     except smtplib.SMTPRecipientsRefused as error:
-        code, said = error.recipients[row.subscription.target]
-        sentence = f"The mail server refused {row.subscription.target}: {code} {_text(said)}."
+        code, reply = error.recipients[row.subscription.target]
+        sentence = f"The mail server refused {row.subscription.target}: {code} {_text(reply)}."
         raise Unsent(sentence, is_final=code >= _PERMANENT) from error
     except (OSError, smtplib.SMTPException) as error:
         raise Unsent(f"The mail server did not take it: {error}.") from error
     return f"accepted by {settings.MAIL_HOST}"
 
 
-def _text(said: bytes | str) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else said
+def _text(reply: bytes | str) -> str:
+    return reply.decode(errors="replace") if isinstance(reply, bytes) else reply
 
 
 _PERMANENT: Final = 500  # RFC 5321, 4.2.1: the same request would be refused again

@@ -125,7 +125,7 @@ class SubscriptionList(FileList[Subscription]):
         user = cast("User", request.user)
         form = SubscriptionForm(user, read_body(SubscriptionSerializer, request))
         if not form.is_valid():
-            errors = {name: [str(each) for each in said] for name, said in form.errors.items()}
+            errors = {name: [str(each) for each in texts] for name, texts in form.errors.items()}
             raise ValidationError(errors)
         try:
             made = subscribe(user, form.cleaned_data)
@@ -159,8 +159,8 @@ class OneSubscription(APIView):
         """Pause or resume one of the caller's subscriptions. What happens during the pause is not
         sent later. Raises Http404 and ValidationError."""
         found = _find(request, pk)
-        asked = read_body(PauseSerializer, request)
-        (pause if asked["is_paused"] else resume)(found)
+        fields = read_body(PauseSerializer, request)
+        (pause if fields["is_paused"] else resume)(found)
         return Response(SubscriptionSerializer(_find(request, pk)).data)
 
     @extend_schema(

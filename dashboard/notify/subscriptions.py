@@ -82,8 +82,8 @@ class SubscriptionForm(forms.Form):
             try:
                 check(target)
             except (Unsent, ValidationError) as error:
-                said = error.messages[0] if isinstance(error, ValidationError) else str(error)
-                self.add_error("target", said)
+                message = error.messages[0] if isinstance(error, ValidationError) else str(error)
+                self.add_error("target", message)
         return given
 
 

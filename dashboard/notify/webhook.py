@@ -141,8 +141,8 @@ def post(
             finally:
                 cut.cancel()
     except (OSError, HTTPException) as error:
-        said = str(error) or type(error).__name__
-        raise Unsent(f"{address.host} does not answer: {said}.") from error
+        problem = str(error) or type(error).__name__
+        raise Unsent(f"{address.host} does not answer: {problem}.") from error
 
 
 def _connect(address: Address, ip: str) -> socket.socket:

@@ -59,8 +59,8 @@ class DayChart:
 
 def day_before(now: datetime) -> tuple[datetime, datetime]:
     """The 24 hours up to the last whole step: until it ends, the chart stays the same."""
-    whole = int(now.timestamp()) // STEP_SECONDS * STEP_SECONDS
-    until = datetime.fromtimestamp(whole, now.tzinfo)
+    rounded = int(now.timestamp()) // STEP_SECONDS * STEP_SECONDS
+    until = datetime.fromtimestamp(rounded, now.tzinfo)
     return until - timedelta(seconds=STEPS * STEP_SECONDS), until
 
 

@@ -66,8 +66,8 @@ def read_reach(since: dt.datetime, now: dt.datetime) -> RecordReach:
     trends, row = read_trends(_FRESHNESS, {"counted_to": _COUNTED_TO, "since": since}, now)
     faults, names, positions, gaps, first_gap = row
     known = [position for position in positions if position is not None]
-    whole = bool(names) and len(known) == len(names)
-    complete_until = min(known) if whole else None
+    is_complete = bool(names) and len(known) == len(names)
+    complete_until = min(known) if is_complete else None
     return RecordReach(tuple(names), complete_until, faults, gaps, first_gap, trends)
 
 
@@ -110,8 +110,8 @@ def ended_jobs(
     ended = _ended(scope, since)[:limit]
     found: dict[str, list[JobRecord]] = {_ALIVE: [], _HELD: [], _OVER: []}
     for job in ended.union(*more, all=True) if more else ended:
-        told: str = job.recently  # type: ignore[attr-defined]
-        found[told if told in found else _OVER].append(job)
+        outcome: str = job.recently  # type: ignore[attr-defined]
+        found[outcome if outcome in found else _OVER].append(job)
     over = found[_OVER]
     return RecentlyEnded(
         over,

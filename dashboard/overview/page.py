@@ -136,15 +136,15 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     # A requested page is current; concurrent requests share one rendering. Polls of
     # many open pages share a recent rendering.
     if not wants_fragment(request):
-        shown = _POLLED.get_current(audience, now, lambda: show().drawn())
+        current = _POLLED.get_current(audience, now, lambda: show().drawn())
         # What of it the frame of the page shows, too.
-        values = {"part": shown.part} | {name: shown.values[name] for name in ("as_of", "now")}
-        return tagged(request, render(request, "overview.html", values), shown.etag)
-    shown = _POLLED.get(audience, now, show)
-    note_as_of(request, shown.values["as_of"])
-    if same := not_modified(request, shown.etag):
+        values = {"part": current.part} | {name: current.values[name] for name in ("as_of", "now")}
+        return tagged(request, render(request, "overview.html", values), current.etag)
+    current = _POLLED.get(audience, now, show)
+    note_as_of(request, current.values["as_of"])
+    if same := not_modified(request, current.etag):
         return same
-    return tagged(request, HttpResponse(shown.part), shown.etag)
+    return tagged(request, HttpResponse(current.part), current.etag)
 
 
 def _audience(user: Caller, fill: str) -> Audience:
@@ -261,7 +261,7 @@ def _notices(reading: Reading, scope: Scope) -> list[Notice]:
     """One notice for each sentence; the oldest time of the readings that it stopped."""
     found: dict[str, datetime | None] = {}
     for source in reading.state.readings:
-        if sentence := source.said(in_full=scope.sees_all):
+        if sentence := source.sentence(in_full=scope.sees_all):
             at = source.read_at or reading.reach.complete_until
             known = found.get(sentence, at)
             found[sentence] = min(known, at) if known and at else None

@@ -74,7 +74,7 @@ def means(day: DaySums, covers: Callable[[str], bool]) -> list[float]:
 
 def differences(first: Iterable[float], second: Iterable[float]) -> list[float]:
     """Return the excess of the first over the second, step by step, never below zero."""
-    return [max(0.0, one - two) for one, two in zip(first, second, strict=True)]
+    return [max(0.0, a - b) for a, b in zip(first, second, strict=True)]
 
 
 def _totals(rows: Sequence[Sequence[int]]) -> list[int]:

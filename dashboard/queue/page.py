@@ -34,13 +34,13 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
     # A queue shrinks while it is read: a page beyond the end becomes the last page that is
     # left.
     page = Paginator(board.queue, A_PAGE).get_page(request.GET.get("page"))
-    shown = {
+    context = {
         "map": board,
         "lines": with_typical_runs(page.object_list, scope, now),
         "number": page.number,
         "pages": page.paginator.num_pages,
-        "problem": state.fleet.said(in_full=scope.sees_all),
+        "problem": state.fleet.sentence(in_full=scope.sees_all),
         "read_at": state.fleet.read_at if state.fleet.problem else None,
         "sees_all": scope.sees_all,
     }
-    return live_page(request, ("queue.html", "_queue.html"), shown, state.fleet.read_at, now=now)
+    return live_page(request, ("queue.html", "_queue.html"), context, state.fleet.read_at, now=now)

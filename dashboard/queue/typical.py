@@ -27,14 +27,14 @@ _KEPT: Final[Shared[frozenset[str] | None, _Runs]] = Shared(seconds=60, most=100
 def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> tuple[Waiting, ...]:
     """Return the lines; lines of visible jobs without an estimate get the typical run time of jobs
     of their size."""
-    shown = tuple(lines)
-    asked = {line.job.uid for line in shown if line.job and line.is_open}
-    if not asked:
-        return shown
+    listed = tuple(lines)
+    uids = {line.job.uid for line in listed if line.job and line.is_open}
+    if not uids:
+        return listed
     known = _KEPT.get(scope.namespaces, now, dict)
-    if unknown := asked - known.keys():
+    if unknown := uids - known.keys():
         known |= dict.fromkeys(unknown) | typical_runs(scope, unknown)
-    return tuple(_with_run(line, known) for line in shown)
+    return tuple(_with_run(line, known) for line in listed)
 
 
 def _with_run(line: Waiting, known: _Runs) -> Waiting:

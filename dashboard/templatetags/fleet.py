@@ -87,8 +87,8 @@ def machine_address(controller: str, agent: str) -> str:
 @register.simple_tag
 def machine_links(place: Place) -> SafeString:
     """Return the machines of a place as links: one, two, or the first and the last."""
-    shown = place.machines if len(place.machines) <= 2 else (place.machines[0], place.machines[-1])
-    links = [_machine_link(place.controller, name) for name in shown]
+    names = place.machines if len(place.machines) <= 2 else (place.machines[0], place.machines[-1])
+    links = [_machine_link(place.controller, name) for name in names]
     joined = (" to " if len(place.machines) > 2 else ", ").join(links)
     return mark_safe(joined)  # noqa: S308  # every text in it is escaped
 
@@ -126,9 +126,9 @@ def free_blocks(found: Fragments) -> SafeString:
     drawn, begin = [], 0
     for size, count in found.blocks:
         css = "block is-largest" if size == found.largest else "block"
-        shown = min(count, _MOST_BLOCKS)  # of many the first blocks: they take no more room
-        for number in range(shown):
-            part = size * count / shown
+        parts = min(count, _MOST_BLOCKS)  # of many the first blocks: they take no more room
+        for number in range(parts):
+            part = size * count / parts
             x, width = 100 * (begin + number * part) / found.free, 100 * part / found.free
             place = f'x="{x:.2f}%" width="{width:.2f}%"'
             drawn.append(f'<rect class="{css}" {place} height="{_HEIGHT}"/>')

@@ -77,8 +77,8 @@ def describe_file(operation: dict[str, Any], columns: Sequence[Column]) -> None:
     operation["operationId"] += "_file"
     operation["summary"] += " (file)"
     form = {"type": "string", "enum": list(_FILES)}
-    asked = [p for p in operation["parameters"] if p["name"] not in _OF_PAGES]
-    asked.append(
+    parameters = [p for p in operation["parameters"] if p["name"] not in _OF_PAGES]
+    parameters.append(
         {
             "in": "path",
             "name": "form",
@@ -88,8 +88,8 @@ def describe_file(operation: dict[str, Any], columns: Sequence[Column]) -> None:
         }
     )
     if columns and add_up(columns):
-        asked.append(_TOTAL)
-    operation["parameters"] = sorted(asked, key=lambda each: str(each["name"]))
+        parameters.append(_TOTAL)
+    operation["parameters"] = sorted(parameters, key=lambda each: str(each["name"]))
     kinds = {MEDIA_TYPES[form]: {"schema": {"type": "string"}} for form in _FILES}
     operation["responses"]["200"]["content"] = kinds
 
@@ -97,8 +97,8 @@ def describe_file(operation: dict[str, Any], columns: Sequence[Column]) -> None:
 def describe_json(operation: dict[str, Any], path: str) -> None:
     """Say where the file is."""
     where = f"Also available as a file: `{path}.csv` and `{path}.jsonl`."
-    said = operation.get("description", "")
-    operation["description"] = f"{said} {where}".strip()
+    description = operation.get("description", "")
+    operation["description"] = f"{description} {where}".strip()
 
 
 def read_yes(request: Request, name: str) -> bool:

@@ -102,26 +102,26 @@ def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_
 def _store_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
     """Change PostgreSQL and keep the answer in one transaction; a repetition waits for its end."""
     with transaction.atomic():
-        kept, is_new = _claim(request, key)
-        return _keep(kept, call()) if is_new else _replay(kept)
+        stored, is_new = _claim(request, key)
+        return _keep(stored, call()) if is_new else _replay(stored)
 
 
 def _send_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
     """Claim the key, then change what is not in PostgreSQL."""
-    kept, is_new = _claim(request, key)
-    if not is_new and not kept.take_over(timezone.now()):
-        return _replay(kept)
+    stored, is_new = _claim(request, key)
+    if not is_new and not stored.take_over(timezone.now()):
+        return _replay(stored)
     try:
-        with current(kept):
+        with current(stored):
             answer = call()
     except ClaimLostError as error:
         raise _in_progress() from error
     except BaseException as error:
         is_refused = isinstance(error, _REFUSALS) and not isinstance(error, OutcomeUnknown)
         with suppress(DatabaseError):  # the key stays, and is taken over if nothing was sent
-            kept.give_up(is_refused=is_refused)
+            stored.give_up(is_refused=is_refused)
         raise
-    return _keep(kept, answer)
+    return _keep(stored, answer)
 
 
 def is_idempotent(view: object, method: str) -> bool:
@@ -145,39 +145,39 @@ def _claim(request: Request, key: str) -> tuple[IdempotentRequest, bool]:
     digest, user = _digest_of(request), cast("User", request.user)
     for _ in range(_TRIES):
         try:
-            kept, is_new = IdempotentRequest.objects.get_or_create(
+            stored, is_new = IdempotentRequest.objects.get_or_create(
                 owner=user.get_username(),
                 key=key,
                 defaults={"user": user, "digest": digest, "at": timezone.now()},
             )
         except IntegrityError:  # another request had the key, and has freed it since
             continue
-        if kept.digest != digest:
+        if stored.digest != digest:
             sentence = f"This {HEADER} belongs to another request. Send a new key."
             raise KeyProblem("idempotency-key-reused", 422, sentence)
-        return kept, is_new
+        return stored, is_new
     raise _in_progress()
 
 
-def _keep(kept: IdempotentRequest, answer: Response) -> Response:
+def _keep(stored: IdempotentRequest, answer: Response) -> Response:
     body = "" if answer.data is None else JSONRenderer().render(answer.data).decode()
-    kept.keep(answer.status_code, body, answer.headers.get("Location", ""))
+    stored.keep(answer.status_code, body, answer.headers.get("Location", ""))
     return answer
 
 
-def _replay(kept: IdempotentRequest) -> Response:
+def _replay(stored: IdempotentRequest) -> Response:
     """Return the answer of the first request. Raise KeyProblem."""
-    if kept.is_running(timezone.now()):
+    if stored.is_running(timezone.now()):
         raise _in_progress()
-    if kept.status is None:
+    if stored.status is None:
         sentence = (
             f"The request with this {HEADER} got no answer, so the change may have happened. "
             "Read what it changes before you send it with a new key."
         )
         raise KeyProblem("outcome-unknown", 409, sentence)
-    headers = {REPLAYED: "true"} | ({"Location": kept.location} if kept.location else {})
-    body = json.loads(kept.body) if kept.body else None
-    return Response(body, status=kept.status, headers=headers)
+    headers = {REPLAYED: "true"} | ({"Location": stored.location} if stored.location else {})
+    body = json.loads(stored.body) if stored.body else None
+    return Response(body, status=stored.status, headers=headers)
 
 
 def _in_progress() -> KeyProblem:

@@ -29,7 +29,7 @@ class State(NamedTuple):
     """The rest of a caller's limit, and the seconds until it is whole again."""
 
     limit: int
-    left: int
+    remaining: int
     seconds: int
     is_exceeded: bool
 
@@ -74,7 +74,7 @@ class PerCaller(BaseThrottle):
         self._state = state = COUNTS.take(caller, limit, time.monotonic())
         headers = {
             "RateLimit-Policy": f'"minute";q={state.limit};w={WINDOW_SECONDS}',
-            "RateLimit": f'"minute";r={state.left};t={state.seconds}',
+            "RateLimit": f'"minute";r={state.remaining};t={state.seconds}',
         }
         setattr(request._request, MORE_HEADERS, headers)  # noqa: SLF001  # DRF hides Django's
         return not state.is_exceeded

@@ -38,8 +38,8 @@ class KeysetPagination(BasePagination):
         except CursorError as error:
             raise ValidationError({"cursor": [str(error).removeprefix("cursor: ")]}) from error
         if page.next_cursor:
-            here = request.build_absolute_uri()
-            self._next = replace_query_param(here, "cursor", page.next_cursor)
+            address = request.build_absolute_uri()
+            self._next = replace_query_param(address, "cursor", page.next_cursor)
         return list(page.rows)
 
     def get_paginated_response(self, data: Any) -> Response:

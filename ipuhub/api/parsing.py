@@ -118,9 +118,9 @@ class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
         self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
         answers = getattr(view, "formats", ("json",))
-        asked = request.query_params.get("format") or "json"
-        if asked not in answers:
-            raise BadFilter([f"format: {asked!r} is not one of {', '.join(answers)}."])
+        form = request.query_params.get("format") or "json"
+        if form not in answers:
+            raise BadFilter([f"format: {form!r} is not one of {', '.join(answers)}."])
         kind = self.get_filterset_class(view, queryset)
         if kind is None:
             refuse_unknown(dict(request.query_params.lists()), OF_THE_LIST)

@@ -75,8 +75,8 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 def _describe_scope(operation: dict[str, Any], scope: str) -> None:
     if scope:
-        said = operation.get("description", "")
-        operation["description"] = f"{said} Scope of the token: `{scope}`.".strip()
+        description = operation.get("description", "")
+        operation["description"] = f"{description} Scope of the token: `{scope}`.".strip()
 
 
 class Described(AutoSchema):

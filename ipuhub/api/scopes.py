@@ -35,7 +35,7 @@ def parse_scopes(text: str) -> str:
 
     Raise ValueError with a sentence if a word is no scope, or if there is none.
     """
-    asked = set(text.replace(",", " ").split())
-    if not asked or asked - SCOPES.keys():
+    names = set(text.replace(",", " ").split())
+    if not names or names - SCOPES.keys():
         raise ValueError(f"must be one or more of {', '.join(SCOPES)}, not {text!r}")
-    return write_scopes(asked)
+    return write_scopes(names)

@@ -38,17 +38,17 @@ def form_of(request: Request) -> str:
 
     Raises BadFilter.
     """
-    asked = [text for text in request.query_params.getlist("format") if text]
+    requested = [text for text in request.query_params.getlist("format") if text]
     named = str((request.parser_context or {}).get("kwargs", {}).get("form", ""))
-    if named and asked and asked != [named]:
+    if named and requested and requested != [named]:
         raise BadFilter([f"format: the address already selects {named}. Leave the parameter out."])
-    asked = [named] if named else asked
-    if len(asked) > 1:
+    requested = [named] if named else requested
+    if len(requested) > 1:
         raise BadFilter(["format: specify it only once."])
-    if asked:
-        if asked[0] not in FORMS:
-            raise BadFilter([f"format: {asked[0][:50]!r} is not one of {', '.join(FORMS)}."])
-        return asked[0]
+    if requested:
+        if requested[0] not in FORMS:
+            raise BadFilter([f"format: {requested[0][:50]!r} is not one of {', '.join(FORMS)}."])
+        return requested[0]
     liked = request._request.get_preferred_type(list(_TYPES))  # noqa: SLF001  # DRF hides Django's
     return _TYPES[liked] if liked else JSON
 

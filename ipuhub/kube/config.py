@@ -136,8 +136,8 @@ def _content(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _unusable(paths: object, why: str) -> ConfigError:
-    return ConfigError(f"Kubeconfig {paths} cannot be used: {why}.")
+def _unusable(paths: object, reason: str) -> ConfigError:
+    return ConfigError(f"Kubeconfig {paths} cannot be used: {reason}.")
 
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -43,11 +43,11 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Budget:
-    left: float
+    remaining: float
     at: datetime
 
     def amount(self, now: datetime) -> float:
-        return min(_BURST, self.left + (now - self.at) / _REFILL)
+        return min(_BURST, self.remaining + (now - self.at) / _REFILL)
 
 
 class EventRecorder:
@@ -106,12 +106,12 @@ class EventRecorder:
 
     def _may_write(self, identity: str, now: datetime) -> bool:
         budget = self._budgets.pop(identity, None) or _Budget(_BURST, now)
-        budget.left = budget.amount(now)
+        budget.remaining = budget.amount(now)
         budget.at = now
         _remember(self._budgets, identity, budget)
-        if budget.left < 1:
+        if budget.remaining < 1:
             return False
-        budget.left -= 1
+        budget.remaining -= 1
         self._forget_full(now)
         return True
 

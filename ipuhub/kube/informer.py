@@ -191,8 +191,8 @@ class Informer:
             async with asyncio.timeout(timeout_seconds):
                 await self._synced.wait()
         except TimeoutError as error:
-            why = self.problem or "no answer yet"
-            raise TimeoutError(f"{self._scope.resource.plural} not listed: {why}") from error
+            problem = self.problem or "no answer yet"
+            raise TimeoutError(f"{self._scope.resource.plural} not listed: {problem}") from error
 
     async def run(self) -> None:
         """List, watch, and list again when the watch cannot go on; until cancelled.

@@ -212,11 +212,11 @@ class LeaderElection:
         self._holds = True
 
     async def _stand_by(self, changed: asyncio.Event) -> None:
-        told = ""
+        logged = ""
         while True:
-            if self.holder and self.holder != told:
-                told = self.holder
-                log.info("standing by", lease=self._name, leader=told)
+            if self.holder and self.holder != logged:
+                logged = self.holder
+                log.info("standing by", lease=self._name, leader=logged)
             await self._changed(changed)
             if await self._attempt():
                 return
@@ -231,27 +231,27 @@ class LeaderElection:
     def _patience_seconds(self) -> float:
         """Return how long to wait for news of the Lease before reading it anyway."""
         retry = self._timing.retry_seconds
-        left = self._seen.until - clock_seconds()
-        return min(left, retry) if left > 0 else retry
+        remaining = self._seen.until - clock_seconds()
+        return min(remaining, retry) if remaining > 0 else retry
 
     async def _renew(self) -> None:
         now, timing = clock_seconds, self._timing
         while True:
-            left = timing.renew_deadline_seconds - (now() - self._renewed_at)
+            seconds = timing.renew_deadline_seconds - (now() - self._renewed_at)
             # After a slow answer sooner than usual: there is always time for another try.
-            await asyncio.sleep(min(timing.retry_seconds, max(left - timing.retry_seconds, 0.0)))
-            left = timing.renew_deadline_seconds - (now() - self._renewed_at)
+            await asyncio.sleep(min(timing.retry_seconds, max(seconds - timing.retry_seconds, 0.0)))
+            seconds = timing.renew_deadline_seconds - (now() - self._renewed_at)
             try:
-                async with asyncio.timeout(max(left, 0.0)):
+                async with asyncio.timeout(max(seconds, 0.0)):
                     held = await self._attempt()
             except TimeoutError:
                 held = False
             if held:
                 continue
-            if self.holder != self.identity or left <= timing.retry_seconds:
+            if self.holder != self.identity or seconds <= timing.retry_seconds:
                 self._holds = False
-                why = self.problem or f"{self.holder or 'nobody'} holds it now"
-                raise LeadershipLost(f"lost the Lease {self._namespace}/{self._name}: {why}")
+                cause = self.problem or f"{self.holder or 'nobody'} holds it now"
+                raise LeadershipLost(f"lost the Lease {self._namespace}/{self._name}: {cause}")
 
     async def _attempt(self) -> bool:
         """Take or renew the Lease; whether it is ours now. Troubles are tried again."""

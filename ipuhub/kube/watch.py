@@ -204,8 +204,8 @@ async def split_batches(chunks: AsyncIterator[bytes]) -> AsyncGenerator[list[byt
             parts.append(chunk)
             continue
         first, *lines, last = chunk.split(b"\n")
-        whole = b"".join([*parts, first])
-        complete = [line for line in (whole, *lines) if line]
+        joined = b"".join([*parts, first])
+        complete = [line for line in (joined, *lines) if line]
         if complete:
             yield complete
         parts = [last]

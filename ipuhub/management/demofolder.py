@@ -102,12 +102,12 @@ class ProgressBar:
         if self._is_shown:
             self._write("\r\033[K")
 
-    def show(self, done: int, whole: int) -> None:
+    def show(self, done: int, total: int) -> None:
         if not self._is_shown:
             return
-        filled = _CELLS * done // whole if whole else _CELLS
+        filled = _CELLS * done // total if total else _CELLS
         bar = "#" * filled + "." * (_CELLS - filled)
-        self._write(f"\r[{bar}] {done:,} of {whole:,} {self._noun}\033[K")
+        self._write(f"\r[{bar}] {done:,} of {total:,} {self._noun}\033[K")
 
     def _write(self, text: str) -> None:
         self._out.write(text, ending="")

@@ -77,10 +77,10 @@ def one_deadline() -> Iterator[None]:
 def _seconds_left() -> float:
     """Return what is left until the deadline. Raise Unreachable if it has passed."""
     until = _until.get()
-    left = PATIENCE_SECONDS if until is None else until - monotonic()
-    if left <= 0:
+    remaining = PATIENCE_SECONDS if until is None else until - monotonic()
+    if remaining <= 0:
         raise _too_slow()
-    return left
+    return remaining
 
 
 def ask(question: Question, trust: ssl.SSLContext) -> tuple[int, dict[str, Any]]:

@@ -119,11 +119,11 @@ class Provider:
             fields |= {"client_id": self.client.client_id, "client_secret": self.client.secret}
         status, answer = self._ask("POST", self._needed("token_endpoint"), headers, fields)
         if status != 200:
-            said = f"{status} {str(answer.get('error', ''))[:60]}"
+            problem = f"{status} {str(answer.get('error', ''))[:60]}"
             if status in {400, 401, 403}:
                 sentence = "The provider did not confirm this sign-in. Sign in again."
-                raise Refused("code", sentence, f"token endpoint: {said}")
-            raise Unreachable(f"token endpoint: {said}")
+                raise Refused("code", sentence, f"token endpoint: {problem}")
+            raise Unreachable(f"token endpoint: {problem}")
         return answer
 
     def userinfo(self, access_token: object) -> dict[str, Any]:
@@ -150,8 +150,8 @@ class Provider:
         if status != 200:
             raise Unreachable(f"discovery document: {status}")
         if document.get("issuer") != self.client.issuer:
-            said = str(document.get("issuer"))[:200]
-            raise Unreachable(f"the discovery document names the issuer {said!r}")
+            issuer = str(document.get("issuer"))[:200]
+            raise Unreachable(f"the discovery document names the issuer {issuer!r}")
         return document
 
     def _read_keys(self) -> list[jwt.PyJWK]:

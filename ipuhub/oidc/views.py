@@ -114,24 +114,24 @@ def start(request: HttpRequest) -> HttpResponse:
             raise Unreachable("the discovery document has no authorization_endpoint")
     except Unreachable as away:
         return _away(request, away)
-    kept = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
-    digest = hashlib.sha256(kept["verifier"].encode()).digest()
-    asked = {
+    secret = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
+    digest = hashlib.sha256(secret["verifier"].encode()).digest()
+    query = {
         "response_type": "code",
         "client_id": settings.OIDC_CLIENT_ID,
         "redirect_uri": _callback_address(request),
         "scope": " ".join(settings.OIDC_SCOPES),
-        "state": kept["state"],
-        "nonce": kept["nonce"],
+        "state": secret["state"],
+        "nonce": secret["nonce"],
         "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
         "code_challenge_method": "S256",
     }
     separator = "&" if "?" in address else "?"
-    kept["next"] = _safe_next(request, request.GET.get("next", ""))
-    answer = HttpResponseRedirect(f"{address}{separator}{urlencode(asked)}")
+    secret["next"] = _safe_next(request, request.GET.get("next", ""))
+    answer = HttpResponseRedirect(f"{address}{separator}{urlencode(query)}")
     answer.set_cookie(
         _COOKIE,
-        signing.dumps(kept, salt=_SALT),
+        signing.dumps(secret, salt=_SALT),
         max_age=_SIGN_IN_SECONDS,
         path=reverse("oidc-callback"),
         secure=settings.SESSION_COOKIE_SECURE,
@@ -147,30 +147,30 @@ def start(request: HttpRequest) -> HttpResponse:
 def callback(request: HttpRequest) -> HttpResponse:
     """Take the provider's answer and sign the user in."""
     try:
-        there = _sign_in(request)
+        target = _sign_in(request)
     except Refused as refused:
         answer = refuse(request, refused)
     except Unreachable as away:
         answer = _away(request, away)
     else:
         sign_ins.labels("ok").inc()
-        answer = redirect(there)
+        answer = redirect(target)
     answer.delete_cookie(_COOKIE, path=reverse("oidc-callback"), samesite="Lax")
     return answer
 
 
 def _sign_in(request: HttpRequest) -> str:
-    kept = _kept(request)
+    secret = _kept(request)
     _check_answer(request)
     code = request.GET.get("code", "")
     if not code:
         raise Refused("code", "The provider's answer has no code. Sign in again.")
-    answer = provider().exchange(code, kept["verifier"], _callback_address(request))
+    answer = provider().exchange(code, secret["verifier"], _callback_address(request))
     token = answer.get("id_token")
     if not isinstance(token, str):
         raise Refused("token", "The provider's answer has no ID token.", "is openid a scope?")
     now = timezone.now()
-    claims = check_id_token(token, provider().find_key, _expected(), kept["nonce"], now)
+    claims = check_id_token(token, provider().find_key, _expected(), secret["nonce"], now)
     claims = _with_userinfo(claims, answer.get("access_token"))
     identity = find_or_make_user(
         settings.OIDC_ISSUER,
@@ -186,7 +186,7 @@ def _sign_in(request: HttpRequest) -> str:
     ends = now + dt.timedelta(seconds=settings.OIDC_SESSION_SECONDS)
     remember_session(identity, str(request.session.session_key), claims, token, ends)
     _LOG.info("signed in by OIDC", user=identity.user.get_username(), subject=claims["sub"][:100])
-    return _safe_next(request, kept["next"]) or resolve_url(settings.LOGIN_REDIRECT_URL)
+    return _safe_next(request, secret["next"]) or resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
 def _with_userinfo(claims: dict[str, Any], access_token: object) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _kept(request: HttpRequest) -> dict[str, str]:
     """Return what this browser keeps of its sign-in. Raise Refused if the answer is not to it."""
     sentence = "This sign-in does not belong to this browser, or is already over. Sign in again."
     try:
-        kept: dict[str, str] = signing.loads(
+        secret: dict[str, str] = signing.loads(
             request.COOKIES.get(_COOKIE, ""), salt=_SALT, max_age=_SIGN_IN_SECONDS
         )
     except signing.SignatureExpired as error:
@@ -223,9 +223,9 @@ def _kept(request: HttpRequest) -> dict[str, str]:
     except signing.BadSignature as error:
         raise Refused("state", sentence, "no cookie of a sign-in") from error
     given = request.GET.get("state", "")
-    if not secrets.compare_digest(given.encode(), kept["state"].encode()):
+    if not secrets.compare_digest(given.encode(), secret["state"].encode()):
         raise Refused("state", sentence, "state of another sign-in")
-    return kept
+    return secret
 
 
 def _check_answer(request: HttpRequest) -> None:
@@ -267,24 +267,24 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     hint = end_here(request)
     if request.META.get("ipuhub.signed_in_by_header") and settings.AUTH_HEADER_SIGN_OUT:
         return _go_on(request, settings.AUTH_HEADER_SIGN_OUT)
-    there = resolve_url(settings.LOGOUT_REDIRECT_URL)
+    target = resolve_url(settings.LOGOUT_REDIRECT_URL)
     if not hint or not settings.OIDC_ISSUER:
-        return redirect(there)
+        return redirect(target)
     try:
         address = provider().endpoint("end_session_endpoint")
     except Unreachable as away:
         _LOG.warning("signed out here only: the OIDC provider does not answer", error=str(away))
         address = ""
     if not address:
-        return redirect(there)
-    asked = {
+        return redirect(target)
+    query = {
         "client_id": settings.OIDC_CLIENT_ID,
-        "post_logout_redirect_uri": request.build_absolute_uri(there),
+        "post_logout_redirect_uri": request.build_absolute_uri(target),
     }
     if len(hint) <= _LONGEST_HINT:
-        asked["id_token_hint"] = hint
+        query["id_token_hint"] = hint
     separator = "&" if "?" in address else "?"
-    return _go_on(request, f"{address}{separator}{urlencode(asked)}")
+    return _go_on(request, f"{address}{separator}{urlencode(query)}")
 
 
 def _go_on(request: HttpRequest, address: str) -> HttpResponse:
@@ -304,8 +304,8 @@ def backchannel_logout(request: HttpRequest) -> HttpResponse:
     except Refused as refused:
         _logouts.labels(refused.reason).inc()
         _LOG.warning("refused a back-channel logout", reason=refused.reason, detail=refused.detail)
-        said = {"error": "invalid_request", "error_description": refused.detail}
-        return JsonResponse(said, status=400)
+        problem = {"error": "invalid_request", "error_description": refused.detail}
+        return JsonResponse(problem, status=400)
     except Unreachable as away:
         _logouts.labels(away.outcome).inc()
         _LOG.warning("the OIDC provider does not answer", error=str(away))

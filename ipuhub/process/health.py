@@ -223,18 +223,18 @@ class Health:
 
         A replica that no longer leads must not be restarted because its loops have ended.
         """
-        kept: tuple[dict[str, Any], ...] = (self._ready, self._asked, self._notes, self._beats)
-        known = [set(checks) for checks in kept]
+        tables: tuple[dict[str, Any], ...] = (self._ready, self._asked, self._notes, self._beats)
+        known = [set(checks) for checks in tables]
         try:
             yield
         finally:
-            for checks, names in zip(kept, known, strict=True):
+            for checks, names in zip(tables, known, strict=True):
                 for name in checks.keys() - names:
                     del checks[name]
 
     def checks(self) -> dict[str, str]:
         """Return what is wrong with each check, or nothing; a loop that beats is `alive <name>`."""
-        beats = {f"alive {name}": why for name, why in self._silent().items()}
+        beats = {f"alive {name}": problem for name, problem in self._silent().items()}
         return self._readiness() | beats
 
     def not_ready(self) -> list[str]:
@@ -243,8 +243,8 @@ class Health:
 
     def notes(self) -> list[str]:
         """Return a line for each note."""
-        told = {name: note() if callable(note) else note for name, note in self._notes.items()}
-        return [f"{name}: {' '.join(note.split())}" for name, note in told.items() if note]
+        texts = {name: note() if callable(note) else note for name, note in self._notes.items()}
+        return [f"{name}: {' '.join(note.split())}" for name, note in texts.items() if note]
 
     def not_alive(self) -> list[str]:
         """Return a line for each loop that has been silent for too long."""
@@ -306,8 +306,8 @@ async def listening(
             await web.TCPSite(runner, host, port, ssl_context=ssl_context).start()
         except OSError as error:
             hint = f" (set {setting})" if setting else ""
-            why = f"cannot listen on {host}:{port}{hint}: {error.strerror}"
-            raise ListenError(why) from error
+            problem = f"cannot listen on {host}:{port}{hint}: {error.strerror}"
+            raise ListenError(problem) from error
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

@@ -87,10 +87,10 @@ class Leadership:
         leader."""
         if self._election is None or self.is_leading:
             return ""
-        why = f"{self.holder} leads" if self.holder else self.problem
+        reason = f"{self.holder} leads" if self.holder else self.problem
         if self.holder == self._election.identity:
-            why = self.problem or "it has not renewed its Lease in time"
-        return f"this replica stands by: {why}"
+            reason = self.problem or "it has not renewed its Lease in time"
+        return f"this replica stands by: {reason}"
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for leadership, then run `work` while it lasts; repeat.
@@ -165,13 +165,13 @@ class _Fenced:
         return method if name in self.questions else partial(self._change, method)
 
     async def _change(self, method: Callable[..., Awaitable[Any]], *args: Any, **more: Any) -> Any:
-        left = self.left_seconds()
-        if left <= 0:
-            why = "this replica has not renewed its Lease in time; try again in a moment"
-            raise self.not_leading(why)
+        remaining = self.left_seconds()
+        if remaining <= 0:
+            problem = "this replica has not renewed its Lease in time; try again in a moment"
+            raise self.not_leading(problem)
         try:
-            async with asyncio.timeout(None if left == math.inf else left):
+            async with asyncio.timeout(None if remaining == math.inf else remaining):
                 return await method(*args, **more)
         except TimeoutError:
-            why = "no answer for as long as this replica surely leads"
-            raise self.given_up(why) from None
+            problem = "no answer for as long as this replica surely leads"
+            raise self.given_up(problem) from None

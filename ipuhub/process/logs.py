@@ -98,7 +98,7 @@ def _printable(text: str) -> str:
 
 
 def _indented_traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
-    whole = io.StringIO()
-    structlog.dev.plain_traceback(whole, error)
-    lines = (_printable(line) for line in whole.getvalue().strip("\n").split("\n"))
+    buffer = io.StringIO()
+    structlog.dev.plain_traceback(buffer, error)
+    lines = (_printable(line) for line in buffer.getvalue().strip("\n").split("\n"))
     out.write("\n" + textwrap.indent("\n".join(lines), "    ", lambda _: True))

@@ -44,9 +44,9 @@ def may_not(who: str) -> Refused:
     return Refused(403, f"{who} may not get the URL {PATH}. {_HOW}")
 
 
-def not_asked(why: object) -> Refused:
+def not_asked(cause: object) -> Refused:
     """The answer while it is not known whose the token is."""
-    text = f"The API server cannot check this token: {why}"
+    text = f"The API server cannot check this token: {cause}"
     return Refused(503, text, {"Retry-After": "5"})
 
 

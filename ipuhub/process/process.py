@@ -125,7 +125,7 @@ class Process:
 
     def _fill_ready(self) -> None:
         checks = self.health.checks()
-        READY.set_all({(name,): not why for name, why in checks.items()})
+        READY.set_all({(name,): not problem for name, problem in checks.items()})
 
 
 class ClusterProcess(Process):

@@ -227,13 +227,13 @@ class Lister(Generic[T]):
     async def _pages(self, extra: dict[str, str]) -> tuple[list[T], str]:
         scope = self.scope
         params = {**selector_params(scope.label_selector, scope.field_selector), **extra}
-        kept: list[T] = []
+        changes: list[T] = []
         while True:
             content = await self.client.list_page(scope.resource, scope.namespace, params)
             page = self.decoder.page(content)
-            kept.append(self.keep(page.changes))
+            changes.append(self.keep(page.changes))
             if not page.token:
-                return kept, page.resource_version
+                return changes, page.resource_version
             params["continue"] = page.token
 
 

@@ -139,8 +139,8 @@ class Recording(Generic[Row]):
                     await self._wait_for_api(error)
         except Fenced as error:
             self._is_fenced, self.rival = True, str(error)
-            why = {"problem": self.rival} if self.rival else {}
-            log.warning("another prober took this watch over", watch=self._name, **why)
+            details = {"problem": self.rival} if self.rival else {}
+            log.warning("another prober took this watch over", watch=self._name, **details)
         finally:
             await self._database.close()
 

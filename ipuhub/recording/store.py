@@ -218,8 +218,8 @@ class Store(Generic[Row]):
             vanished += recorder.vanish(cursor, absence)
             loss = bool(came or vanished or not self._is_comparable(batch, cluster_uid))
             if known.position_at is not None:
-                said = cause if loss else f"{cause}; {_NONE_SHOWN}"
-                cursor.execute(_GAP, [name, known.position_at, now, said, loss])
+                explanation = cause if loss else f"{cause}; {_NONE_SHOWN}"
+                cursor.execute(_GAP, [name, known.position_at, now, explanation, loss])
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
             gaps = self._read_gaps(cursor)
         self.gaps = gaps
@@ -247,13 +247,13 @@ class Store(Generic[Row]):
         with self._connected().cursor() as cursor:
             cursor.execute(_READ, [self._recorder.name])
             found = Checkpoint(*(cursor.fetchone() or (0,)))
-        left = self.checkpoint
-        if not left.epoch:  # not taken over yet
+        checkpoint = self.checkpoint
+        if not checkpoint.epoch:  # not taken over yet
             return
-        if found.epoch != left.epoch:
+        if found.epoch != checkpoint.epoch:
             raise Fenced
         self.checkpoint = found
-        if found.resource_version not in {left.resource_version, unsure}:
+        if found.resource_version not in {checkpoint.resource_version, unsure}:
             raise Moved
 
     def close(self) -> None:
@@ -304,8 +304,8 @@ def is_refusal(error: Exception) -> bool:
 def explain(error: psycopg.Error) -> str:
     """Return why PostgreSQL fails, in one line, with the remedy where it is known."""
     if isinstance(error, _OLDER_TABLES):  # without the statement, which may be a page long
-        said = error.diag.message_primary
-        return f"the tables are older than this program, run `manage.py migrate`: {said}"
+        message = error.diag.message_primary
+        return f"the tables are older than this program, run `manage.py migrate`: {message}"
     return " ".join(str(error).split()) or type(error).__name__
 
 

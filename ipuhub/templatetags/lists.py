@@ -82,8 +82,8 @@ def cause(reason: str, message: str) -> str:
 def prose(text: str) -> SafeString:
     """Return a text of the API's document with its code marked, and without the list of choices
     that its type names already."""
-    said = _CHOICES.sub("", text).strip()
-    parts = said.split("`")
+    sentence = _CHOICES.sub("", text).strip()
+    parts = sentence.split("`")
     return format_html_join(
         "",
         "{}",

@@ -209,10 +209,10 @@ def _by_grants(pairs: Iterable[tuple[str, str]]) -> Access:
 def _read_rows(key: Any, *, grants: bool, identities: bool) -> list[tuple[str, str, str]]:
     roles = RoleGrant.objects.filter(user=key)
     people = ExternalIdentity.objects.filter(user=key)
-    asked: list[Any] = [roles.values_list(Value("grant"), "role", "namespace")] if grants else []
+    queries: list[Any] = [roles.values_list(Value("grant"), "role", "namespace")] if grants else []
     if identities:
-        asked.append(people.values_list(Value("identity"), "issuer", "subject"))
-    return list(asked[0].union(*asked[1:], all=True)) if asked else []
+        queries.append(people.values_list(Value("identity"), "issuer", "subject"))
+    return list(queries[0].union(*queries[1:], all=True)) if queries else []
 
 
 def _where(grants: Iterable[tuple[str, str]], *roles: str) -> Scope:
@@ -310,8 +310,8 @@ def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
         if request.user.is_authenticated:
             return view(request, *arguments, **options)
         if wants_fragment(request):
-            there = f"{resolve_url('login')}?{urlencode({'next': request.get_full_path()})}"
-            return HttpResponse(status=401, headers={"HX-Redirect": there})
+            target = f"{resolve_url('login')}?{urlencode({'next': request.get_full_path()})}"
+            return HttpResponse(status=401, headers={"HX-Redirect": target})
         return redirect_to_login(request.get_full_path())
 
     return guarded

@@ -91,7 +91,7 @@ def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:
 
 
 def _cell(column: Column, row: Any) -> Cell:
-    value = (column.shown or column.value)(row)
+    value = (column.rendered or column.value)(row)
     href = column.link(row) if column.link else ""
     colour = colour_of(str(value)) if column.kind == "badge" else ""
     return Cell(value, column.kind, column.label, href, colour, column.phone, column.room)

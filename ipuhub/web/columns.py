@@ -45,7 +45,7 @@ class Column:
     value: Callable[[Any], object]
     kind: str = "text"
     link: Callable[[Any], str] | None = None
-    shown: Callable[[Any], object] | None = None
+    rendered: Callable[[Any], object] | None = None
     sparse: bool = False
     sort: str = ""
     phone: str = ""
@@ -116,7 +116,7 @@ def _shown(columns: Sequence[Column]) -> list[Column]:
 
 
 def _shows(column: Column, row: Any) -> bool:
-    return (column.shown or column.value)(row) not in (None, "")
+    return (column.rendered or column.value)(row) not in (None, "")
 
 
 def _sentence(what: str, columns: Sequence[Column]) -> str:

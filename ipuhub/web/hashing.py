@@ -35,7 +35,7 @@ class Places:
         return cls(running, max(0, threads // 2 - running))
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def reserved(self) -> Iterator[None]:
         """Hold a place. Raises TooManyHashes."""
         if not self._all.acquire(blocking=False):
             raise TooManyHashes
@@ -54,5 +54,5 @@ class BoundedHasher(PBKDF2PasswordHasher):
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         """Hash. Raises TooManyHashes."""
-        with PLACES.one():
+        with PLACES.reserved():
             return super().encode(password, salt, iterations)

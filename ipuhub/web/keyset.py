@@ -101,16 +101,16 @@ def read_page(rows: QuerySet[_M], order: Order, cursor: str, size: int) -> Page[
     invalid."""
     place = _decode(cursor, rows, order) if cursor else None
     found = _read(rows, order, place, size + 1)
-    shown, more = found[:size], len(found) > size
+    listed, more = found[:size], len(found) > size
     if place and place.is_before:
         if not more:  # the first rows, and what has been added since
             return read_page(rows, order, "", size)
-        shown.reverse()
-        return Page(shown, _encode(order, _AFTER, shown[-1]), _encode(order, _BEFORE, shown[0]))
+        listed.reverse()
+        return Page(listed, _encode(order, _AFTER, listed[-1]), _encode(order, _BEFORE, listed[0]))
     return Page(
-        shown,
-        _encode(order, _AFTER, shown[-1]) if more else None,
-        _encode(order, _BEFORE, shown[0]) if place and shown else None,
+        listed,
+        _encode(order, _AFTER, listed[-1]) if more else None,
+        _encode(order, _BEFORE, listed[0]) if place and listed else None,
     )
 
 

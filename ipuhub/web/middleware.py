@@ -169,19 +169,19 @@ class DownloadSlots:
             return answer
         streamed: StreamingHttpResponse = answer  # type: ignore[assignment]  # `streaming` says so
         owner = _owner(request)
-        if why := self._slots.take(owner):
+        if refusal := self._slots.take(owner):
             streamed.close()
-            return self._refuse(request, why)
+            return self._refuse(request, refusal)
         blocks: Iterator[bytes] = iter(streamed)
         deadline = time.monotonic() + settings.WEB_DOWNLOAD_SECONDS
         streamed.streaming_content = _Held(blocks, lambda: self._release(owner), deadline)
         return streamed
 
-    def _refuse(self, request: HttpRequest, why: str) -> HttpResponseBase:
-        if why == _FULL and not self._is_full:
+    def _refuse(self, request: HttpRequest, reason: str) -> HttpResponseBase:
+        if reason == _FULL and not self._is_full:
             self._is_full = True
             log.warning("downloads are rejected until a slot is free", downloads=self._slots.count)
-        refusal = busy(request, why)
+        refusal = busy(request, reason)
         refusal["Retry-After"] = str(RETRY_SECONDS)
         refusal._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001  # else Django logs an error for each
         return refusal

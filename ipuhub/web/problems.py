@@ -46,8 +46,8 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Return the 404 page."""
-    said = exception.args[0] if exception.args else ""
-    return _refuse(request, 404, said if isinstance(said, str) and said.endswith(".") else "")
+    detail = exception.args[0] if exception.args else ""
+    return _refuse(request, 404, detail if isinstance(detail, str) and detail.endswith(".") else "")
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
@@ -60,8 +60,8 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
             return problem_answer(status, _TOO_LONG, "query-too-long")
         return problem_answer(status)
     if wants_fragment(request):  # an open page keeps its content, and shows this beside it
-        said = _UNFINISHED if is_canceled else _AWAY if status == 503 else _FAILED
-        return HttpResponse(said, "text/plain; charset=utf-8", status)
+        text = _UNFINISHED if is_canceled else _AWAY if status == 503 else _FAILED
+        return HttpResponse(text, "text/plain; charset=utf-8", status)
     if is_canceled:
         return busy(request, _TOO_LONG, "This took too long")
     return HttpResponse(loader.render_to_string(f"{status}.html"), status=status)

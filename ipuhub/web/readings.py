@@ -40,7 +40,7 @@ class Reading(Generic[_T]):
     problem: str = ""
     detail: str = ""
 
-    def said(self, *, in_full: bool) -> str:
+    def sentence(self, *, in_full: bool) -> str:
         """The problem as a sentence, with its detail only `in_full`."""
         return say(self.problem, self.detail, in_full=in_full) if self.problem else ""
 
@@ -51,7 +51,7 @@ def say(problem: str, detail: str, *, in_full: bool) -> str:
 
 
 async def attempt(
-    asked: Awaitable[_T],
+    pending: Awaitable[_T],
     last: Reading[_T],
     now: datetime,
     who: str,
@@ -61,7 +61,7 @@ async def attempt(
     error."""
     errors: tuple[type[Exception], ...] = (TimeoutError, *expected)
     try:
-        return Reading(await asyncio.wait_for(asked, timeout=PATIENCE_SECONDS), now)
+        return Reading(await asyncio.wait_for(pending, timeout=PATIENCE_SECONDS), now)
     except errors as error:
         reason = str(error) or f"no answer within {PATIENCE_SECONDS:g} s"
         return replace(last, problem=f"{who} does not answer", detail=reason)

@@ -56,41 +56,41 @@ def note_as_of(request: HttpRequest, at: datetime | None) -> None:
     setattr(request, _AS_OF, at)
 
 
-def fragment_etag(request: HttpRequest, *shown: object) -> str:
+def fragment_etag(request: HttpRequest, *values: object) -> str:
     """Return the ETag of a fragment that shows these values (by their repr)."""
-    return etag_of(request.user.pk, request.get_full_path(), *shown)
+    return etag_of(request.user.pk, request.get_full_path(), *values)
 
 
-def etag_of(*shown: object) -> str:
+def etag_of(*values: object) -> str:
     """Return the ETag of these values, by release and user."""
-    return f'W/"{fingerprint(release(), *shown)[:32]}"'
+    return f'W/"{fingerprint(release(), *values)[:32]}"'
 
 
-def fingerprint(*shown: object) -> str:
+def fingerprint(*values: object) -> str:
     """Return a digest of values, by their repr, and of all that is stored in rows among them: the
     repr of a row only names it."""
-    stored = [_stored(row) for row in _rows_in(shown)]
-    return hashlib.sha256(repr((shown, stored)).encode()).hexdigest()
+    stored = [_stored(row) for row in _rows_in(values)]
+    return hashlib.sha256(repr((values, stored)).encode()).hexdigest()
 
 
 def _stored(row: Model) -> list[tuple[str, object]]:
     return [(name, value) for name, value in vars(row).items() if not name.startswith("_")]
 
 
-def _rows_in(shown: object) -> Iterator[Model]:
+def _rows_in(value: object) -> Iterator[Model]:
     """The rows among values, however deep."""
-    left = [shown]
-    while left:
-        each = left.pop()
+    pending = [value]
+    while pending:
+        each = pending.pop()
         kind = type(each)
         if kind in _PLAIN:
             continue
         if names := _NAMES.get(kind) or _learn_names(kind):
-            left.extend([getattr(each, name) for name in names])
+            pending.extend([getattr(each, name) for name in names])
         elif isinstance(each, list | tuple | set | frozenset | QuerySet):
-            left.extend(each)
+            pending.extend(each)
         elif isinstance(each, dict):
-            left.extend(each.values())
+            pending.extend(each.values())
         elif isinstance(each, Model):
             yield each
 

@@ -36,15 +36,15 @@ def environ_of(request: BaseRequest, body: IO[bytes], size: int) -> dict[str, An
     if not path.startswith("/"):  # a proxy's form of the request line, with host
         path = request.rel_url.raw_path
     transport = request.transport
-    here = transport.get_extra_info("sockname") if transport else None
+    local = transport.get_extra_info("sockname") if transport else None
     environ = {
         "REQUEST_METHOD": request.method,
         "SCRIPT_NAME": "",
         "PATH_INFO": unquote_to_bytes(path.partition("#")[0]).decode("latin-1"),
         "QUERY_STRING": query.partition("#")[0],
         "REMOTE_ADDR": request.remote or "",
-        "SERVER_NAME": str(here[0]) if here else "localhost",
-        "SERVER_PORT": str(here[1]) if here else "80",
+        "SERVER_NAME": str(local[0]) if local else "localhost",
+        "SERVER_PORT": str(local[1]) if local else "80",
         "SERVER_PROTOCOL": f"HTTP/{request.version.major}.{request.version.minor}",
         "CONTENT_LENGTH": str(size),
         "CONTENT_TYPE": request.headers.get("Content-Type", ""),

@@ -39,7 +39,7 @@ class Budget:
         self._lock = Lock()
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         return self._left
 
     def take(self, size: int) -> bool:

@@ -71,12 +71,12 @@ class CountedServer(web.Server):
         self._silent.pop(handler, None)
         self._asking.pop(handler, None)
 
-    def asks(self, handler: asyncio.BaseProtocol) -> None:
+    def mark_asking(self, handler: asyncio.BaseProtocol) -> None:
         """Mark a connection as having a request."""
         if (transport := self._silent.pop(handler, None)) is not None:
             self._asking[handler] = transport
 
-    def asked(self, handler: asyncio.BaseProtocol) -> None:
+    def mark_answered(self, handler: asyncio.BaseProtocol) -> None:
         """Mark the request of a connection as answered."""
         if (transport := self._asking.pop(handler, None)) is not None:
             self._silent[handler] = transport
@@ -181,19 +181,19 @@ class WebServer:
             pool.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._server.asks(request.protocol)
+        self._server.mark_asking(request.protocol)
         try:
             response = await self._answer(request)
             if self._unready:
                 response.force_close()
             return response
         finally:
-            self._server.asked(request.protocol)
+            self._server.mark_answered(request.protocol)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        said = self.constants.get(request.path)
-        if said is not None:
-            return web.Response(text=said, headers=_PLAIN)
+        text = self.constants.get(request.path)
+        if text is not None:
+            return web.Response(text=text, headers=_PLAIN)
         if request.path == self._unready:
             return web.Response(status=503, text=_LEAVING, headers=_PLAIN)
         self._limit_silence(request)
@@ -228,10 +228,10 @@ class WebServer:
 
     def _limit_silence(self, request: web.BaseRequest) -> None:
         """Let the kernel close a connection whose reader is gone, including unsent data."""
-        one = request.transport.get_extra_info("socket") if request.transport else None
-        if one is not None and _TIMEOUT_OPTION is not None:
+        connection = request.transport.get_extra_info("socket") if request.transport else None
+        if connection is not None and _TIMEOUT_OPTION is not None:
             milliseconds = int(self.limits.unread_seconds * 1000)
-            one.setsockopt(socket.IPPROTO_TCP, _TIMEOUT_OPTION, milliseconds)
+            connection.setsockopt(socket.IPPROTO_TCP, _TIMEOUT_OPTION, milliseconds)
 
     def _body_seconds(self, pool: _Pool) -> float:
         limit = self.limits.body_seconds
@@ -276,8 +276,8 @@ class WebServer:
         def wake() -> None:
             loop.call_soon_threadsafe(ready.set)
 
-        def send_head(said: Head) -> None:
-            loop.call_soon_threadsafe(_settle, head, said)
+        def send_head(received: Head) -> None:
+            loop.call_soon_threadsafe(_settle, head, received)
 
         outflow = Outflow(self._budget, wake)
         work = loop.run_in_executor(
@@ -285,12 +285,12 @@ class WebServer:
         )
         work.add_done_callback(lambda done: _finish(done, head, pool, environ["wsgi.input"]))
         try:
-            said = await _in_time(head, pool, head_until)
-            response = web.StreamResponse(status=said.status, reason=said.reason)
+            received = await _in_time(head, pool, head_until)
+            response = web.StreamResponse(status=received.status, reason=received.reason)
             response.headers["Server"] = "ipuhub"
             if self._unready:  # in the head, which is sent before the response is back
                 response.force_close()
-            for name, value in said.headers:
+            for name, value in received.headers:
                 response.headers.add(name, value)
             try:
                 async with asyncio.timeout(self.limits.answer_seconds):

@@ -33,7 +33,7 @@ class UnreadableText:
 
     key: str
     text: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +325,7 @@ class PartitionRecorder:
         shard = shard_of(manifest, is_deleted=kind == "DELETED")
         for broken in shard.unreadable:
             subject = Subject(broken.key, shard.namespace, shard.name)
-            faults.append(Fault(subject, "unreadable-entry", broken.why, broken.text))
+            faults.append(Fault(subject, "unreadable-entry", broken.reason, broken.text))
         return shard
 
     def subject(self, row: ShardRow) -> Subject:

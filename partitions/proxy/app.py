@@ -71,9 +71,9 @@ def build_app(
 
     @web.middleware
     async def refuse_on_standby(request: web.Request, handler: Handler) -> web.StreamResponse:
-        why = parts.standby()
-        if why and (request.path in _OF_THE_FLEET or request.path.startswith(_OF_PARTITIONS)):
-            raise unavailable(why)
+        reason = parts.standby()
+        if reason and (request.path in _OF_THE_FLEET or request.path.startswith(_OF_PARTITIONS)):
+            raise unavailable(reason)
         return await handler(request)
 
     middlewares = (*around, answer_problems, refuse_on_standby)
@@ -133,13 +133,13 @@ class Routes:
 
     async def query(self, request: web.Request) -> web.Response:
         """`POST /query`: how many partitions of a size fit now."""
-        asked = await requests.read_question(request)
+        question = await requests.read_question(request)
         views, age = await self._parts.fleet.recent_views()
-        if asked.controller:
-            views = _only(views, asked.controller)
-        answer = capacity.query(views, asked.size, asked.count)
-        if asked.detail:
-            return _with_age(_json(answer | capacity.query_in_detail(views, asked.size)), age)
+        if question.controller:
+            views = _only(views, question.controller)
+        answer = capacity.query(views, question.size, question.count)
+        if question.detail:
+            return _with_age(_json(answer | capacity.query_in_detail(views, question.size)), age)
         return _with_age(_json(answer), age)
 
     async def health(self, _: web.Request) -> web.Response:
@@ -225,9 +225,9 @@ class Routes:
     async def ensure(self, request: web.Request) -> web.Response:
         """`PUT`: 200 when the partition is as it will be, 202 while it waits or is made."""
         user = await self._parts.access.user(request)
-        asked = await requests.read_request(request)
-        await self._parts.access.require(user, "update", asked.namespace)
-        return _record(await self._parts.service.ensure(asked), done=_DONE)
+        wanted = await requests.read_request(request)
+        await self._parts.access.require(user, "update", wanted.namespace)
+        return _record(await self._parts.service.ensure(wanted), done=_DONE)
 
     async def reset(self, request: web.Request) -> web.Response:
         """`POST .../reset`: a clean partition for another attempt."""

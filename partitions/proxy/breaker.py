@@ -112,11 +112,11 @@ class CircuitBreaker:
                 answer = await method(*args, **more)
         except (NoAnswer, TimeoutError) as error:
             # Only the trial has a limit here, without words of its own.
-            why = str(error) or f"{self._address}: no answer in {self._options.trial_seconds:g} s"
-            self._failed(calls, term, why)
+            text = str(error) or f"{self._address}: no answer in {self._options.trial_seconds:g} s"
+            self._failed(calls, term, text)
             if isinstance(error, NoAnswer):
                 raise
-            raise NoAnswer(why) from error
+            raise NoAnswer(text) from error
         except NotStored as error:
             if calls is Calls.ALL:
                 self._move(self._circuits.answered(calls, term, term_of_all))
@@ -143,8 +143,8 @@ class CircuitBreaker:
             self._failed(Calls.ALL, term, problem)
 
     def _cause(self, calls: Calls) -> str:
-        said = self._problems[calls]
-        return said if self._address in said else f"{self._address}: {said}"
+        problem = self._problems[calls]
+        return problem if self._address in problem else f"{self._address}: {problem}"
 
     def _judged(self, calls: Calls) -> CircuitFacts:
         facts, circuit = self._facts[calls], self._circuits[calls]

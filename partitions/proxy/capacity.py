@@ -143,10 +143,10 @@ def query_in_detail(views: Sequence[ControllerView], size: int) -> dict[str, Any
     fitting = [each for each in PARTITION_SIZES if any(view.fitting(each) for view in reached)]
     largest = max(fitting, default=0)
     larger = next((each for each in PARTITION_SIZES if each > largest), None)
-    why = "" if larger is None else explain_shortage(views, larger).message
+    reason = "" if larger is None else explain_shortage(views, larger).message
     return {
         "largestFitting": largest,
-        "whyNotLarger": why,
+        "whyNotLarger": reason,
         "controllers": [
             _controller(view)
             | {

@@ -215,9 +215,9 @@ class Circuits:
 
     def refusing(self, now: float, calls: Calls) -> Calls | None:
         """Return which circuit does not let such a call through now; None: it may be sent."""
-        asked = (Calls.ALL, calls)
+        kinds = (Calls.ALL, calls)
         return next(
-            (each for each in asked if not self[each].admits(now, may_try=each is calls)), None
+            (each for each in kinds if not self[each].admits(now, may_try=each is calls)), None
         )
 
     def sent(self, calls: Calls) -> Self:

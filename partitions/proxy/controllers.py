@@ -229,11 +229,11 @@ def order_candidates(
     views: Sequence[ControllerView], size: int, rule: PlacementRule
 ) -> list[ControllerView]:
     """The controllers that may have room for a partition of `size`, in the order to try them."""
-    asked = [view for view in views if view.has_node and view.may_take(size)]
+    candidates = [view for view in views if view.has_node and view.may_take(size)]
     if rule is PlacementRule.BEST_FIT:
-        asked.sort(key=lambda view: view.smallest_fitting_block(size))
+        candidates.sort(key=lambda view: view.smallest_fitting_block(size))
     # Last those that have no room, or do not answer creations, as far as we know.
-    return sorted(asked, key=lambda view: view.fitting(size) == 0)
+    return sorted(candidates, key=lambda view: view.fitting(size) == 0)
 
 
 def _parse_one(text: str, defaults: PartitionSettings) -> ControllerSpec:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _DIGITS = 6  # an id in full may be longer than an entry of the tracker has room for
 
 
-def asked_of(settings: PartitionSettings) -> str:
+def scope_of_settings(settings: PartitionSettings) -> str:
     """Return in which cluster and allocation `settings` ask for partitions, as digests."""
     parts = (settings.cluster_id, settings.allocation_id)
     return "/".join(map(_digest, parts)) if any(parts) else ""
@@ -46,7 +46,7 @@ def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
     """
     if found.size != entry.size:
         return f"{found.id} has {found.size} IPUs, not {entry.size}: it is not this job's"
-    cluster, _, allocation = entry.asked.partition("/")
+    cluster, _, allocation = entry.scope.partition("/")
     if _differs(cluster, found.cluster_id):
         return f"{found.id} is in another cluster, {found.cluster_id}: it is not this job's"
     if _differs(allocation, found.allocation_id):
@@ -67,8 +67,8 @@ def strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
     return strangeness(tomb, found)
 
 
-def _differs(asked: str, found: str) -> bool:
-    return bool(asked and found) and asked != _digest(found)
+def _differs(expected: str, found: str) -> bool:
+    return bool(expected and found) and expected != _digest(found)
 
 
 def _digest(name: str) -> str:
@@ -174,8 +174,8 @@ def contradicted(
         found = listed.get(entry.controller, {}).get(entry.id)
         if found is None or entry.phase is not Phase.ACTIVE:
             continue
-        if why := strangeness(entry, found):
-            replaced.append((entry, why))
+        if reason := strangeness(entry, found):
+            replaced.append((entry, reason))
         elif found.ready_state is ReadyState.ERROR:
             faulty.append(entry)
     return Drift(faulty=tuple(faulty), replaced=tuple(replaced))
@@ -185,8 +185,8 @@ def why_lost(entry: TrackerEntry, ipus: Iterable[IpuId], view: ControllerView | 
     """Return the sentence about a partition that is gone, with what is said of the IPUs that it
     had: an administrator may have drained their machine."""
     closed = view.topology.closed if view and view.topology else {}
-    said = dict.fromkeys(closed[ipu].fault or closed[ipu].cordon for ipu in ipus if ipu in closed)
-    return "; ".join((f"{entry.controller} no longer knows partition {entry.id}", *said))
+    causes = dict.fromkeys(closed[ipu].fault or closed[ipu].cordon for ipu in ipus if ipu in closed)
+    return "; ".join((f"{entry.controller} no longer knows partition {entry.id}", *causes))
 
 
 def _healed(

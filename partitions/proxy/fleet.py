@@ -333,10 +333,10 @@ class Fleet:
             async with asyncio.timeout(self._options.view_seconds):
                 listing = await self._ask_again(member)
         except TimeoutError:
-            why = f"{address}: no answer in {self._options.view_seconds:g} s"
-            member.breaker.note_silence(why)
-            member.silence, member.topology = why, None
-            raise NoAnswer(why) from None
+            problem = f"{address}: no answer in {self._options.view_seconds:g} s"
+            member.breaker.note_silence(problem)
+            member.silence, member.topology = problem, None
+            raise NoAnswer(problem) from None
         except CircuitOpen:
             raise
         except VipuError as error:

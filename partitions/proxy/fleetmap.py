@@ -145,8 +145,8 @@ def _machines(view: ControllerView) -> Iterable[dict[str, Any]]:
 
 def _made_of(hardware: Hardware) -> dict[str, Any]:
     names = ("boardType", "boardSerial", "clock", "firmware")
-    said = {name: text for name, text in zip(names, hardware, strict=True) if text}
-    return {"hardware": said} if said else {}
+    texts = {name: text for name, text in zip(names, hardware, strict=True) if text}
+    return {"hardware": texts} if texts else {}
 
 
 def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
@@ -176,20 +176,20 @@ def _fits(views: Sequence[ControllerView], rooms: Sequence[Room]) -> list[dict[s
     found: list[dict[str, Any]] = []
     for size in (each for each in PARTITION_SIZES if each <= largest):
         fitting = [(view, count) for view in usable if (count := view.fitting(size))]
-        told = {"size": size, "count": sum(count for _, count in fitting)}
+        fit = {"size": size, "count": sum(count for _, count in fitting)}
         places = [_place(view, size, count) for view, count in fitting]
         wanted = {} if fitting else _wanted(_target(rooms, size), listed, size)
-        found.append({**told, "places": places, **wanted})
+        found.append({**fit, "places": places, **wanted})
     return found
 
 
 def _place(view: ControllerView, size: int, count: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"controller": view.spec.address, "count": count}
+    described: dict[str, Any] = {"controller": view.spec.address, "count": count}
     if view.topology is None or view.topology.is_guess:
-        return told
+        return described
     block = min(block for block in view.free_blocks if block.size >= size)  # as `place` has it
     place = {"cluster": block.cluster, "domain": block.domain, "start": block.start}
-    return told | place | {"size": size}
+    return described | place | {"size": size}
 
 
 def _queue(

@@ -122,18 +122,18 @@ def rename(entry: TrackerEntry, partition_id: str) -> TrackerEntry:
     return replace(enter(entry, Phase.RESERVING), id=partition_id, terms="", may_come=False)
 
 
-def ask(entry: TrackerEntry, asked: str, terms: str) -> TrackerEntry:
+def note_request(entry: TrackerEntry, scope: str, terms: str) -> TrackerEntry:
     """Record that a request for the partition is about to be sent to V-IPU, in this cluster and
     allocation and on these terms. A partition of an earlier request may still appear, with other
     terms."""
     if entry.may_come and entry.terms != terms:
         terms = ANY_TERMS
-    return replace(enter(entry, Phase.RESERVING), asked=asked, terms=terms)
+    return replace(enter(entry, Phase.RESERVING), scope=scope, terms=terms)
 
 
-def is_asked(entry: TrackerEntry, asked: str, terms: str) -> bool:
+def has_request(entry: TrackerEntry, scope: str, terms: str) -> bool:
     """Return whether the entry has a request with these terms."""
-    return entry.asked == asked and entry.terms in {terms, ANY_TERMS}
+    return entry.scope == scope and entry.terms in {terms, ANY_TERMS}
 
 
 def accept(entry: TrackerEntry) -> TrackerEntry:
@@ -157,8 +157,8 @@ def require_key_wanted(entry: TrackerEntry, attempt: int) -> None:
             f"{attempt} is made once it is active for that attempt"
         )
     if entry.pod_key != KEY_WANTED:
-        why = "have a key already" if entry.pod_key else "need none"
-        raise Contradiction(f"no key for the pods of partition {entry.id}: they {why}")
+        state = "have a key already" if entry.pod_key else "need none"
+        raise Contradiction(f"no key for the pods of partition {entry.id}: they {state}")
 
 
 def with_key(entry: TrackerEntry, key_id: str) -> TrackerEntry:
@@ -265,7 +265,7 @@ class TrackerEntry:
     recorded: bool = False
     num_gcds: int = 0
     num_replicas: int = 0
-    asked: str = ""
+    scope: str = ""
     terms: str = ""
     may_come: bool = False
     missed_at: datetime | None = None
@@ -363,19 +363,19 @@ def release_error(entry: TrackerEntry) -> str:
     return entry.message if is_refused else ""
 
 
-def waiting_partition(asked: Request | TrackerEntry, shortage: Shortage) -> Partition:
+def waiting_partition(wanted: Request | TrackerEntry, shortage: Shortage) -> Partition:
     """The answer to a request that finds no room now; nothing of it is stored."""
     return Partition(
-        uid=asked.uid,
-        namespace=asked.namespace,
-        name=asked.name,
-        instance=asked.instance,
-        attempt=asked.attempt,
+        uid=wanted.uid,
+        namespace=wanted.namespace,
+        name=wanted.name,
+        instance=wanted.instance,
+        attempt=wanted.attempt,
         id="",
-        size=asked.size,
+        size=wanted.size,
         phase=Phase.WAITING,
         reason=shortage.reason,
         message=shortage.message,
-        needed=asked.size,
+        needed=wanted.size,
         free=shortage.free,
     )

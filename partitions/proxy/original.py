@@ -35,7 +35,7 @@ class Finding:
     """
 
     key: str
-    why: str = ""
+    reason: str = ""
     stranger: Stranger | None = None
     is_settled: bool = False
 
@@ -86,8 +86,8 @@ def _judged(key: str, stranger: Stranger, same: list[Stranger], known: Known) ->
     claims = [*_claims(stranger.id, known.jobs)]
     if len(claims) != 1:
         fits = ", ".join(f"{claim.namespace}/{claim.name}" for claim, _ in claims)
-        why = f"its id fits several jobs ({fits})" if fits else "no IPUJob fits its id"
-        return Finding(key, f"{where}: {why}")
+        reason = f"its id fits several jobs ({fits})" if fits else "no IPUJob fits its id"
+        return Finding(key, f"{where}: {reason}")
     claim, size = claims[0]
     whose = f"{claim.namespace}/{claim.name}"
     if size != stranger.size:

@@ -243,9 +243,11 @@ class ProxyProcess(ClusterProcess):
         What cannot be ended in time is left to the next leader, by its entry in the tracker.
         """
         self.health.set("end", ok=False, detail="this replica is shutting down")
-        left = await self.service.finish(self.options.finish_seconds)
-        if left:
-            log.warning("partitions left to the next leader in the middle of a phase", count=left)
+        open_calls = await self.service.finish(self.options.finish_seconds)
+        if open_calls:
+            log.warning(
+                "partitions left to the next leader in the middle of a phase", count=open_calls
+            )
         # Stopped before the last write is waited for: a cancelled call writes nothing any more.
         await self.service.close()
         try:

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import Phase, Reason
-from partitions.proxy.drift import asked_of
+from partitions.proxy.drift import scope_of_settings
 from partitions.proxy.lifecycle import Shortage
 from partitions.proxy.shortage import explain_shortage
 from partitions.vipu.topology import block_with_fewest, free_blocks, place
@@ -125,16 +125,16 @@ def sizes_left(blocks: Iterable[int], reserved: Iterable[int]) -> Counter[int]:
     more room for any size. A partition that finds no block is refused and takes none. The smallest
     go first: a larger partition that is refused for their sake leaves room that it would have had.
     """
-    left = Counter(blocks)
+    free = Counter(blocks)
     for size in sorted(reserved):
-        block = min((block for block, count in left.items() if count and block >= size), default=0)
+        block = min((block for block, count in free.items() if count and block >= size), default=0)
         if not block:
             break
-        left[block] -= 1
+        free[block] -= 1
         while block > size:
             block //= 2
-            left[block] += 1
-    return left
+            free[block] += 1
+    return free
 
 
 def has_block_left(view: ControllerView, size: int, coming: Iterable[TrackerEntry]) -> bool:
@@ -143,11 +143,11 @@ def has_block_left(view: ControllerView, size: int, coming: Iterable[TrackerEntr
     Its list does not show them yet. Entries that may fail or get other IPUs do not count: entries
     without an answer, or requested in another cluster or allocation.
     """
-    asked = asked_of(view.spec.settings)
+    scope = scope_of_settings(view.spec.settings)
     reserved = [
         entry.size
         for entry in coming
-        if (entry.controller, entry.asked, entry.reason) == (view.spec.address, asked, "")
+        if (entry.controller, entry.scope, entry.reason) == (view.spec.address, scope, "")
         and entry.id not in view.by_id
     ]
     if not reserved:
@@ -155,8 +155,8 @@ def has_block_left(view: ControllerView, size: int, coming: Iterable[TrackerEntr
     if view.topology is not None and view.topology.is_guess:
         # Only the number is certain: a larger partition may find its IPUs free, and not in a block.
         return view.free - sum(other for other in reserved if other <= size) >= size
-    left = sizes_left((block.size for block in view.free_blocks), reserved)
-    return any(count for block, count in left.items() if block >= size)
+    free = sizes_left((block.size for block in view.free_blocks), reserved)
+    return any(count for block, count in free.items() if block >= size)
 
 
 def keep_room(
@@ -264,21 +264,21 @@ class WaitingQueue:
         ]
         entries = list(draft.entries())
         rooms = [room for view in offer.views if (room := room_of(view, entries)) is not None]
-        kept = keep_room(waiters, rooms, now, self._options.reserve_after_seconds)
-        if kept is None or kept.waiter.holder == holder:
+        reserved = keep_room(waiters, rooms, now, self._options.reserve_after_seconds)
+        if reserved is None or reserved.waiter.holder == holder:
             return roomy, None
-        left = [
+        targets = [
             view
             for view in roomy
-            if view.spec.address != kept.room.address or kept.is_open_to(size)
+            if view.spec.address != reserved.room.address or reserved.is_open_to(size)
         ]
-        if left:
-            return left, None
+        if targets:
+            return targets, None
         self.note(holder, size, now)
         self._held_back.add(holder)
         free = sum(view.free for view in offer.views if view.has_node)
         # Without the job's name: this user may not have access to its namespace.
-        sentence = f"held back for an older job that needs {kept.waiter.size} IPUs"
+        sentence = f"held back for an older job that needs {reserved.waiter.size} IPUs"
         return (), Shortage(Reason.NO_CAPACITY, sentence, free)
 
     def _expire(self, now: datetime) -> None:

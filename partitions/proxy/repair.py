@@ -142,8 +142,8 @@ class Repair:
 
 def _refuse_known(entries: Iterable[TrackerEntry], stranger: Stranger) -> None:
     for entry in entries:
-        here = (entry.controller, entry.id) == (stranger.controller, stranger.id)
-        if here and entry.phase is not Phase.RELEASED:
+        is_same = (entry.controller, entry.id) == (stranger.controller, stranger.id)
+        if is_same and entry.phase is not Phase.RELEASED:
             raise UnknownPartition(f"the tracker has {stranger.id} by now; it is left alone")
 
 

@@ -13,7 +13,7 @@ from ipuhub.partition import Partition, Phase
 from partitions.errors import Contradiction, ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import PlacementRule, order_candidates
-from partitions.proxy.drift import asked_of, terms_of
+from partitions.proxy.drift import scope_of_settings, terms_of
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
 from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
 from partitions.proxy.shortage import explain_shortage
@@ -231,8 +231,8 @@ class PartitionService:
         self._driver.finish()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (busy := self._calls | self._driver.tasks) and (left := until - loop.time()) > 0:
-            await asyncio.wait(busy, timeout=left)
+        while (busy := self._calls | self._driver.tasks) and (remaining := until - loop.time()) > 0:
+            await asyncio.wait(busy, timeout=remaining)
         return len(self._driver.tasks)
 
     async def close(self) -> None:
@@ -285,8 +285,8 @@ class PartitionService:
         if verdict is Verdict.RESERVE or entry is None:
             if offer is None:
                 return _Planned(None)
-            asked = (request.holder, request.size, offer, draft, self._now())
-            targets, held_back = self.waiting.open_to(*asked)
+            arguments = (request.holder, request.size, offer, draft, self._now())
+            targets, held_back = self.waiting.open_to(*arguments)
             if held_back is not None:
                 return _Planned(None, held_back=held_back)
             reserved = self._reserve(draft, entry, request, targets[0])
@@ -316,7 +316,7 @@ class PartitionService:
             reserved_at=now,
             num_gcds=request.num_gcds,
             num_replicas=request.num_replicas,
-            asked=asked_of(target.spec.settings),
+            scope=scope_of_settings(target.spec.settings),
             terms=terms_of(target.spec.settings, request.num_gcds),
         )
 

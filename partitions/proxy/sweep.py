@@ -146,8 +146,8 @@ class Sweep:
         partition works again. `views` by address, for messages about the machines of lost
         partitions."""
         marked = {entry: self._lost(entry, views.get(entry.controller)) for entry in drift.lost}
-        for entry, why in drift.replaced:
-            marked[entry] = lifecycle.lose(entry, self._now(), why)
+        for entry, reason in drift.replaced:
+            marked[entry] = lifecycle.lose(entry, self._now(), reason)
         for entry in (*drift.faulty, *drift.healed):
             if (new := await self._asked(entry)) is not None:
                 marked[entry] = new
@@ -180,7 +180,7 @@ class Sweep:
 
     async def _remove_late(self, drift: Drift, views: Iterable[ControllerView]) -> None:
         """Remove what V-IPU made of a request whose job had given it up by then."""
-        seen = {(view.spec.address, one.id): one for view in views for one in view.partitions}
+        seen = {(view.spec.address, p.id): p for view in views for p in view.partitions}
         for entry in drift.late:
             if self._is_taken(entry):
                 continue
@@ -287,6 +287,6 @@ def _warn(drift: Drift) -> None:
         log.warning("partition lost", controller=entry.controller, **entry.log_fields)
     for entry in drift.faulty:
         log.warning("partition in ERROR", controller=entry.controller, **entry.log_fields)
-    for entry, why in drift.replaced:
+    for entry, problem in drift.replaced:
         where = {"controller": entry.controller, **entry.log_fields}
-        log.warning("partition replaced", problem=why, **where)
+        log.warning("partition replaced", problem=problem, **where)

@@ -90,7 +90,7 @@ def note_absence(entry: TrackerEntry, now: datetime, wait_seconds: float) -> Tra
 def settle(entry: TrackerEntry) -> TrackerEntry:
     """Record that the partition cannot appear any more: a partition with its id belongs to another
     owner."""
-    return replace(entry, may_come=False, has_come=False, missed_at=None, asked="", terms="")
+    return replace(entry, may_come=False, has_come=False, missed_at=None, scope="", terms="")
 
 
 def settle_others(draft: Draft, tomb: TrackerEntry, may_be: Callable[[TrackerEntry], bool]) -> None:

@@ -36,13 +36,13 @@ def next_serial(last: TrackerEntry | None, now: datetime) -> int:
     return serial if last is None else max(serial, last.serial + 1)
 
 
-def free_id(asked: TrackerEntry | Request, draft: Draft, listed: Iterable[str]) -> str:
+def free_id(wanted: TrackerEntry | Request, draft: Draft, listed: Iterable[str]) -> str:
     """Return an id that neither the tracker nor a controller's list has, for the holder `asked`."""
     return choose_partition_id(
-        name=asked.name,
-        namespace=asked.namespace,
-        instance=asked.instance,
-        uid=asked.uid,
+        name=wanted.name,
+        namespace=wanted.namespace,
+        instance=wanted.instance,
+        uid=wanted.uid,
         taken=draft.ids_in_use() | set(listed),
     )
 
@@ -95,7 +95,7 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
             recorded=bool(found.get("recorded", False)),
             num_gcds=int(found.get("numGcds", 0)),
             num_replicas=int(found.get("numReplicas", 0)),
-            asked=str(found.get("asked", "")),
+            scope=str(found.get("asked", "")),
             terms=str(found.get("terms", "")),
             may_come=bool(found.get("mayCome", False)),
             missed_at=parse_time(found.get("missedAt")),
@@ -320,7 +320,7 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "recorded": entry.recorded,
         "numGcds": entry.num_gcds,
         "numReplicas": entry.num_replicas,
-        "asked": entry.asked,
+        "asked": entry.scope,
         "terms": entry.terms,
         "mayCome": entry.may_come,
         "missedAt": format_time(entry.missed_at),

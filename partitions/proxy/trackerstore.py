@@ -131,8 +131,8 @@ class TrackerStore:
             async with asyncio.timeout(self._options.patience_seconds):
                 return await done
         except TimeoutError:
-            why = self._problem or "the API server is slow"
-            raise TrackerUnavailable(f"the partition tracker cannot be written: {why}") from None
+            text = self._problem or "the API server is slow"
+            raise TrackerUnavailable(f"the partition tracker cannot be written: {text}") from None
 
     async def refresh(self) -> None:
         """Read the tracker again, to see what others did to it."""

@@ -144,12 +144,12 @@ async def find_removals(
         if partition.ready_state is ReadyState.PENDING
     ]
     known = {key for key in pending if phases.get(key) is Phase.RELEASING}
-    asked = [key for key in pending if phases.get(key) not in _NO_QUESTION][:_MOST_QUESTIONS]
+    keys = [key for key in pending if phases.get(key) not in _NO_QUESTION][:_MOST_QUESTIONS]
     answers = await asyncio.gather(
-        *(is_under_removal(api_of(address), name) for address, name in asked),
+        *(is_under_removal(api_of(address), name) for address, name in keys),
         return_exceptions=True,
     )
-    found = {key for key, answer in zip(asked, answers, strict=True) if answer is True}
+    found = {key for key, answer in zip(keys, answers, strict=True) if answer is True}
     return frozenset(known | found)
 
 

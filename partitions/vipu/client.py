@@ -166,9 +166,9 @@ class VipuClient:
         A fleet that has not changed is not read again: reading 4,096 IPUs takes 60 ms of CPU.
         """
         answer = await self._call(self._user.ListIPUAttributes, pb.ListIPUAttributesRequest())
-        said = sha256(answer.SerializeToString(deterministic=True)).digest()
-        if self._fleet is None or self._fleet[0] != said:
-            self._fleet = said, topology_from_attributes(wire.attributes_from_message(answer))
+        digest = sha256(answer.SerializeToString(deterministic=True)).digest()
+        if self._fleet is None or self._fleet[0] != digest:
+            self._fleet = digest, topology_from_attributes(wire.attributes_from_message(answer))
         return self._fleet[1]
 
     async def heartbeat(self, agent: str) -> Heartbeat:
@@ -250,8 +250,8 @@ class VipuClient:
     def _log_missing(self) -> None:
         if not self._is_missing_logged:
             self._is_missing_logged = True
-            why = "the controller makes no keys for partitions"
-            log.warning("pods get no key to their partitions", controller=self.address, why=why)
+            reason = "the controller makes no keys for partitions"
+            log.warning("pods get no key to their partitions", controller=self.address, why=reason)
 
     async def version(self) -> str:
         """The version of the controller."""

@@ -74,6 +74,6 @@ def error_of(code: StatusCode, message: str) -> VipuError:
         return NoCapacity(message)
     if code is StatusCode.UNIMPLEMENTED and any(word in message for word in _UNKNOWN_METHOD):
         stop = "" if message.endswith(("!", ".")) else "."
-        why = "The server is older, or this is the port of its other API"
-        return VipuError(f"{message}{stop} {why}")
+        hint = "The server is older, or this is the port of its other API"
+        return VipuError(f"{message}{stop} {hint}")
     return _ERRORS.get(code, VipuError)(message)

@@ -56,12 +56,12 @@ def announcement(agent: str, port: int) -> bytes:
 def read_announcement(data: bytes, host: str, interface: str, now: float) -> Announcement | None:
     """The agent that an announcement names; None for anything else that comes in."""
     try:
-        said: Any = json.loads(data)
+        announcement: Any = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
+    if not isinstance(announcement, dict) or announcement.get("format") != FORMAT:
         return None
-    agent, port = said.get("agent"), said.get("port")
+    agent, port = announcement.get("agent"), announcement.get("port")
     if not isinstance(agent, str) or not 0 < len(agent) <= _LONGEST_ID or not agent.isprintable():
         return None
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= _LARGEST_PORT:
@@ -167,13 +167,13 @@ class Announcer:
             sender.setblocking(False)
             sender.bind((self._source, 0))
             sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
-            said: set[str] = set()
+            announced: set[str] = set()
             while True:
                 for index, interface in self._indexes.items():
                     if problem := self._announce(sender, index):
-                        if interface not in said:
+                        if interface not in announced:
                             log.warning("not announced", interface=interface, error=problem)
-                        said.add(interface)
+                        announced.add(interface)
                 await asyncio.sleep(ANNOUNCE_SECONDS)
 
     def _announce(self, sender: socket.socket, index: int) -> str:
@@ -193,9 +193,9 @@ def _indexes(interfaces: Sequence[str]) -> dict[int, str]:
         try:
             found[socket.if_nametoindex(name)] = name
         except OSError:
-            there = ", ".join(name for _, name in socket.if_nameindex())
+            names = ", ".join(name for _, name in socket.if_nameindex())
             raise ValueError(
-                f"there is no network interface {name!r} here; there are {there}"
+                f"there is no network interface {name!r} here; there are {names}"
             ) from None
     return found
 

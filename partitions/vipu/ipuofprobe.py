@@ -92,26 +92,26 @@ async def _problem(ports: Sequence[DevicePort], lookups: Mapping[str, _Lookup]) 
 
 async def _sentence(device: DevicePort, host: _Lookup) -> str:
     """Name machine and port where it does not answer; empty if it does."""
-    why = host.problem or await _why_closed(host.addresses, device.port)
-    if not why:
+    reason = host.problem or await _why_closed(host.addresses, device.port)
+    if not reason:
         return ""
     return (
         f"{device.agent}: the IPUoF port {device.host}:{device.port} of IPU {device.index} does "
-        f"not answer: {why}"
+        f"not answer: {reason}"
     )
 
 
 async def _why_closed(addresses: Sequence[_Address], port: int) -> str:
     """Return why the port answers at none of the addresses; empty if it answers at any."""
-    why = ""
+    reason = ""
     try:
         async with asyncio.timeout(ASK_SECONDS):
             for address in addresses:
-                if not (why := await _refusal(address, port)):
+                if not (reason := await _refusal(address, port)):
                     break
     except TimeoutError:
         return f"no answer within {ASK_SECONDS:g} s"
-    return why
+    return reason
 
 
 async def _refusal(address: _Address, port: int) -> str:

@@ -46,8 +46,8 @@ def _guessed(topology: Topology, seen: Mapping[IpuId, str]) -> Topology:
     # A controller may list partitions of IPUs that it does not let this user see.
     spare = (Ipu(place, "", 0) for place in places[len(topology) :])
     ipus = [*topology.ipus, *spare]
-    told = (_told(ipu, place, seen) for ipu, place in zip(ipus, places, strict=True))
-    return Topology(tuple(told), is_guess=True)
+    placed = (_told(ipu, place, seen) for ipu, place in zip(ipus, places, strict=True))
+    return Topology(tuple(placed), is_guess=True)
 
 
 def _told(ipu: Ipu, place: IpuId, seen: Mapping[IpuId, str]) -> Ipu:

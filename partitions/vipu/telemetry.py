@@ -51,17 +51,17 @@ def heartbeat_attributes(heartbeat: Heartbeat, index: int) -> dict[str, str]:
     if heartbeat.heard_at is None:
         return {}
     sensors = heartbeat.sensors.get(index, Sensors())
-    said = ((name, getattr(sensors, field)) for name, field, _ in _NAMES)
-    numbers = {name: f"{value:.10g}" for name, value in said if value is not None}
+    readings = ((name, getattr(sensors, field)) for name, field, _ in _NAMES)
+    numbers = {name: f"{value:.10g}" for name, value in readings if value is not None}
     return {HEARD_ATTRIBUTE: heartbeat.heard_at.isoformat(), **numbers}
 
 
 def heartbeat_from_attributes(ipus: Mapping[int, Mapping[str, str]]) -> Heartbeat:
     """Return the heartbeat in the attributes of a machine's IPUs, without validation."""
-    heard = [time for said in ipus.values() if (time := _time(said.get(HEARD_ATTRIBUTE, "")))]
+    heard = [time for values in ipus.values() if (time := _time(values.get(HEARD_ATTRIBUTE, "")))]
     sensors = {
-        index: Sensors(**{field: _number(said.get(name, "")) for name, field, _ in _NAMES})
-        for index, said in ipus.items()
+        index: Sensors(**{field: _number(values.get(name, "")) for name, field, _ in _NAMES})
+        for index, values in ipus.items()
     }
     return Heartbeat(max(heard, default=None), sensors)
 

@@ -153,12 +153,12 @@ class Topology:
         """
         if not cluster and not allocation:
             return self
-        kept = (
+        ipus = (
             ipu
             for ipu in self.ipus
             if _may_be(cluster, ipu.cluster) and _may_be(allocation, ipu.allocation)
         )
-        return Topology(tuple(kept), self.is_guess)
+        return Topology(tuple(ipus), self.is_guess)
 
 
 def size_problem(size: int) -> str:
@@ -264,9 +264,9 @@ def _hardware(found: Mapping[str, str]) -> Hardware:
 
 
 @lru_cache(maxsize=4096)
-def _shared(*said: str) -> Hardware:
+def _shared(*fields: str) -> Hardware:
     """One object for the IPUs of a machine, which mostly say the same."""
-    return Hardware(*said)
+    return Hardware(*fields)
 
 
 def _may_be(wanted: str, stated: str) -> bool:
@@ -366,12 +366,12 @@ def is_buddy_block(topology: Topology, ipus: Collection[IpuId]) -> bool:
         return False
     first = ids[0]
     known = [topology.by_id[ipu].allocation for ipu in ids if ipu in topology.by_id]
-    told = {allocation for allocation in known if allocation}
+    allocations = {allocation for allocation in known if allocation}
     return (
         first.position % len(ids) == 0
         and ids == list(Block(len(ids), first.domain, first.position, first.cluster).ipus())
         and len(known) == len(ids)
-        and len(told) <= 1
+        and len(allocations) <= 1
     )
 
 

@@ -63,9 +63,9 @@ class Command(DatabaseCommand):
 
 
 def _grants_of(options: dict[str, Any]) -> list[Grant]:
-    asked = [Grant(ADMIN)] if options["admin"] else []
-    asked += [Grant(ACCOUNTANT)] if options["accountant"] else []
+    grants = [Grant(ADMIN)] if options["admin"] else []
+    grants += [Grant(ACCOUNTANT)] if options["accountant"] else []
     try:
-        return asked + [parse_grant(text) for text in options["role"]]
+        return grants + [parse_grant(text) for text in options["role"]]
     except RoleError as error:
         raise CommandError(str(error)) from error

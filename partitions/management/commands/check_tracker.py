@@ -48,11 +48,11 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
-            left = asyncio.run(self._check(repair=options["repair"]))
+            count = asyncio.run(self._check(repair=options["repair"]))
         except (ApiError, ConfigError, InvalidControllers, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error
-        if left:
-            raise CommandError(f"Tracker and controllers differ in {left} points.")
+        if count:
+            raise CommandError(f"Tracker and controllers differ in {count} points.")
         self.stdout.write("Tracker and controllers agree.")
 
     async def _check(self, *, repair: bool) -> int:
@@ -127,8 +127,8 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
         yield f"{where} no longer exists there; the proxy sets it to error."
     for entry in drift.faulty:
         yield f"{entry.id} on {entry.controller} is in ERROR; a new attempt of its job resets it."
-    for entry, why in drift.replaced:
-        yield f"{entry.id} on {entry.controller}: {why}; the proxy sets it to error."
+    for entry, reason in drift.replaced:
+        yield f"{entry.id} on {entry.controller}: {reason}; the proxy sets it to error."
     for entry in drift.healed:
         yield f"{entry.id} on {entry.controller} is ACTIVE again; the proxy sets it to active."
     for entry in drift.late:

@@ -55,13 +55,13 @@ class Command(BaseCommand):
         if not namespace or not name:
             raise CommandError(f"--from {source}: write NAMESPACE/NAME.")
         try:
-            left = asyncio.run(self._import(namespace, name, write=not options["dry_run"]))
+            unsettled = asyncio.run(self._import(namespace, name, write=not options["dry_run"]))
         except NotFound:
             raise CommandError(f"There is no ConfigMap {namespace}/{name}.") from None
         except (ApiError, ConfigError, InvalidControllers, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error
-        if left:
-            raise CommandError(f"{left} left as they are. Correct the causes and repeat.")
+        if unsettled:
+            raise CommandError(f"{unsettled} left as they are. Correct the causes and repeat.")
         self.stdout.write("Nothing is left to take over.")
 
     async def _import(self, namespace: str, name: str, *, write: bool) -> int:
@@ -69,15 +69,15 @@ class Command(BaseCommand):
         async with beside(configured(settings.PROXY_HOST, settings.PROXY_PORT)) as proxy:
             data = (await proxy.client.get(CONFIG_MAPS, name, namespace)).get("data") or {}
             known = await _known(proxy)
-            left = 0
+            unsettled = 0
             for finding in findings(data, known):
-                left += not await self._settle(proxy, finding, write=write)
-            return left
+                unsettled += not await self._settle(proxy, finding, write=write)
+            return unsettled
 
     async def _settle(self, proxy: ProxyProcess, finding: Finding, *, write: bool) -> bool:
         """Say and do what a finding asks for; whether nothing is left of it."""
         stranger = finding.stranger
-        self.stdout.write(f"{finding.key}: {finding.why}.")
+        self.stdout.write(f"{finding.key}: {finding.reason}.")
         if stranger is None or stranger.claim is None:
             return finding.is_settled
         if not write:

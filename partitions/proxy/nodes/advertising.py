@@ -78,7 +78,7 @@ class Advertiser:
         if self._nodes.problem or self._fleet.list_problem:
             return
         await self._count()
-        nodes = self._nodes.shown()
+        nodes = self._nodes.advertised()
         ADVERTISED.set_all({(n.name,): _number(n) for n in nodes if MARK_CAPACITY in n.marks})
         options = self._options
         changes = plan_visibility(nodes, self._counts, options.owner, on_masters=options.on_masters)

@@ -47,7 +47,7 @@ class NodeLabels:
         found = self.informer.get("", name)
         return None if found is None else node_of(found)
 
-    def shown(self) -> list[ShownNode]:
+    def advertised(self) -> list[ShownNode]:
         """Return the IPUs that all nodes advertise."""
         return [shown_node(node) for node in self.informer.all()]
 
@@ -100,13 +100,17 @@ def _marks(metadata: Mapping[str, Any]) -> dict[str, str]:
 def trimmed_node(node: Manifest) -> Manifest:
     """Return the part of a node that is read: nodes are large."""
     metadata, status = node["metadata"], node.get("status") or {}
-    kept = {key: metadata[key] for key in _KEPT if key in metadata}
+    trimmed = {key: metadata[key] for key in _KEPT if key in metadata}
     conditions = status.get("conditions") or ()
-    shown: dict[str, Any] = {
+    amounts_kept: dict[str, Any] = {
         "addresses": status.get("addresses") or [],
         "conditions": [condition for condition in conditions if condition.get("type") == "Ready"],
     }
     for path in _AMOUNTS:
         amounts = status.get(path) or {}
-        shown[path] = {key: amounts[key] for key in amounts if key == RESOURCE}
-    return {**node, "metadata": {**kept, "annotations": _marks(metadata)}, "status": shown}
+        amounts_kept[path] = {key: amounts[key] for key in amounts if key == RESOURCE}
+    return {
+        **node,
+        "metadata": {**trimmed, "annotations": _marks(metadata)},
+        "status": amounts_kept,
+    }

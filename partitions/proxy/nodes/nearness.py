@@ -84,8 +84,8 @@ def read_question(found: Mapping[str, Any]) -> Question:
     if nodes is None:
         return Question(labels, selector, _names(names))
     items = _list(_object(nodes, "Nodes").get("items") or [], "Nodes.items")
-    whole = tuple(_object(item, "Nodes.items") for item in items)
-    return Question(labels, selector, tuple(_candidate(node) for node in whole), whole)
+    objects = tuple(_object(item, "Nodes.items") for item in items)
+    return Question(labels, selector, tuple(_candidate(node) for node in objects), objects)
 
 
 def filter_nodes(question: Question, place: Place | None) -> dict[str, Any]:
@@ -93,14 +93,14 @@ def filter_nodes(question: Question, place: Place | None) -> dict[str, Any]:
     fits = _fits(question, place)
     passed = [fits(candidate) for candidate in question.candidates]
     refused = [c.name for c, ok in zip(question.candidates, passed, strict=True) if not ok]
-    why = ""
+    text = ""
     if place is not None:
         label = f"{place.key}={place.wanted_by(question)}"
-        why = f"node(s) without the label {label} of the V-IPU controller that holds the partition"
+        text = f"node(s) without the label {label} of the V-IPU controller that holds the partition"
     answer: dict[str, Any] = {
         "FailedNodes": {},
         # Evicting pods gives no node this label.
-        "FailedAndUnresolvableNodes": dict.fromkeys(refused, why),
+        "FailedAndUnresolvableNodes": dict.fromkeys(refused, text),
         "Error": "",
     }
     if question.nodes is None:
@@ -138,7 +138,7 @@ def _candidate(node: Mapping[str, Any]) -> Candidate:
     labels = _texts(metadata.get("labels"), "Nodes.items.metadata.labels")
     status = _object(node.get("status") or {}, "Nodes.items.status")
     listed = _list(status.get("addresses") or [], "Nodes.items.status.addresses")
-    addresses = (_object(one, "Nodes.items.status.addresses").get("address") for one in listed)
+    addresses = (_object(item, "Nodes.items.status.addresses").get("address") for item in listed)
     return Candidate(name, labels, frozenset(a for a in addresses if isinstance(a, str) and a))
 
 

@@ -93,11 +93,11 @@ def plan_visibility(
     """Return what to change so that the nodes show `counts`, and no other number of `owner`."""
     listed = sorted(nodes, key=lambda node: node.name)
     ours = [node for node in listed if node.marks.get(MARK_OWNER, owner) == owner]
-    shown = [node for node in ours if on_masters or not node.is_master]
+    candidates = [node for node in ours if on_masters or not node.is_master]
     reached: dict[str, list[Count]] = {}
     designated: dict[str, list[Count]] = {}
     for count in counts:
-        reaching = nodes_with(count.label, shown)
+        reaching = nodes_with(count.label, candidates)
         for node in reaching:
             reached.setdefault(node.name, []).append(count)
         if count.total is not None and (chosen := _designate(reaching, count.label)):

@@ -12,7 +12,7 @@ from ipuhub.partition import Reason
 from partitions.proxy import lifecycle
 from partitions.proxy.circuit import CircuitOpen
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import asked_of, strangeness, terms_of
+from partitions.proxy.drift import scope_of_settings, strangeness, terms_of
 from partitions.proxy.steps.activate import record_active
 from partitions.proxy.steps.elsewhere import go_elsewhere, go_on, leave_silent, take_other_id
 from partitions.proxy.steps.step import Next
@@ -48,15 +48,15 @@ async def create(step: Step) -> Next:
             return Next.NOW
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     memory.is_reset = is_there
-    if found is not None and is_there and (why := strangeness(entry, found)):
-        return await take_other_id(step, listed, why)
+    if found is not None and is_there and (reason := strangeness(entry, found)):
+        return await take_other_id(step, listed, reason)
     if is_ending:
         return Next.POLL  # neither ours to reset nor room for a new partition yet
     spec = fleet.spec_of(entry.controller)
     if spec and not memory.is_reset:
-        how = asked_of(spec.settings), terms_of(spec.settings, entry.num_gcds)
-        if not lifecycle.is_asked(entry, *how):
-            await step.replace(lifecycle.ask(entry, *how))
+        how = scope_of_settings(spec.settings), terms_of(spec.settings, entry.num_gcds)
+        if not lifecycle.has_request(entry, *how):
+            await step.replace(lifecycle.note_request(entry, *how))
             return Next.NOW
     return await _send(step)
 
@@ -158,9 +158,9 @@ async def _stay(step: Step) -> Next:
     a later request may be answered."""
     entry, memory = step.entry, step.memory
     if not memory.is_told:  # in place of what the first call came to
-        why = f"{entry.controller} does not answer creations, and no other V-IPU controller fits"
-        told = replace(entry, reason=Reason.CONTROLLER_UNAVAILABLE, message=why)
-        await step.replace(told)
+        text = f"{entry.controller} does not answer creations, and no other V-IPU controller fits"
+        changed = replace(entry, reason=Reason.CONTROLLER_UNAVAILABLE, message=text)
+        await step.replace(changed)
         memory.is_told = True
     return Next.BACKOFF
 
@@ -172,9 +172,9 @@ async def _meet_existing(step: Step) -> Next:
     return await take_other_id(step, {step.entry.id}, "it was there before")
 
 
-async def _give_back(step: Step, why: VipuError) -> Next:
+async def _give_back(step: Step, cause: VipuError) -> Next:
     """The partition cannot be reset, since its IPUs are broken: another takes its place."""
-    log.warning("partition given back", problem=str(why), **step.entry.log_fields)
+    log.warning("partition given back", problem=str(cause), **step.entry.log_fields)
     try:
         await step.api.remove_partition(step.entry.id)
     except NotFound:

@@ -9,7 +9,7 @@ import structlog
 
 from partitions.proxy import lifecycle, tombstones
 from partitions.proxy.controllers import order_candidates
-from partitions.proxy.drift import asked_of, terms_of
+from partitions.proxy.drift import scope_of_settings, terms_of
 from partitions.proxy.lifecycle import waiting_partition
 from partitions.proxy.queue import Offer
 from partitions.proxy.shortage import explain_shortage
@@ -39,11 +39,11 @@ class _Move(Enum):
     CHANGED = auto()
 
 
-async def take_other_id(step: Step, listed: Collection[str], why: str) -> Next:
+async def take_other_id(step: Step, listed: Collection[str], problem: str) -> Next:
     """Take another id: a partition of another owner has ours, and is left alone."""
     entry = step.entry
     where = {"controller": entry.controller, **entry.log_fields}
-    log.warning("partition id taken by someone else", **where, problem=why)
+    log.warning("partition id taken by someone else", **where, problem=problem)
 
     def rename(draft: Draft) -> bool:
         if draft.get(entry.key) != entry:
@@ -136,8 +136,8 @@ def _move_if_open(step: Step, draft: Draft, offer: Offer) -> Shortage | _Move:
     entry, now = step.entry, step.around.now()
     if draft.get(entry.key) != entry:
         return _Move.CHANGED
-    asked = (entry.holder, entry.size, offer, draft, now)
-    targets, held_back = step.around.waiting.open_to(*asked)
+    arguments = (entry.holder, entry.size, offer, draft, now)
+    targets, held_back = step.around.waiting.open_to(*arguments)
     if held_back is not None:
         return held_back
     _move(draft, entry, targets[0], now)
@@ -154,4 +154,4 @@ def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: dateti
     spec = target.spec
     moved = lifecycle.move(entry, controller=spec.address, label=spec.label, partition_id=new_id)
     terms = terms_of(spec.settings, entry.num_gcds)
-    draft.put(lifecycle.ask(moved, asked_of(spec.settings), terms))
+    draft.put(lifecycle.note_request(moved, scope_of_settings(spec.settings), terms))

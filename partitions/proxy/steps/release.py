@@ -32,8 +32,8 @@ async def release(step: Step) -> Next:
     try:
         if not memory.is_removed:
             found = (await step.around.fleet.listed(entry.controller)).get(entry.id)
-            if found is not None and (why := strangeness(entry, found)):
-                return await _leave(step, why)
+            if found is not None and (problem := strangeness(entry, found)):
+                return await _leave(step, problem)
             if found is not None:
                 memory.was_there = True
                 await step.api.remove_partition(entry.id)
@@ -53,12 +53,12 @@ async def release(step: Step) -> Next:
     return Next.SETTLED
 
 
-async def _leave(step: Step, why: str) -> Next:
+async def _leave(step: Step, reason: str) -> Next:
     """Leave the partition: it belongs to another owner, so ours cannot exist any more."""
     entry = step.entry
     where = {"controller": entry.controller, **entry.log_fields}
-    log.warning("partition left alone", problem=why, **where)
-    await step.replace(tombstones.leave(step.entry, step.around.now(), why))
+    log.warning("partition left alone", problem=reason, **where)
+    await step.replace(tombstones.leave(step.entry, step.around.now(), reason))
     return Next.SETTLED
 
 

@@ -251,15 +251,15 @@ class VipuAgent:
         tls = options.tls
         credentials = tls.credentials() if tls else None
         exporter = Exporter(agent, machine, self._clock, service.wait_while_hung)
-        shown = await exporter.start(options.host, _counted(options.exporter_port, number))
+        exporter_port = await exporter.start(options.host, _counted(options.exporter_port, number))
         running.push_async_callback(exporter.stop)
         # Before the first answer: a server keeps the inventory until the machine starts again.
-        service.exporter_port = shown
+        service.exporter_port = exporter_port
         port = listen(server, options.host, _counted(options.port, number), credentials)
         await server.start()
         running.push_async_callback(server.stop, _STOP_SECONDS)
         self.machines.append(machine)
-        return Ports(port, shown)
+        return Ports(port, exporter_port)
 
 
 def _counted(first: int, number: int) -> int:

@@ -194,13 +194,13 @@ class SimulatedMachine:
             for name, part in self._parts.items():
                 if tested & {device.index for device in part.configuration.devices}:
                     raise NotReady(f"partition {name} uses it; remove that first")
-        shown = {
+        kinds = {
             MachineTest.CONNECTIVITY: {FaultKind.LINK_DOWN, FaultKind.IPUOF_CLOSED},
             MachineTest.IPU_SELF_TEST: {FaultKind.IPU_ERROR},
             MachineTest.SYNC: {FaultKind.LINK_DOWN, FaultKind.IPU_ERROR},
         }[kind]
         found = [
-            fault for fault in self._present(now) if fault.kind in shown and fault.ipu in tested
+            fault for fault in self._present(now) if fault.kind in kinds and fault.ipu in tested
         ]
         return "; ".join(sorted(map(_sentence, found)))
 
@@ -377,8 +377,8 @@ def _sentence(fault: Fault) -> str:
     return f"IPU-Link {fault.link} of IPU {fault.ipu} is down"
 
 
-def _is_same(one: Fault, other: Fault) -> bool:
-    return (one.kind, one.ipu, one.link) == (other.kind, other.ipu, other.link)
+def _is_same(fault: Fault, other: Fault) -> bool:
+    return (fault.kind, fault.ipu, fault.link) == (other.kind, other.ipu, other.link)
 
 
 def _since(start: datetime, now: datetime) -> float:

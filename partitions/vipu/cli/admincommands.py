@@ -244,8 +244,8 @@ def _with_these(total: str, parts: Sequence[tuple[int, str]]) -> str:
 
 def _agent(agent: pb.Agent) -> tuple[str, ...]:
     host, _, port = agent.address.rpartition(":")
-    said = [agent.lost, *(agent.faults[index] for index in sorted(agent.faults))]
-    said += [agent.cordon_reason]
+    problems = [agent.lost, *(agent.faults[index] for index in sorted(agent.faults))]
+    problems += [agent.cordon_reason]
     return (
         agent.id,
         host or "simulated",
@@ -257,7 +257,7 @@ def _agent(agent: pb.Agent) -> tuple[str, ...]:
         agent.allocation_id,
         str(agent.ipulink_domain),
         " ".join(agent.partition_ids) or "-",
-        "; ".join(filter(None, said)) or "-",
+        "; ".join(filter(None, problems)) or "-",
     )
 
 

@@ -69,9 +69,9 @@ async def _statuses(
     """Yield the controller's operations with partitions, which no list has; a partition that is
     gone is left out. Raise VipuError."""
     for name in names:
-        asked = pb.GetPartitionStatusRequest(partition_id=name)
+        request = pb.GetPartitionStatusRequest(partition_id=name)
         try:
-            yield name, (await client.ask("GetPartitionStatus", asked)).status
+            yield name, (await client.ask("GetPartitionStatus", request)).status
         except NotFound:
             continue
 
@@ -85,8 +85,8 @@ async def get_partition(client: VipuClient, options: argparse.Namespace) -> Tabl
             question.gcd_id.CopyFrom(pb.GetPartitionIpuofConfigRequest.GcdID(id=options.gcd))
         answer = await client.ask_user("GetPartitionIpuofConfig", question)
         return Table((), [], as_data(answer.ipuof_config))
-    asked = pb.GetPartitionStatusRequest(partition_id=name)
-    status = (await client.ask_user("GetPartitionStatus", asked)).status
+    request = pb.GetPartitionStatusRequest(partition_id=name)
+    status = (await client.ask_user("GetPartitionStatus", request)).status
     everyone = (await client.ask_user("ListPartitions", pb.ListPartitionsRequest())).partitions
     partition = next((each for each in everyone if each.id == name), pb.Partition(id=name))
     rows = list(zip((*_HEADS, *_MORE), _row(partition), strict=True))

@@ -36,9 +36,9 @@ async def run_test(client: VipuClient, options: argparse.Namespace) -> Table:
 
 async def _follow(client: VipuClient, diagnostic_id: str) -> pb.Diagnostic:
     """Show the progress of a test until it ends."""
-    asked = pb.GetDiagnosticRequest(diagnostic_id=diagnostic_id)
+    request = pb.GetDiagnosticRequest(diagnostic_id=diagnostic_id)
     while True:
-        diagnostic: pb.Diagnostic = await client.ask("GetDiagnostic", asked)
+        diagnostic: pb.Diagnostic = await client.ask("GetDiagnostic", request)
         running = diagnostic.state == pb.DIAGNOSTIC_STATE_RUNNING
         _show(diagnostic, is_last=not running)
         if not running:

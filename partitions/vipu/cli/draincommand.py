@@ -63,8 +63,8 @@ class _Progress:
     @property
     def summary(self) -> str:
         """The partitions that are still there, and why."""
-        said = [f"{name}: {why}" for name, why in self.remaining.items()]
-        return "; ".join([*said, self.unheard] if self.unheard else said)
+        lines = [f"{name}: {reason}" for name, reason in self.remaining.items()]
+        return "; ".join([*lines, self.unheard] if self.unheard else said)
 
     def show(self, reply: pb.DrainAgentReply) -> None:
         """Write what has happened since the last answer."""
@@ -89,9 +89,9 @@ class _Progress:
                 if is_moved
                 else f"partition {name} is gone"
             )
-        for name, why in now.items():
-            if self.remaining.get(name) != why:
-                self.say(f"waiting for partition {name}: {why}")
+        for name, reason in now.items():
+            if self.remaining.get(name) != reason:
+                self.say(f"waiting for partition {name}: {reason}")
         self.remaining = now
         self.unheard = ""
         if reply.unheard:

@@ -55,9 +55,9 @@ def write(table: Table, form: str) -> str:
     if form == "yaml":
         text: str = yaml.safe_dump(table.data, allow_unicode=True, sort_keys=False)
         return text.rstrip("\n")
-    shown = [n for n, head in enumerate(table.heads) if form == "wide" or head not in table.wide]
-    heads = [table.heads[n] for n in shown]
-    rows = [[plain(row[n]) for n in shown] for row in table.rows]
+    columns = [n for n, head in enumerate(table.heads) if form == "wide" or head not in table.wide]
+    heads = [table.heads[n] for n in columns]
+    rows = [[plain(row[n]) for n in columns] for row in table.rows]
     widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads))]
     lines = [" " + " | ".join(_padded(row, widths)) for row in [heads, *rows]]
     rule = "-" * max(len(line) + 1 for line in lines)

@@ -41,19 +41,19 @@ def run(
         _require_text(options)
         return _answer(parser, options, connect, port)
     except BadSetting as error:
-        code, said = WRONG, f"{parser.prog}: {error}"
+        code, message = WRONG, f"{parser.prog}: {error}"
     except NoAnswer as error:
         check = "Check --api-host, --api-port and the network, and --ca where it uses TLS"
-        code, said = NO_ANSWER, f"{parser.prog}: {error}. {check}"
+        code, message = NO_ANSWER, f"{parser.prog}: {error}. {check}"
     except VipuError as error:
-        code, said = REFUSED, f"{_title(options)}: failed: {error}"
+        code, message = REFUSED, f"{_title(options)}: failed: {error}"
     except KeyboardInterrupt:
-        code, said = DONE if options.watch else INTERRUPTED, ""
+        code, message = DONE if options.watch else INTERRUPTED, ""
     except BrokenPipeError:  # the reader of the pipe has closed it
-        code, said = DONE, ""
+        code, message = DONE, ""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if said:
-        _say(plain(said), sys.stderr)
+    if message:
+        _say(plain(message), sys.stderr)
     return code
 
 
@@ -124,16 +124,16 @@ async def _ask(client: VipuClient, options: argparse.Namespace) -> Any:
 
     Once `--watch` has shown a list, it retries while the controller is unavailable.
     """
-    said = ""
+    problem = ""
     while True:
         try:
             return await options.command(client, options)
         except Unavailable as error:
             if not options.has_shown:
                 raise
-            if not said:
-                said = f"{error}. The list above may be out of date; trying again until Ctrl-C"
-                _say(plain(said), sys.stderr)
+            if not problem:
+                problem = f"{error}. The list above may be out of date; trying again until Ctrl-C"
+                _say(plain(problem), sys.stderr)
             await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -168,8 +168,8 @@ def add_frame(parser: argparse.ArgumentParser) -> Any:
         has_shown=False,
         server_version=False,
     )
-    said = f"{parser.prog} of IPUHub {version('ipuhub')}"
-    parser.add_argument("--version", action="version", version=said)
+    text = f"{parser.prog} of IPUHub {version('ipuhub')}"
+    parser.add_argument("--version", action="version", version=text)
     parser.add_argument(
         "--server-version", action="store_true", help="show address and version of the controller"
     )
@@ -194,10 +194,12 @@ def shared_options(default_port: int) -> argparse.ArgumentParser:
     group.add_argument("--ca", metavar="FILE", help="CA of the controller, PEM; switches TLS on")
     group.add_argument("--certificate", metavar="FILE", help="own certificate, PEM")
     group.add_argument("--key", metavar="FILE", help="its private key, PEM")
-    shown = shared.add_argument_group("output")
-    shown.add_argument("-o", "--output", choices=FORMATS, help="form of the output (default table)")
-    shown.add_argument("--showjson", action="store_true", help="the same as --output json")
-    shown.add_argument("--watch", action="store_true", help="show a list again every 2 s")
+    output = shared.add_argument_group("output")
+    output.add_argument(
+        "-o", "--output", choices=FORMATS, help="form of the output (default table)"
+    )
+    output.add_argument("--showjson", action="store_true", help="the same as --output json")
+    output.add_argument("--watch", action="store_true", help="show a list again every 2 s")
     return shared
 
 

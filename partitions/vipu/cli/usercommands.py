@@ -74,13 +74,13 @@ def _shown(client: VipuClient, made: pb.AccessKey) -> Done:
         ("api-user-id", made.user_id),
         ("api-access-key", made.access_key),
     )
-    said = f"Access key is '{made.access_key}'."
+    key_line = f"Access key is '{made.access_key}'."
     try:
         _write_private(path, "".join(f'{key}="{value}"\n' for key, value in lines))
     except OSError as error:
-        raise VipuError(f"{said} It is not written to {path}: {error.strerror}") from error
+        raise VipuError(f"{key_line} It is not written to {path}: {error.strerror}") from error
     text = (
-        f"{said} vipu configuration file for the user '{made.user_id}' written: {path}. "
+        f"{key_line} vipu configuration file for the user '{made.user_id}' written: {path}. "
         "Give it to the user, with ca.crt and the certificate of the role user."
     )
     return Done(text, {"access_key": made.access_key, "config_file": str(path)})

@@ -83,8 +83,8 @@ class Controller:
         def create(draft: Draft) -> None:
             if known := draft.partitions.get(request.id):
                 taken = "exists already; use another id, or remove it first"
-                why = "is being removed; try again later" if known.is_removing else taken
-                raise AlreadyExists(f"partition {request.id} {why}")
+                reason = "is being removed; try again later" if known.is_removing else taken
+                raise AlreadyExists(f"partition {request.id} {reason}")
             ipus = choose_ipus(request, caller.occupancy(draft.occupancy), draft.layout.meshes)
             first, now = draft.occupancy.topology.by_id[ipus[0]], self.clock()
             record = PartitionRecord(
@@ -357,12 +357,12 @@ class Controller:
             for agent in found.keys() & self.machines.keys():
                 machine = self.machines[agent]
                 for index, attributes in found[agent].items():
-                    said = {
+                    texts = {
                         CORDON_ATTRIBUTE: machine.cordon_sentence,
                         FAULT_ATTRIBUTE: machine.fault_of(index),
                         LOST_ATTRIBUTE: machine.lost,
                     }
-                    attributes.update({name: text for name, text in said.items() if text})
+                    attributes.update({name: text for name, text in texts.items() if text})
         return found
 
     def ipuof_config(

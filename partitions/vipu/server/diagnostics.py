@@ -127,8 +127,8 @@ class SimulatedTester:
         machine = state.machines.get(agent)
         if machine is None or (kind is MachineTest.CONNECTIVITY and not machine.lost):
             return ""
-        said = dict.fromkeys(machine.fault_of(chip.index) for chip in tested)
-        return "; ".join(filter(None, said))
+        faults = dict.fromkeys(machine.fault_of(chip.index) for chip in tested)
+        return "; ".join(filter(None, faults))
 
 
 class Diagnostics:
@@ -219,9 +219,9 @@ class Diagnostics:
         machines: dict[str, list[int]] = {}
         for number, step in enumerate(diagnostic.steps):
             machines.setdefault(step.agent, []).append(number)
-        left: deque[Sequence[int]] = deque(machines.values())
+        pending: deque[Sequence[int]] = deque(machines.values())
         workers = [
-            threading.Thread(target=self._test_machines, args=(diagnostic, left), daemon=True)
+            threading.Thread(target=self._test_machines, args=(diagnostic, pending), daemon=True)
             for _ in range(min(self._at_once, len(machines)))
         ]
         for worker in workers:
@@ -244,15 +244,15 @@ class Diagnostics:
         diagnostic.ended_at = self._controller.clock()
         diagnostic.state = state
 
-    def _test_machines(self, diagnostic: Diagnostic, left: deque[Sequence[int]]) -> None:
+    def _test_machines(self, diagnostic: Diagnostic, pending: deque[Sequence[int]]) -> None:
         """Test one machine after the other until none is left, or the test is cancelled."""
         with suppress(IndexError):  # nothing left
             while not diagnostic.cancelled.is_set():
-                self._test_machine(diagnostic, left.popleft())
+                self._test_machine(diagnostic, pending.popleft())
 
     def _test_machine(self, diagnostic: Diagnostic, numbers: Sequence[int]) -> None:
-        left = iter(numbers)
-        for number in left:
+        remaining = iter(numbers)
+        for number in remaining:
             if diagnostic.cancelled.is_set():
                 return
             step = diagnostic.steps[number]
@@ -260,7 +260,7 @@ class Diagnostics:
                 diagnostic.done[number] = self._run(diagnostic.kind, step)
             except NoAnswer as error:
                 diagnostic.done[number] = Result(step, Outcome.FAILED, str(error))
-                for later in left:
+                for later in remaining:
                     skipped = Result(diagnostic.steps[later], Outcome.SKIPPED, _SILENT)
                     diagnostic.done[later] = skipped
 

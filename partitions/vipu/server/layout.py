@@ -245,8 +245,8 @@ def without_cluster(layout: Layout, cluster_id: str) -> Layout:
     )
     if its:
         raise NotReady(f"cluster {cluster.id} has the allocations {', '.join(its)}: remove these")
-    kept = {name: found for name, found in layout.clusters.items() if name != cluster.id}
-    return replace(layout, clusters=kept, is_edited=True)
+    others = {name: found for name, found in layout.clusters.items() if name != cluster.id}
+    return replace(layout, clusters=others, is_edited=True)
 
 
 def with_allocation(layout: Layout, wanted: Allocation) -> Layout:
@@ -284,8 +284,8 @@ def without_allocation(layout: Layout, allocation_id: str, partitions: Sequence[
         raise NotReady(
             f"allocation {allocation.id} has {len(partitions)} partitions ({few}): remove these"
         )
-    kept = {name: found for name, found in layout.allocations.items() if name != allocation.id}
-    return replace(layout, allocations=kept, is_edited=True)
+    others = {name: found for name, found in layout.allocations.items() if name != allocation.id}
+    return replace(layout, allocations=others, is_edited=True)
 
 
 def _check_id(field_name: str, text: str) -> None:
@@ -301,9 +301,9 @@ def _check_agents(agents: Sequence[str], known: Iterable[str]) -> None:
         raise InvalidRequest("agent_ids: name at least one agent")
     if len(set(agents)) != len(agents):
         raise InvalidRequest("agent_ids: name each agent once")
-    there = list(known)
-    if unknown := [agent for agent in agents if agent not in set(there)]:
-        which = f"use {there[0]} to {there[-1]}" if there else "there is none yet: create it first"
+    names = list(known)
+    if unknown := [agent for agent in agents if agent not in set(names)]:
+        which = f"use {names[0]} to {names[-1]}" if names else "there is none yet: create it first"
         raise InvalidRequest(f"agent_ids: there is no agent {quoted(unknown[0])} here; {which}")
 
 

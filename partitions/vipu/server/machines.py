@@ -141,9 +141,9 @@ def device_ports(
 
 def _address(ipu: Ipu, hardware: Hardware) -> tuple[str, int]:
     inventory = hardware.inventories.get(ipu.agent)
-    told = _of(ipu, inventory).server_port if inventory else 0
+    port = _of(ipu, inventory).server_port if inventory else 0
     host = hardware.hosts.get(ipu.agent) or _machine_address(ipu)
-    return host, told or _SERVER_PORT + ipu.index
+    return host, port or _SERVER_PORT + ipu.index
 
 
 def _gcd(record: PartitionRecord, topology: Topology, gcd: int, hardware: Hardware) -> Gcd:
@@ -190,7 +190,7 @@ def inventory_of(agent: str, ipus: int, hardware: Hardware) -> Inventory | None:
 
 
 def _of(ipu: Ipu, inventory: Inventory) -> IpuInventory:
-    return next(one for one in inventory.ipus if one.index == ipu.index)
+    return next(entry for entry in inventory.ipus if entry.index == ipu.index)
 
 
 def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:

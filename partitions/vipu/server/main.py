@@ -321,15 +321,15 @@ def _init_storage(options: ServerOptions) -> list[str]:
 
     Raises StateFileError, or ValueError and InvalidRequest for wrong options.
     """
-    draft, said = Draft(State({}, {}, Occupancy.of(Topology(())))), list[str]()
+    draft, lines = Draft(State({}, {}, Occupancy.of(Topology(())))), list[str]()
     if options.secure:
         name, key, now = options.default_user_id or _own_name(), new_key(), utc_now()
         check_user_id(name)
         allocations = options.first_allocations
         draft.put_user(UserRecord(name, hash_key(key), allocations, now, now))
-        said += [f"Default user is: {name}", f"Access key is '{key}'."]
+        lines += [f"Default user is: {name}", f"Access key is '{key}'."]
         if not allocations:
-            said.append(
+            lines.append(
                 "There is no allocation yet. Once you have created an allocation: "
                 f"vipu-admin grant user {name} --allocations ID"
             )
@@ -343,7 +343,7 @@ def _init_storage(options: ServerOptions) -> list[str]:
         raise StateFileError(f"cannot write {options.storage}: {error.strerror}") from error
     finally:
         file.close()
-    return [f"initialised storage: {options.storage}", *said]
+    return [f"initialised storage: {options.storage}", *lines]
 
 
 def _own_name() -> str:

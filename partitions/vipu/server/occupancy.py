@@ -73,8 +73,8 @@ class Occupancy:
                 ipu.id: why_closed(ipu.index) for ipu in its.topology.ipus if ipu.agent == agent
             }
             if ours:
-                why = {ipu: text for ipu, text in {**its.closed, **ours}.items() if text}
-                changed = changed._with(_Domain(its.topology, its.holders, why))
+                reasons = {ipu: text for ipu, text in {**its.closed, **ours}.items() if text}
+                changed = changed._with(_Domain(its.topology, its.holders, reasons))
         return changed
 
     def within(self, allocations: Collection[str]) -> Occupancy:
@@ -86,8 +86,8 @@ class Occupancy:
                 domains[key] = its
             elif ipus:
                 domains[key] = _Domain(Topology(ipus), its.holders, its.closed)
-        kept = (ipu for its in domains.values() for ipu in its.topology.ipus)
-        return Occupancy(Topology(tuple(kept)), domains)
+        allowed = (ipu for its in domains.values() for ipu in its.topology.ipus)
+        return Occupancy(Topology(tuple(allowed)), domains)
 
     def holder(self, ipu: IpuId) -> str | None:
         """The id of the partition that holds an IPU of this fleet."""

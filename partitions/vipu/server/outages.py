@@ -44,8 +44,8 @@ def cordon(draft: Draft, agent: str, reason: str | None, now: datetime) -> None:
         )
     machine = _machine(draft, agent)
     begun = now if machine.cordon is None else machine.cordoned_at
-    said = (machine.cordon or "") if reason is None else reason
-    draft.put_machine(replace(machine, cordon=said, cordoned_at=begun))
+    text = (machine.cordon or "") if reason is None else reason
+    draft.put_machine(replace(machine, cordon=text, cordoned_at=begun))
 
 
 def uncordon(draft: Draft, agent: str) -> None:
@@ -153,7 +153,7 @@ def require_usable(
     if record.is_removing:
         remedy = _ANOTHER_ATTEMPT if by_pod else "Create it again once it is gone"
         raise NotReady(f"partition {record.id} is being removed. {remedy}")
-    for why in _problems(draft, record):
+    for problem in _problems(draft, record):
         remedy = (
             "Remove it and create a new partition, reset it with --relocatable to move it, or wait"
         )
@@ -162,7 +162,7 @@ def require_usable(
         elif may_move:
             remedy = f"It cannot move: {no_room(record)}. Wait"
         raise NotReady(
-            f"partition {record.id} cannot be reset: {why}. {remedy} until that is mended"
+            f"partition {record.id} cannot be reset: {problem}. {remedy} until that is mended"
         )
 
 
@@ -207,9 +207,9 @@ def _forget_losses(draft: Draft, agent: str) -> None:
     """Take earlier losses of an agent from its partitions: the new one says all, and agents that
     come and go must not let the errors grow."""
     for record in list(draft.partitions.values()):
-        kept = tuple(each for each in record.errors if not is_loss(agent, each))
-        if kept != record.errors:
-            draft.put(replace(record, errors=kept))
+        errors = tuple(each for each in record.errors if not is_loss(agent, each))
+        if errors != record.errors:
+            draft.put(replace(record, errors=errors))
 
 
 def moved_elsewhere(
@@ -243,8 +243,8 @@ def _recover(draft: Draft, agent: str, now: datetime, latency: timedelta) -> Non
     The others wait for a manual reset: the programs on them are lost in any case.
     """
     topology = draft.occupancy.topology
-    here = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if ipu.agent == agent}
-    for record in [record for record in draft.partitions.values() if record.id in here]:
+    affected = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if ipu.agent == agent}
+    for record in [record for record in draft.partitions.values() if record.id in affected]:
         if record.errors and _may_reset(draft, record):
             draft.put(_reset_again(record, now, latency))
 
@@ -266,8 +266,8 @@ def _problems(draft: Draft, record: PartitionRecord) -> Iterator[str]:
     for place in record.ipus:
         ipu = draft.occupancy.topology.by_id[place]
         machine = draft.machines.get(ipu.agent)
-        if machine is not None and (why := machine.fault_of(ipu.index)):
-            yield why
+        if machine is not None and (fault := machine.fault_of(ipu.index)):
+            yield fault
 
 
 def _machine(draft: Draft, agent: str, index: int | None = None) -> MachineRecord:

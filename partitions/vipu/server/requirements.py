@@ -36,39 +36,39 @@ _RING: Final = IpuLinkRouting.RINGSWNC
 # which depend on the cluster, are for `choose_ipus`.
 _RULES: Final[tuple[tuple[Callable[[CreateRequest], bool], str], ...]] = (
     (
-        lambda asked: asked.routing is IpuLinkRouting.BTNC,
+        lambda request: request.routing is IpuLinkRouting.BTNC,
         (
             "ipulink_routing_type BTNC is not supported: no rule is published for its IPUs; use "
             "DNC or SWNC, or leave it out"
         ),
     ),
     (
-        lambda asked: asked.routing is _RING and asked.size < MAX_PARTITION_SIZE,
+        lambda request: request.routing is _RING and request.size < MAX_PARTITION_SIZE,
         (
             "ipulink_routing_type RINGSWNC needs the loop links of a whole IPU-Link domain, "
             f"{MAX_PARTITION_SIZE} IPUs, not {{0.size}}; use SWNC, or leave it out"
         ),
     ),
     (
-        lambda asked: asked.gateway_routing is not GatewayRouting.UNDEFINED,
+        lambda request: request.gateway_routing is not GatewayRouting.UNDEFINED,
         (
             "gw_routing_type {0.gateway_routing}: a partition in one IPU-Link domain has no "
             "gateway links; leave it out"
         ),
     ),
     (
-        lambda asked: asked.sync_type is SyncType.GS2_INDEPENDENT_RAILS,
+        lambda request: request.sync_type is SyncType.GS2_INDEPENDENT_RAILS,
         "sync_type {0.sync_type} is not supported; use GS2_DEFAULT, or leave it out",
     ),
     (
-        lambda asked: asked.reconfigurable and asked.sync_type not in _GS2,
+        lambda request: request.reconfigurable and request.sync_type not in _GS2,
         (
             "sync_type {0.sync_type}: a reconfigurable partition has GS2_DEFAULT; leave one of "
             "the two out"
         ),
     ),
     (
-        lambda asked: asked.sync_type not in _GS2,
+        lambda request: request.sync_type not in _GS2,
         (
             "sync_type {0.sync_type} is not supported: no rule is published for its sync groups; "
             "use GS2_DEFAULT, or leave it out"
@@ -226,8 +226,10 @@ def _explicit_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId,
             "leave ipus out"
         )
     for ipu in request.ipus:
-        if why := occupancy.why_closed(ipu):
-            raise NoCapacity(f"partition {request.id}: ipus: {why}; name others, or leave ipus out")
+        if cause := occupancy.why_closed(ipu):
+            raise NoCapacity(
+                f"partition {request.id}: ipus: {cause}; name others, or leave ipus out"
+            )
     return request.ipus
 
 
@@ -255,14 +257,14 @@ def _shortage(request: CreateRequest, occupancy: Occupancy) -> str:
 
 def _remedy(size: int, largest: int, ever: int) -> str:
     if size > ever:
-        why = "no block has so many, even if all were free"
-        return f"use at most {ever}: {why}" if ever else f"see an administrator: {why}"
+        reason = "no block has so many, even if all were free"
+        return f"use at most {ever}: {reason}" if ever else f"see an administrator: {reason}"
     return f"use at most {largest}, or wait" if 0 < largest < size else "wait"
 
 
 def _closed(ipus: Sequence[Ipu], occupancy: Occupancy) -> str:
     """Return how many of these IPUs get no partition, and why."""
-    counts = Counter(why for ipu in ipus if (why := occupancy.why_closed(ipu.id)))
-    few = [f"{number} closed: {why}" for why, number in counts.most_common(_MOST_REASONS)]
+    counts = Counter(reason for ipu in ipus if (reason := occupancy.why_closed(ipu.id)))
+    few = [f"{number} closed: {reason}" for reason, number in counts.most_common(_MOST_REASONS)]
     more = [f"{len(counts) - len(few)} more reasons"] if len(counts) > len(few) else []
     return "".join(f". {each}" for each in (*few, *more))

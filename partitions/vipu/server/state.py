@@ -158,9 +158,9 @@ class Draft:
         """Drop grants of allocations that are gone: a later allocation of the same name needs new
         grants."""
         for user in self.users.values():
-            kept = tuple(each for each in user.allocations if each in self.layout.allocations)
-            if kept != user.allocations:
-                self.put_user(replace(user, allocations=kept))
+            granted = tuple(each for each in user.allocations if each in self.layout.allocations)
+            if granted != user.allocations:
+                self.put_user(replace(user, allocations=granted))
 
     def _close(self, machine: MachineRecord) -> None:
         unused = self.layout.why_closed(machine.agent)

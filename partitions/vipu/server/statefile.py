@@ -88,9 +88,9 @@ def default_storage(environ: Mapping[str, str], *, is_root: bool) -> Path:
 def _state_home(environ: Mapping[str, str]) -> Path:
     """Return the folder for the state of a user's programs, by the XDG Base Directory
     Specification."""
-    told = Path(environ.get("XDG_STATE_HOME", ""))
-    if told.is_absolute():  # the specification has relative paths ignored
-        return told
+    path = Path(environ.get("XDG_STATE_HOME", ""))
+    if path.is_absolute():  # the specification has relative paths ignored
+        return path
     try:
         return Path.home() / ".local" / "state"
     except RuntimeError as error:
@@ -273,12 +273,12 @@ class StateFile:
     def _version(self, head: bytes, data: bytes) -> int:
         try:
             # Version 1 was one document of several lines.
-            said = _object(head) or json.loads(data)
+            content = _object(head) or json.loads(data)
         except ValueError as error:
             raise self._damaged(f"it is not JSON ({error})") from error
-        if not isinstance(said, dict) or said.get("format") != FORMAT:
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise self._damaged("vipu-server did not write it")
-        version = said.get("version")
+        version = content.get("version")
         if not isinstance(version, int) or not 1 <= version <= _NEWEST:
             raise StateFileError(
                 f"the state file {self.path} has version {version}; this vipu-server reads "
@@ -287,9 +287,9 @@ class StateFile:
             )
         return version
 
-    def _damaged(self, why: str) -> StateFileError:
+    def _damaged(self, text: str) -> StateFileError:
         return StateFileError(
-            f"the state file {self.path} is damaged: {why}. It was left as it is: restore it from "
+            f"the state file {self.path} is damaged: {text}. It was left as it is: restore it from "
             "a backup, or move it away to start without partitions"
         )
 

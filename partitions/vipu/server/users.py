@@ -69,16 +69,16 @@ class Caller:
                 f"grant user {self.name} --allocations ID"
             )
 
-    def topology(self, whole: Topology) -> Topology:
+    def topology(self, topology: Topology) -> Topology:
         """The part of a fleet that the caller sees."""
         if self.allocations is None:
-            return whole
-        ours = (ipu for ipu in whole.ipus if ipu.allocation in self.allocations)
-        return Topology(tuple(ours), whole.is_guess)
+            return topology
+        ours = (ipu for ipu in topology.ipus if ipu.allocation in self.allocations)
+        return Topology(tuple(ours), topology.is_guess)
 
-    def occupancy(self, whole: Occupancy) -> Occupancy:
+    def occupancy(self, occupancy: Occupancy) -> Occupancy:
         """The same, with who holds what in it."""
-        return whole if self.allocations is None else whole.within(self.allocations)
+        return occupancy if self.allocations is None else occupancy.within(self.allocations)
 
 
 EVERYTHING = Caller()  # of the insecure mode, and of administrators

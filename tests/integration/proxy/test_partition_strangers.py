@@ -8,7 +8,7 @@ import pytest
 
 from ipuhub.partition import Phase
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import asked_of
+from partitions.proxy.drift import scope_of_settings
 from partitions.vipu.errors import Unavailable, VipuError
 from tests.builders.trackerentries import entry
 from tests.fakes.waiting import eventually
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ID = "p-job-default-0"
 # Ours are asked for in allocation "a".
 LISTED = "v1:8090:vipu-ctrl=v1;allocation=a"
-ASKED = asked_of(PartitionSettings(allocation_id="a"))
+SCOPE = scope_of_settings(PartitionSettings(allocation_id="a"))
 
 strangers = pytest.mark.parametrize(
     "stranger",
@@ -38,7 +38,7 @@ strangers = pytest.mark.parametrize(
 
 def reserving(**given: object) -> TrackerEntry:
     """A job's entry as a proxy left it that died before V-IPU answered."""
-    fields = {"uid": "uid-job", "id": ID, "asked": ASKED, "controller": "v1:8090"} | given
+    fields = {"uid": "uid-job", "id": ID, "scope": SCOPE, "controller": "v1:8090"} | given
     return entry(phase=Phase.RESERVING, **fields)
 
 
@@ -97,11 +97,11 @@ async def test_our_own_is_found_again_whatever_the_settings_are_by_now(
 async def test_what_was_not_made_yet_is_asked_for_as_the_settings_are_by_now(world: World) -> None:
     world.listed = LISTED
     first = await world.start()
-    await first.store.write(lambda draft: draft.put(reserving(asked="")))
+    await first.store.write(lambda draft: draft.put(reserving(scope="")))
     second = await world.start()
     await second.sweep.once()
     assert world.vipu.partitions[ID].request.allocation_id == "a"
-    assert (world.entry().phase, world.entry().asked) == (Phase.ACTIVE, ASKED)
+    assert (world.entry().phase, world.entry().scope) == (Phase.ACTIVE, SCOPE)
 
 
 @strangers

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 def test_a_window_begins_with_its_first_request_and_ends_a_minute_later() -> None:
     counts = Counts()
-    assert [counts.take("a", 2, now).left for now in (0.0, 10.0)] == [1, 0]
+    assert [counts.take("a", 2, now).remaining for now in (0.0, 10.0)] == [1, 0]
     refused = counts.take("a", 2, 30.5)
-    assert (refused.is_exceeded, refused.left, refused.seconds) == (True, 0, 30)
+    assert (refused.is_exceeded, refused.remaining, refused.seconds) == (True, 0, 30)
     assert not counts.take("b", 2, 30.5).is_exceeded
     assert counts.take("a", 2, 60.0) == (2, 1, 60, False)
 

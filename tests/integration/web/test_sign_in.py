@@ -113,7 +113,7 @@ def test_hashing_takes_half_of_the_threads_at_most(monkeypatch: pytest.MonkeyPat
     held, go = threading.Semaphore(0), threading.Event()
 
     def hash_one() -> None:
-        with places.one():
+        with places.reserved():
             held.release()
             go.wait(60)
 
@@ -123,13 +123,13 @@ def test_hashing_takes_half_of_the_threads_at_most(monkeypatch: pytest.MonkeyPat
     for _ in range(2):  # two run, two wait
         assert held.acquire(timeout=60)
     wait_until(lambda: not places._all._value, "two that wait")
-    with pytest.raises(TooManyHashes), places.one():
+    with pytest.raises(TooManyHashes), places.reserved():
         pass
     monkeypatch.setattr(hashing, "PLACES", places)
     go.set()
     for thread in threads:
         thread.join()
-    with places.one():
+    with places.reserved():
         pass
 
 
@@ -140,7 +140,7 @@ def test_a_sign_in_that_finds_no_place_is_told_when_to_come_again(
     get_user_model().objects.create_user("carl", password="right")
     places = Places(1, 0)
     monkeypatch.setattr(hashing, "PLACES", places)
-    with places.one():
+    with places.reserved():
         refused = sign_in("carl", "right")
         assert (refused.status_code, refused["Retry-After"]) == (503, "5")
     assert sign_in("carl", "right").status_code == 302

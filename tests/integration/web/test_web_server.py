@@ -273,17 +273,17 @@ def test_what_is_ahead_is_given_back_to_the_others() -> None:
     budget = Budget(8 * MEBIBYTE)
     flow = Outflow(budget, lambda: None)
     flow.put(b"a" * IN_MEMORY_BYTES)
-    assert budget.left == 8 * MEBIBYTE
+    assert budget.remaining == 8 * MEBIBYTE
     flow.put(b"b" * IN_MEMORY_BYTES)
-    assert budget.left == 8 * MEBIBYTE - IN_MEMORY_BYTES
+    assert budget.remaining == 8 * MEBIBYTE - IN_MEMORY_BYTES
     taken = b""
     while block := flow.take():
         taken += block
     assert taken == b"a" * IN_MEMORY_BYTES + b"b" * IN_MEMORY_BYTES
-    assert budget.left == 8 * MEBIBYTE
+    assert budget.remaining == 8 * MEBIBYTE
     flow.put(b"c" * MEBIBYTE)
     flow.leave()
-    assert budget.left == 8 * MEBIBYTE
+    assert budget.remaining == 8 * MEBIBYTE
     with pytest.raises(ReaderGone):
         flow.put(b"d")
 

@@ -223,7 +223,7 @@ class AgentLink:
         if {ipu.index for ipu in self.inventory.ipus} == self.indexes:
             self.around.inventories[self.agent] = self.inventory
 
-    async def _miss(self, why: str) -> None:
+    async def _miss(self, error: str) -> None:
         """Take note of a question without an answer, which may be the one that shows the loss.
 
         The time alone shows nothing: it passes also while this server stands still.
@@ -233,7 +233,7 @@ class AgentLink:
         if silent < self.around.timing.lost_seconds or self.misses < _MISSES_OF_LOST:
             return
         if self.outage is not Outage.SILENT:
-            log.warning("agent lost", agent=self.agent, address=self.client.address, error=why)
+            log.warning("agent lost", agent=self.agent, address=self.client.address, error=error)
         # Everybody whose job waits reads this: the address and what gRPC says are for the log.
         known = self.around.machines.state.machines.get(self.agent)
         sentence = silence(self.agent, self.around.clock() - timedelta(seconds=silent))
@@ -241,10 +241,10 @@ class AgentLink:
             sentence = known.lost  # it was lost before a restart of this server
         await self._lose(Outage.SILENT, sentence)
 
-    async def _leave_to_another(self, why: str) -> None:
+    async def _leave_to_another(self, error: str) -> None:
         """Send no orders to an agent that another controller uses."""
         if self.outage is not Outage.FOREIGN:
-            log.warning("agent refuses this vipu-server", agent=self.agent, error=why)
+            log.warning("agent refuses this vipu-server", agent=self.agent, error=error)
         self.misses = 0
         await self._lose(
             Outage.FOREIGN,

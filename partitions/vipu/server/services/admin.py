@@ -136,7 +136,8 @@ class AdminService(AdminServiceServicer):
             ],
             ended=done.ended,
             remaining=[
-                pb.RemainingPartition(partition_id=name, why=why) for name, why in remaining.items()
+                pb.RemainingPartition(partition_id=name, why=text)
+                for name, text in remaining.items()
             ],
             unheard=freeing is None,
         )
@@ -257,7 +258,7 @@ class AdminService(AdminServiceServicer):
 
     def _agent(self, name: str, ipus: Sequence[Ipu]) -> pb.Agent:
         state = self._controller.state
-        said = state.machines.get(name, MachineRecord(name))
+        record = state.machines.get(name, MachineRecord(name))
         holders = [state.occupancy.holder(ipu.id) for ipu in ipus]
         return pb.Agent(
             id=name,
@@ -266,11 +267,11 @@ class AdminService(AdminServiceServicer):
             allocation_id=ipus[0].allocation,
             ipus=len(ipus),
             held_ipus=sum(holder is not None for holder in holders),
-            cordoned=said.cordon is not None,
-            cordon_reason=said.cordon or "",
-            cordoned_at=_time(said.cordoned_at),
-            faults=said.faults,
-            lost=said.lost,
+            cordoned=record.cordon is not None,
+            cordon_reason=record.cordon or "",
+            cordoned_at=_time(record.cordoned_at),
+            faults=record.faults,
+            lost=record.lost,
             partition_ids=sorted({holder for holder in holders if holder is not None}),
             ipulink_domain=ipus[0].id.domain,
             removable=name in state.agents,

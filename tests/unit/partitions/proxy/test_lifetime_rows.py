@@ -25,7 +25,7 @@ def test_entries_are_read_and_what_is_none_is_told_with_its_key() -> None:
     assert shard.uid == "map-uid"
     assert shard.entries == (good,)
     assert [one.key for one in shard.unreadable] == ["odd", "u.0.0"]
-    assert "odd" in shard.unreadable[0].why
+    assert "odd" in shard.unreadable[0].reason
     assert sorted(shard.keys) == sorted([good.key, "odd", "u.0.0"])
 
 

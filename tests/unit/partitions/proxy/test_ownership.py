@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import asked_of, strangeness
+from partitions.proxy.drift import scope_of_settings, strangeness
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders.trackerentries import entry
 
@@ -21,7 +21,9 @@ def listed(**given: Any) -> VipuPartition:
     ("cluster", "allocation"), [("", ""), ("c1", ""), ("", "a1"), ("c1", "a1")]
 )
 def test_what_has_all_that_was_asked_for_can_be_ours(cluster: str, allocation: str) -> None:
-    held = entry(asked=asked_of(PartitionSettings(cluster_id=cluster, allocation_id=allocation)))
+    held = entry(
+        scope=scope_of_settings(PartitionSettings(cluster_id=cluster, allocation_id=allocation))
+    )
     assert strangeness(held, listed()) == ""
 
 
@@ -34,21 +36,23 @@ def test_what_has_all_that_was_asked_for_can_be_ours(cluster: str, allocation: s
     ],
 )
 def test_what_differs_in_one_thing_is_another_partition(found: dict[str, Any], says: str) -> None:
-    held = entry(asked=asked_of(PartitionSettings(cluster_id="c1", allocation_id="a1")))
+    held = entry(scope=scope_of_settings(PartitionSettings(cluster_id="c1", allocation_id="a1")))
     assert says in strangeness(held, listed(**found))
 
 
 def test_what_v_ipu_or_the_entry_does_not_tell_is_no_difference() -> None:
-    held = entry(asked=asked_of(PartitionSettings(cluster_id="c1", allocation_id="a1")))
+    held = entry(scope=scope_of_settings(PartitionSettings(cluster_id="c1", allocation_id="a1")))
     assert strangeness(held, listed(cluster_id="", allocation_id="")) == ""
-    assert strangeness(entry(asked=""), listed(cluster_id="c2", allocation_id="a2")) == ""
+    assert strangeness(entry(scope=""), listed(cluster_id="c2", allocation_id="a2")) == ""
 
 
 def test_what_was_asked_has_one_short_form_for_each_place() -> None:
     names = ["", "a", "b", "x" * 300]
     forms = {
-        asked_of(PartitionSettings(cluster_id=c, allocation_id=a)) for c in names for a in names
+        scope_of_settings(PartitionSettings(cluster_id=c, allocation_id=a))
+        for c in names
+        for a in names
     }
     assert len(forms) == len(names) ** 2
     assert max(map(len, forms)) == 13
-    assert asked_of(PartitionSettings()) == ""
+    assert scope_of_settings(PartitionSettings()) == ""

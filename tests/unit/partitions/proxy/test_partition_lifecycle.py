@@ -41,7 +41,7 @@ STEPS: dict[str, tuple[Step, set[Phase]]] = {
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
     ),
     "ask": (
-        lambda entry: lifecycle.ask(entry, "a/b", "s"),
+        lambda entry: lifecycle.note_request(entry, "a/b", "s"),
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
     ),
     "leave": (
@@ -120,14 +120,14 @@ def test_a_moved_reservation_keeps_its_holder_and_time() -> None:
 
 
 def test_what_may_come_of_requests_that_differed_has_any_terms() -> None:
-    first = lifecycle.ask(entry(Phase.RESERVING), "", "2s")
-    assert lifecycle.is_asked(first, "", "2s")
-    assert not lifecycle.is_asked(first, "", "4s")
-    assert lifecycle.ask(first, "", "4s").terms == "4s"  # nobody was asked before
+    first = lifecycle.note_request(entry(Phase.RESERVING), "", "2s")
+    assert lifecycle.has_request(first, "", "2s")
+    assert not lifecycle.has_request(first, "", "4s")
+    assert lifecycle.note_request(first, "", "4s").terms == "4s"  # nobody was asked before
     unanswered = lifecycle.hang_unanswered(first, "deadline")
-    again = lifecycle.ask(unanswered, "", "4s")
+    again = lifecycle.note_request(unanswered, "", "4s")
     assert again.terms == lifecycle.ANY_TERMS
-    assert lifecycle.is_asked(again, "", "4s")
+    assert lifecycle.has_request(again, "", "4s")
 
 
 def test_a_reservation_that_never_was_active_is_given_up_without_a_trace() -> None:

@@ -16,7 +16,7 @@ from partitions.proxy.controllers import (
     ControllerView,
     PartitionSettings,
 )
-from partitions.proxy.drift import Drift, asked_of, compare
+from partitions.proxy.drift import Drift, compare, scope_of_settings
 from partitions.proxy.lifecycle import Request, Shortage, partition_of, waiting_partition
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition
@@ -91,7 +91,7 @@ def test_late_is_what_a_tombstone_asked_for_and_nothing_else() -> None:
         [replace(tomb, may_come=False)],
         [replace(tomb, size=8)],
         [replace(tomb, controller="v2")],
-        [replace(tomb, asked=asked_of(PartitionSettings(allocation_id="b")))],
+        [replace(tomb, scope=scope_of_settings(PartitionSettings(allocation_id="b")))],
         [replace(tomb, num_gcds=2)],
     ):
         assert compare(others, [view(partition(0, allocation_id="a"))]).late == ()

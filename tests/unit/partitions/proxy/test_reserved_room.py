@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ipuhub.partition import Phase, Reason
 from partitions.proxy.controllers import ControllerSpec, ControllerView, PartitionSettings
-from partitions.proxy.drift import asked_of
+from partitions.proxy.drift import scope_of_settings
 from partitions.proxy.queue import has_block_left
 from partitions.vipu.topology import Block, Topology, place
 from partitions.vipu.types import ReadyState, VipuPartition
@@ -100,7 +100,7 @@ def test_where_only_the_number_of_ipus_is_known_equal_sizes_are_counted() -> Non
         ({"phase": Phase.CREATING}, False),
         ({"controller": "v2:8090"}, True),
         ({"reason": Reason.CONTROLLER_UNAVAILABLE}, True),
-        ({"asked": asked_of(PartitionSettings(cluster_id="other"))}, True),
+        ({"scope": scope_of_settings(PartitionSettings(cluster_id="other"))}, True),
         ({"id": "listed"}, True),
     ],
 )
@@ -111,5 +111,5 @@ def test_counted_is_what_surely_gets_ipus_that_are_free_in_the_list(
     ipus = tuple(ipu.id for ipu in fleet.ipus[:8])
     listed = (VipuPartition("listed", 8, ipus, ReadyState.ACTIVE),)
     at = ControllerView(ControllerSpec(AT, "a=b", SETTINGS), fleet, listed)
-    reserved = coming(0, 8, **{"asked": asked_of(SETTINGS)} | given)
+    reserved = coming(0, 8, **{"scope": scope_of_settings(SETTINGS)} | given)
     assert has_block_left(at, 8, [reserved]) == want

@@ -15,7 +15,7 @@ from ipuhub.partition import Phase
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy import tombstones
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import asked_of, terms_of
+from partitions.proxy.drift import scope_of_settings, terms_of
 from partitions.proxy.tracker import (
     MAX_CONTROLLER_LENGTH,
     MAX_ENTRY_BYTES,
@@ -54,7 +54,7 @@ def longest(**given: Any) -> TrackerEntry:
         label="l" * (MAX_CONTROLLER_LENGTH - len(controller)),
         active_at=NOW,
         reason="ControllerUnavailable",
-        asked=asked_of(PartitionSettings(cluster_id="c" * 200, allocation_id="a" * 200)),
+        scope=scope_of_settings(PartitionSettings(cluster_id="c" * 200, allocation_id="a" * 200)),
         terms=terms_of(PartitionSettings(num_gcds=9999, reconfigurable=True), 0),
         **given,
     )
@@ -83,7 +83,7 @@ times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.ju
         recorded=st.booleans(),
         num_gcds=st.integers(0, 64),
         num_replicas=st.integers(0, 64),
-        asked=st.sampled_from(["", "0123ab/", "/0123ab", "0123ab/4567cd"]),
+        scope=st.sampled_from(["", "0123ab/", "/0123ab", "0123ab/4567cd"]),
         terms=st.sampled_from(["", "s", "64r", "?"]),
         pod_key=st.sampled_from(["", "wanted", "0123abcd"]),
         missed_at=st.none() | times,
