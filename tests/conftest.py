@@ -62,7 +62,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected, a million objects that stay, out of later garbage collections."""
+    """Exclude the objects of test collection, a million that stay, from later garbage
+    collections."""
     gc.collect()
     gc.freeze()
 

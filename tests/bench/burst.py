@@ -209,7 +209,7 @@ def manifests_of(namespace: str, load: Load) -> list[dict[str, Any]]:
 
 
 def floor_manifests(namespace: str, load: Load) -> list[dict[str, Any]]:
-    """The same without the finalizer, which nobody would take away."""
+    """The same without the finalizer, which no operator would remove."""
     manifests = manifests_of(namespace, load)
     for manifest in manifests:
         manifest["metadata"].pop("finalizers")
@@ -242,8 +242,8 @@ class ServerMeter:
 
 
 async def server_writes(kubeconfig: Path) -> int:
-    """Return how many writes a real API server has answered, whoever sent them, Leases apart; 0:
-    the embedded API does not count."""
+    """Return how many writes a real API server has answered, to any client, Leases apart; 0: the
+    embedded API does not count."""
     command = ["kubectl", f"--kubeconfig={kubeconfig}", "get", "--raw", "/metrics"]
     asked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     text = (await asked.communicate())[0].decode()

@@ -57,7 +57,8 @@ class Mount:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Print the seconds from an edit until the new controller is asked, and the old one no more."""
+    """Print the seconds from an edit until the proxy calls the new controller and not the old
+    one."""
     added, removed = [], []
     load = os.getloadavg()[0]
     async with _proxy() as (mount, url, first, second), aiohttp.ClientSession() as http:

@@ -1,7 +1,7 @@
 """Many open dashboards at the web process of a running demo: each polls as the pages' script does.
 
-Each reader signs in, opens the overview, and asks every three seconds for its part with the ETag
-that it has, and every 30 s for the header's health. Before, each page is asked for alone.
+Each reader signs in, opens the overview, and requests its part every three seconds with the ETag of
+the last answer, and the header's health every 30 s. Before that, each page is measured alone.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ OURS = Subject(IPUJOBS, "graphcore.ai/ipujob-name", _says_running)
 
 @dataclass
 class Times:
-    """When what was first seen, per job, on the monotonic clock; `wanted` pods make a job."""
+    """The time of each first observation, per job, on the monotonic clock; `wanted` pods make a
+    job."""
 
     wanted: int
     subject: Subject = OURS
@@ -114,7 +115,7 @@ async def submit(
     times: Times,
     tell: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> None:
-    """Create the jobs, 16 at a time; `tell` hears of each that is there."""
+    """Create the jobs, 16 at a time; call `tell` with each created job."""
     limit = asyncio.Semaphore(CONCURRENCY)
 
     async def one(manifest: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The pages of the page bench: without a price, with prices, and with one by an accelerator's name.
 
-Prices are those of every resource and of one instance type, and change eight days after the first
-of last month. They are deleted afterwards: the database may be somebody's to measure again.
+Every resource and one instance type have prices, which change eight days after the first of last
+month. They are deleted afterwards, so that the database can be measured again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queries and server time of each page at full history: in-process, against a real PostgreSQL.
 
-Server time is that of Django's handler with its middleware, templates and queries; the network
-and the WSGI server are not in it. A live page that asks the cluster or the proxy finds neither.
+Server time covers Django's handler with middleware, templates and queries, without the network and
+the WSGI server. A live page finds neither the cluster nor the proxy.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 20 groups, 500 users, 4 components, 8 instance types, 40 namespaces; one pod in 20 runs for days,
 one in 5,000 never ends, and pods that would end later than now still run; ten pods a job, and where
 there are ten times as many pods as jobs a quarter of the partitions has its pods. Two pods in three
-have accelerators, half of those by one name and half by another. Four V-IPU controllers tell their
-IPUs every minute. Utilization is that of a year: the sums of the 60 days, six times.
-Written by one INSERT ... SELECT each, so that a million rows take seconds.
+have accelerators, half of them by one name and half by another. Four V-IPU controllers report their
+IPUs every minute. Utilization covers a year: the sums of the 60 days, six times. Each table is
+written by one INSERT ... SELECT, so that a million rows take seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Latency of the API while many people download a month's details, beside an idle server.
 
-The web process has the demo's settings. The downloaders are a process of their own; each begins
-anew when its file is whole, and comes again after `Retry-After` when it is refused.
+The web process has the demo's settings. The downloaders are a separate process; each starts again
+when its file is complete, and retries after `Retry-After` when it is refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Month reports beside what PostgreSQL's own `psql` needs for the same rows, in turns; medians.
+"""Month reports beside the time PostgreSQL's own `psql` needs for the same rows, in turns; medians.
 
 Summaries: both months made and stored (aggregate, rows, sums of the files, swap) beside the same
-two aggregates by COPY into files. Details: one month's file over HTTP from the web process, with
-a token, beside COPY of the same SELECT with its ORDER BY, under the planner's own settings and
-under those of the download. PostgreSQL has fsync on.
+two aggregates by COPY into files. Details: one month's file over HTTP from the web process, with a
+token, beside COPY of the same SELECT with its ORDER BY, under the planner's own settings and under
+the settings of the download. PostgreSQL has fsync on.
 """
 
 from __future__ import annotations

@@ -65,8 +65,9 @@ def month_with_report() -> str:
 
 
 def rows_of_administration(owner: User, count: int = 1, said: str = "said") -> None:
-    """Store `count` rows of each list that is not about jobs, and what `owner` has: tokens and
-    subscriptions, at most a few, and what was sent. `said`: what people wrote in them."""
+    """Store `count` rows of each list that is not about jobs, and the rows of `owner`: tokens and
+    subscriptions, at most a few, and sent notifications. `said`: free text that people wrote in
+    them."""
     now = timezone.now()
     rate("ipu", "1.25")
     for number in range(count):

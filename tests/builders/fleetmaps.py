@@ -78,7 +78,7 @@ def draw(
     fill: str = "job",
     sees: str = "",
 ) -> FleetMap:
-    """As somebody who sees all, or the namespace `sees` alone."""
+    """Return the map for a reader of all namespaces, or of the namespace `sees` alone."""
     fleet = {
         "controllers": list(controllers),
         "fits": [{"size": 1, "count": 7}, {"size": 4, "count": 1}, {"size": 32, "count": 0}],

@@ -82,7 +82,7 @@ async def quota_that_leaves_no_room_at_all(world: ChaosWorld) -> None:
 
 @story("Completed", 2)
 async def no_node_for_its_pods(world: ChaosWorld) -> None:
-    """It does not hold its IPUs for ever, and comes again."""
+    """It does not hold its IPUs forever, and comes again."""
     world.kube.is_full = True
     world.kube.add_job(new().build())
     await world.until(lambda: reason(world) == "StartBlocked")
@@ -129,7 +129,7 @@ async def webhooks_away_at_the_start(world: ChaosWorld) -> None:
 
 @story(None)
 async def webhooks_away_while_running(world: ChaosWorld) -> None:
-    """What runs goes on to its end; only a deletion waits, and says for what."""
+    """Running jobs run to their end; only a deletion waits, and says for what."""
     await running(world, new())
     world.kube.set_webhook_away(away=True)
     await world.until(lambda: world.state() == "Completed")
@@ -142,7 +142,7 @@ async def webhooks_away_while_running(world: ChaosWorld) -> None:
 
 @story("Completed", 1)
 async def name_taken_by_something_else(world: ChaosWorld) -> None:
-    """It is left alone, and the job goes on when it has gone."""
+    """It is left alone, and the job continues when it has gone."""
     world.kube.put_foreign("configmaps", "sample-launcher")
     world.kube.add_job(new().build())
     await world.until(lambda: reason(world) == "NameConflict")

@@ -96,7 +96,7 @@ EVEN, ODD = (STORIES, STORIES) if IS_LONG or GIVEN else (STORIES[::2], STORIES[1
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An API server whose pods nobody runs but the world."""
+    """An API server whose pods only the world runs."""
     if GIVEN:
         yield GIVEN
         return
@@ -258,7 +258,7 @@ async def test_what_is_lost_beside_a_whole_proxy(guarded: Stage, name: str) -> N
 
 
 async def controller_that_refuses_for_a_while(world: ChaosWorld) -> None:
-    """It is asked once an announced pause."""
+    """The controller gets one call for each announced pause."""
     partitions: WholeProxy = world.partitions
     partitions.refuse_creations(3)
     world.kube.add_job(new().with_spec(restartPolicy=AGAIN).build())

@@ -1,9 +1,8 @@
-"""Pods of the chart as processes of this machine, for a test that has no node to run them.
+"""Pods of the chart as processes of this machine, for a test without nodes.
 
-Each has what a node gives it: its own network, mounts and host name, its volumes, variables and
-token, the user of its manifest, no capability, a read-only root. Files are this machine's, with the
-checkout's programs in the place of the image's. Services lead from pod to pod, by name. Needs root,
-and iptables.
+Each pod has its own network, mounts and host name, its volumes, variables and token, the user of
+its manifest, no capability, and a read-only root. Its files are this machine's, with the checkout's
+programs instead of the image's. Services lead from pod to pod, by name. Needs root, and iptables.
 """
 
 from __future__ import annotations

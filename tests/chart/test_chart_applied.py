@@ -1,6 +1,6 @@
 """The chart without Helm: `helm template | kubectl apply --server-side`, on the embedded API.
 
-On a real API server the same manifests are held against the schemas by test_chart_matrix.
+test_chart_matrix validates the same manifests against the schemas of a real API server.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ async def test_every_component_becomes_ready_and_a_job_is_run_counted_and_measur
 async def test_two_probers_and_a_monitor_migrate_where_there_is_no_dashboard(
     embedded: servers.Server, kubectl: Kubectl, pods: LocalPods
 ) -> None:
-    """They start beside the database, and whoever needs its tables is ready once they are there."""
+    """They start beside the database; processes that need its tables are ready once the tables
+    exist."""
     without = ("--set", "web.enabled=false", "--set", "prober.replicas=2")
     helm = Helm(embedded, NAMESPACE)
     await asyncio.to_thread(helm.run, "upgrade", "gc", CHART, *TRIAL, *without)

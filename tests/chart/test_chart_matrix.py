@@ -212,7 +212,7 @@ def _render(given: dict[str, Any]) -> list[str]:
 
 @cache  # nearly all documents are the same with each value
 def _as_json(text: str) -> str:
-    """A document without what each rendering makes anew; empty where it is."""
+    """Return a document without the parts that each rendering generates; empty where it is."""
     document = read_yaml(text)
     if document and document["kind"] == "Secret":  # passwords
         document["data"] = dict.fromkeys(document.get("data") or (), "")

@@ -71,7 +71,7 @@ def asking(demo: RunningDemo) -> Ask:
 
 
 def says(page: Page, path: str, *wanted: str) -> None:
-    """Wait until the page, opened anew, shows these words, be it in the titles of a map."""
+    """Load the page again until it shows these words, be it in the titles of a map."""
 
     def shown() -> bool:
         page.goto(urljoin(page.url, path))

@@ -151,7 +151,7 @@ def _environment() -> dict[str, str]:
 
 
 def start_demo(directory: Path, *arguments: str, logs: bool = True) -> RunningDemo:
-    """Start the demo and wait for its summary; with `logs` it prints those of its processes."""
+    """Start the demo and wait for its summary; with `logs` it prints the logs of its processes."""
     arguments += ("--logs",) if logs else ()
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "demo", "--dir", str(directory), *arguments],

@@ -2,10 +2,10 @@
 
 Starts a demo of its own and takes its pages empty; then writes the sample history into it, lets
 jobs run and wait, one of them with an odd name, and takes all pages in every width and scheme, as
-print, and while each of its services is silent. Also says of each page whether it is wider than
-its window or made the browser complain. With `--fleet MACHINES` it takes only overview and fleet
-of such a fleet, with `--docs` only the pictures of README and docs (docs/images), which are made
-anew in any case but that.
+print, and while each of its services is silent. Also reports for each page whether it is wider than
+its window or made the browser complain. With `--fleet MACHINES` it takes only overview and fleet of
+such a fleet, with `--docs` only the pictures of README and docs (docs/images). Without `--fleet`
+those pictures are always made again.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def addresses_of_busy(demo: RunningDemo) -> dict[str, str]:
 
 
 def addresses_of_machine(demo: RunningDemo) -> dict[str, str]:
-    """The page of the first IPU-Machine, and that of one of its IPUs."""
+    """The page of the first IPU-Machine, and the page of one of its IPUs."""
     account = ("ipuhub-operator", "-n", "ipuhub-system", "--audience=ipuhub-proxy")
     token = demo.kubectl("create", "token", *account).strip()
     fleet = json.loads(demo.http("/v1/fleet", Authorization=f"Bearer {token}")[1])

@@ -80,7 +80,8 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
 
 
 def shows(page: Page, state: str) -> bool:
-    """Whether the page of a job, opened anew, shows the state: nothing moves without scripts."""
+    """Load the page of a job again and return whether it shows the state: nothing moves without
+    scripts."""
     page.reload()
     return page.locator(f'.job-head .badge[data-state="{state}"]').count() == 1
 

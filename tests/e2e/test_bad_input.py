@@ -43,7 +43,7 @@ def test_an_unknown_field_of_the_pod_template_is_kept(demo: RunningDemo) -> None
 
 @pytest.fixture
 def no_webhooks(demo: RunningDemo) -> Iterator[None]:
-    """The API server asks nobody, as where no webhooks are installed."""
+    """The API server calls no webhook, as where none is installed."""
     kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     kept = json.loads(demo.kubectl("get", kinds, "-o", "json"))
     for item in kept["items"]:

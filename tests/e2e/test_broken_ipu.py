@@ -1,4 +1,4 @@
-"""`vipu-admin` breaks one IPU: its job is told, goes on elsewhere, and the IPU is repaired."""
+"""`vipu-admin` breaks one IPU: its job reports it and runs elsewhere, and the IPU is repaired."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKEN = "ag0: IPU 0 has a memory error"
 
 @pytest.fixture
 def repaired(demo: RunningDemo) -> Iterator[None]:
-    """No IPU has a fault after the test, and nobody holds an IPU."""
+    """No IPU has a fault after the test, and no partition holds an IPU."""
     yield
     vipu_admin(demo, "clear", "fault", "ag0", "--ipu", "0")
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")

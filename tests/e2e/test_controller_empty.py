@@ -17,7 +17,7 @@ STATE_FILE = "vipu-server.json"
 
 
 def restart_empty(demo: RunningDemo) -> None:
-    """The demo starts again what was killed."""
+    """The demo restarts the killed processes."""
     died = demo.pid_of("partitions.vipu.server.main")
     os.kill(died, signal.SIGSTOP)  # it writes nothing more
     (demo.directory / STATE_FILE).unlink()

@@ -64,7 +64,7 @@ class Folder:
 
 @pytest.fixture(scope="module")
 def folder(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
-    """Started while somebody else has the web's first port."""
+    """Started while another process has the web's first port."""
     path = tmp_path_factory.mktemp("demo") / "state"
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

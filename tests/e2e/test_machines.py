@@ -29,7 +29,7 @@ def api(demo: RunningDemo) -> Ask:
 
 @pytest.fixture
 def machines(demo: RunningDemo) -> Iterator[None]:
-    """All machines are as they were after the test, and nobody holds an IPU."""
+    """All machines are restored after the test, and no partition holds an IPU."""
     yield
     vipu_admin(demo, "uncordon", "agent", "ag0")
     vipu_admin(demo, "clear", "fault", "ag0")

@@ -129,7 +129,8 @@ def find_strangers(demo: RunningDemo) -> None:
 
 
 def change_what_a_job_needs(demo: RunningDemo) -> None:
-    """The operator makes it anew, and tells it, the second time by counting up the first."""
+    """The operator recreates it and reports it, the second time by raising the count of the first
+    event."""
     demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
     wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running")
     for changes in (CHANGED, {"configmap": CHANGED["configmap"]}):
@@ -178,8 +179,8 @@ def holder(demo: RunningDemo, lease: str) -> str:
 
 
 def end_jobs(demo: RunningDemo) -> None:
-    """A job that stays until its workers are told to end, a job that ends by its time to live, the
-    others by their users."""
+    """A job that stays until its workers get a signal to end, a job that ends by its time to live,
+    the others by their users."""
     for name in ("kept", "short"):
         job = yaml.safe_load(JOB.replace("NAME", name))
         annotations = {"sim/runtime-seconds": "1"}

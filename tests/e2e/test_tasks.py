@@ -36,7 +36,7 @@ BUSY = Path(__file__).with_name("busy-fleet.yaml")
 
 @dataclass
 class Visitor:
-    """Somebody on the overview who only clicks, and how often they did."""
+    """A person on the overview who only clicks, and how often they did."""
 
     page: Page
     clicks: int = 0
@@ -224,8 +224,8 @@ def test_which_component_is_down_takes_no_click(visitor: Visitor, demo: RunningD
 def test_processes_that_are_stopped_are_named_by_the_api_and_the_header(
     visitor: Visitor, demo: RunningDemo
 ) -> None:
-    """Each within its bound, a Lease's or an answer's; in the long form also in that of a
-    heartbeat, two minutes, which dashboard/test_health tries with a clock of its own."""
+    """Each within its bound, a Lease's or an answer's; in the long form also within a heartbeat's
+    bound, two minutes, which dashboard/test_health tests with a clock of its own."""
     token = demo.manage("make_api_token", "admin", "--dir", str(demo.directory), "--scopes", "read")
     text = next(word for word in token.split() if word.startswith("ipuhub_"))
     request = Request(

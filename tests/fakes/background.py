@@ -112,7 +112,7 @@ class Proxy:
         self._background.run(self._service.service.ensure(asked))
 
     def reload(self) -> None:
-        """Read the list of controllers anew."""
+        """Reload the list of controllers."""
         self._service.fleet.reload()
 
     def stop(self) -> None:

@@ -72,7 +72,7 @@ class FakeConfigMaps:
         return await self._written(name)
 
     def edit(self, name: str, **data: str) -> None:
-        """Somebody else changes a map."""
+        """Change a map as another writer."""
         self.version += 1
         self.objects[name].setdefault("data", {}).update(data)
         self.objects[name]["metadata"]["resourceVersion"] = str(self.version)

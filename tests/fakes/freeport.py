@@ -15,7 +15,7 @@ _next = _FIRST
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on and no other test process has chosen.
+    """Return a free port that no other test process has chosen.
 
     Its server listens a while later: until then the claim keeps the port for this process.
     """

@@ -6,10 +6,11 @@ import socket
 
 
 class HeldPort:
-    """Keeps a free port from all others until `close`: it is bound, and nobody listens.
+    """Keeps a free port from all others until `close`: it is bound, without listening.
 
-    Who sets SO_REUSEADDR, as servers do, may listen on it. Without that a port would be anybody's
-    while its server restarts: of another run of the tests, or of any connection that begins.
+    A server that sets SO_REUSEADDR, as servers do, may listen on it. Without that, any program
+    could take the port while its server restarts: another run of the tests, or any connection that
+    begins.
     """
 
     def __init__(self) -> None:

@@ -87,7 +87,7 @@ class Invariants:
             self._check_order(change.manifest)
 
     def _check_order(self, ending: dict[str, Any]) -> None:
-        """A launcher is told to end before its workers are."""
+        """A launcher gets its signal to end before its workers do."""
         labels = ending["metadata"]["labels"]
         if labels[LABEL_ROLE] == "launcher" or _job_of(ending) not in self._status:
             return
@@ -150,7 +150,7 @@ def _job_of(pod: dict[str, Any]) -> str:
 
 
 def _is_ending(pod: dict[str, Any]) -> bool:
-    """Somebody has asked for the end of a pod that has not ended by itself."""
+    """Return whether a pod has a request to end, and has not ended by itself."""
     if pod["status"]["phase"] in {"Succeeded", "Failed"}:
         return False
     meta = pod["metadata"]

@@ -237,7 +237,7 @@ class FakeKube:
         self.mark_deleted("pods", pod)
 
     def lose_pod(self, name: str) -> None:
-        """Its node is lost: the node controller deletes the pod, and nobody ends it."""
+        """Lose its node: the node controller deletes the pod, and no kubelet ends it."""
         self.lost.add(self._find("pods", self.namespace, name)["metadata"]["uid"])
         self.delete_pod(name)
 
@@ -246,7 +246,7 @@ class FakeKube:
         self._remove("pods", self._find("pods", self.namespace, name))
 
     def put_foreign(self, plural: str, name: str) -> None:
-        """Somebody else's object."""
+        """Store an object of another owner."""
         self.put(plural, {"metadata": {"name": name, "namespace": self.namespace}})
 
     def remove_foreign(self, plural: str, name: str) -> None:
@@ -279,8 +279,8 @@ class FakeKube:
         self._bump("pods", pod)
 
     def tick(self, *, launcher_exit: Exit = 0, worker_exit: Exit = None) -> None:
-        """One step of every pod's life; None as an exit code: it goes on running. A function is
-        asked for the code of an attempt."""
+        """Run one step of every pod's life; None as an exit code: it keeps running. A function
+        returns the exit code of an attempt."""
         self._collect_orphans()
         mine = [p for p in self.pods() if p["metadata"]["uid"] not in self.strangers]
         workers = [p for p in mine if p["metadata"]["labels"][LABEL_ROLE] == "worker"]

@@ -109,7 +109,7 @@ async def lease(client: KubeClient, place: str) -> dict[str, Any]:
 
 
 async def take(client: KubeClient, place: str, **changes: Any) -> None:
-    """Write a Lease of somebody who never renews it."""
+    """Write a Lease that its holder never renews."""
     held = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 3}
     held["renewTime"] = "2036-01-01T00:00:00.000000Z"  # its clock was ahead: that is not compared
     meta = {"name": LEASE, "namespace": place}

@@ -22,9 +22,9 @@ STALL_SECONDS = 45.0  # longer than an operator waits for its own writes to show
 
 @dataclass
 class Feed:
-    """How an operator's watches behave.
+    """The behaviour of an operator's watches.
 
-    `drop`: the event of this number never arrives, until the resource is listed anew a minute
+    `drop`: the event of this number never arrives, until the resource is listed again a minute
     later. `stall`: the watch stands still at that event. `lag` gives the seconds each event of a
     resource takes. `from_past`: how old the first lists are (seconds), and for how long.
     """

@@ -1,4 +1,4 @@
-"""Pods of a job whose logs somebody reads, on an API server without nodes."""
+"""Pods of a job whose logs a page reads, on an API server without nodes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ Moment = Literal["before", "after"]
 class LossyWire:
     """Passes everything on to `host`:`port`, but breaks off at the `broken`-th COMMIT (1: first).
 
-    `before`: PostgreSQL never hears of it and rolls back. `after`: it commits, and nobody is told.
+    `before`: PostgreSQL never receives it and rolls back. `after`: it commits, and the client gets
+    no reply.
     """
 
     def __init__(self, host: str, port: int, broken: int, moment: Moment) -> None:

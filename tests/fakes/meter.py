@@ -50,7 +50,7 @@ NODE = "node-1"
 
 
 def usage(**fields: Any) -> str:
-    """An annotation's text; `fields` go over those of a plain job of ada's."""
+    """Return an annotation's text; `fields` override the fields of a plain job of ada."""
     said = {"component": "job", "component_name": "train", "group": "vision", "user": "ada"}
     return orjson.dumps({**said, "instance_type": "cpu-1", **fields}).decode()
 

@@ -26,7 +26,8 @@ class StaleAttemptError(Exception):
 
 @dataclass(frozen=True)
 class Try:
-    """One attempt for which V-IPU was asked; `was_active`: the partition worked just before."""
+    """One attempt that requested IPUs from V-IPU; `was_active`: the partition worked just
+    before."""
 
     holder: tuple[str, int]
     attempt: int
@@ -34,13 +35,12 @@ class Try:
 
 
 class FakePartitions:
-    """Partitions of a fleet of `ipus`; a new partition is `first_phase`. `calls` lists what was
-    asked, `history` every (verb, uid, instance) that changed something, `tries` the attempts that
-    were begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is
-    set the controller makes and resets none, with these words, and while `refuses_removal` is set
-    it removes none. While `is_silent` the controller does not answer: what is asked of it waits
-    until it does. With `is_secure` pods need keys: `valid_keys` has those that V-IPU takes, by
-    holder."""
+    """Partitions of a fleet of `ipus`; a new partition is `first_phase`. `calls` lists all calls,
+    `history` every (verb, uid, instance) that changed something, `tries` the attempts that were
+    begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is set the
+    controller makes and resets none, with these words, and while `refuses_removal` is set it
+    removes none. While `is_silent` the controller does not answer: calls wait until it does. With
+    `is_secure` pods need keys: `valid_keys` has the keys that V-IPU takes, by holder."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
@@ -85,8 +85,9 @@ class FakePartitions:
                 self.set_phase(uid, instance, "error", message)
 
     def restart_empty(self) -> None:
-        """The controller answers, and has lost its state: no partition of before is there. What was
-        ACTIVE is found lost, what was being made is made, what was being removed is gone."""
+        """The controller answers, and has lost its state: all earlier partitions are missing. An
+        ACTIVE partition is found lost, one that was being created is created, one that was being
+        removed is gone."""
         self.is_silent = False
         for holder in list(self._made):
             self.history.append(("lose", *holder))

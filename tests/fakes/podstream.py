@@ -48,7 +48,8 @@ def truth_of(number: int) -> Truth:
 def pod_of(
     number: int, step: str, *, padding: int = 0, truth: Truth | None = None
 ) -> dict[str, Any]:
-    """The manifest of pod `number` after `step`; `padding` bytes of what nobody reads."""
+    """Return the manifest of pod `number` after `step`, with `padding` bytes that no reader
+    uses."""
     truth, group = truth or truth_of(number), f"group-{number % 7}"
     usage = {"component": "job", "component_name": f"job-{number}", "group": group}
     usage |= {"instance_type": "small", "user": f"user-{number % 50}"}
@@ -140,9 +141,9 @@ class PodStream:
         await runner.cleanup()
 
     def break_off(self) -> None:
-        """Break every connection off, as a killed server does: what is not yet read is lost.
+        """Abort every connection, as a killed server does: unread data is lost.
 
-        Closing would wait until the client has read everything: for ever, if it is held back.
+        Closing would wait until the client has read everything: forever, if it is held back.
         """
         assert self._runner is not None
         assert self._runner.server is not None
@@ -170,7 +171,7 @@ class PodStream:
         self.put_line(b'{"type":"%s","object":%s}' % (kind.encode(), content))
 
     def put_line(self, line: bytes) -> None:
-        """Add a line of the watch as it stands, at the present version."""
+        """Add a line of the watch unchanged, at the present version."""
         self.log.append((self.revision, line + b"\n"))
 
     async def tell(self) -> None:

@@ -74,7 +74,7 @@ async def get(url: str) -> str:
 
 
 async def ask(address: str, query: str) -> dict[tuple[str, ...], float]:
-    """An instant query: values by the labels other than those of the scrape."""
+    """Run an instant query: values by their labels, without the labels of the scrape."""
     found = json.loads(await get(f"{address}/api/v1/query?query={quote(query)}") or "{}")
     results = found.get("data", {}).get("result", ())
     return {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class HttpReceiver:
-    """What was posted: path, headers (lower case) and body; it answers `status`, or just `raw`."""
+    """Posted requests: path, headers (lower case) and body; it answers `status`, or just `raw`."""
 
     url: str = ""
     status: int = 204

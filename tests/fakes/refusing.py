@@ -14,7 +14,7 @@ AWAY = (
 
 @dataclass
 class Refusing:
-    """`most_pods`: what a quota allows; `is_webhook_away`: nobody answers for ipujobs;
+    """`most_pods`: the limit of a quota; `is_webhook_away`: no webhook answers for ipujobs;
     `is_ending`: the namespace is being deleted."""
 
     most_pods: int | None = None

@@ -115,7 +115,7 @@ class ServerKube(FakeKube):
             self._take(plural, manifest)
 
     def wrote(self, plural: str, answer: Manifest) -> None:
-        """Somebody's write, of which the watches will tell."""
+        """A write by another client, which the watches report."""
         version = str((answer.get("metadata") or {}).get("resourceVersion", ""))
         if version.isdigit():
             self.latest[plural] = max(int(version), self.latest.get(plural, 0))
@@ -290,7 +290,7 @@ class ServerKube(FakeKube):
 
 
 def dead_webhook(namespace: str) -> Manifest:
-    """Asked for each change of a job in a namespace, and for probes; nobody listens there."""
+    """Admission for each change of a job in a namespace, and for probes; nothing listens there."""
 
     def one(name: str, group: str, version: str, verb: str, plural: str) -> Manifest:
         return {

@@ -84,7 +84,7 @@ class WiredClient(KubeClient):
 
 
 class _Health:
-    """Where an operator's state of health goes: nobody asks here."""
+    """The health of an operator, which no test reads."""
 
     def set(self, name: str, ok: bool, detail: str = "") -> None:
         """One check."""
@@ -97,7 +97,8 @@ class _Health:
 
 
 def _crashes() -> float:
-    """How many passes ended in an error that nobody expects: the operator's loop goes on."""
+    """Return how many passes ended in an unexpected error: the operator's loop continues after
+    one."""
     return counted(OPERATOR, "ipuhub_operator_pass_duration_seconds_count", outcome="crashed")
 
 

@@ -171,7 +171,7 @@ class WholeProxy:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a partition is being made or removed, or nobody is there to do it."""
+        """Return whether a partition is being made or removed, or no leader is there to do it."""
         if self._present is None or self._present.blade.fell.is_set():
             return True
         records = self._present.process.service.records()

@@ -54,7 +54,7 @@ class Mischief:
 
 
 class Wire:
-    """One operator process's calls. Dead after its `kill_at`-th write, at once and for ever.
+    """One operator process's calls. Dead after its `kill_at`-th write, at once and for good.
 
     `mischief` breaks calls; `turns` gives how many turns of the loop a call takes on its way.
     """

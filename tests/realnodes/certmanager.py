@@ -41,7 +41,8 @@ class CertManager:
         self._cluster, self._namespace = cluster, namespace
 
     def sign(self, *, again: bool = False) -> None:
-        """Write the Secret of each Certificate that has none; `again`: renew those of servers."""
+        """Write the Secret of each Certificate that has none; `again`: renew the Secrets of
+        servers."""
         found = self._cluster.get("certificates.cert-manager.io", "-n", self._namespace)["items"]
         wanted = [each["spec"] for each in found]
         for spec in sorted(wanted, key=lambda spec: not spec.get("isCA")):  # issuers need theirs

@@ -72,7 +72,7 @@ def product(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 class Jobs:
-    """IPUJobs of one namespace, and what became of them."""
+    """IPUJobs of one namespace, and how they ended."""
 
     def __init__(self, cluster: RealCluster, namespace: str) -> None:
         self.cluster = cluster

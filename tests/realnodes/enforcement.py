@@ -132,8 +132,7 @@ def reached(network: str, targets: Sequence[Target]) -> dict[Target, bool]:
 
 @contextmanager
 def listening(pods: Mapping[str, str], port: int, here: Sequence[int]) -> Iterator[None]:
-    """Something answers on this port of each of these pods' networks, and on those of this
-    machine."""
+    """A server answers on this port of each of these pods' networks, and of this machine's."""
     with ExitStack() as stack:
         for network in pods.values():
             command = [*_inside(network), sys.executable, "-ISc", _LISTEN, str(port)]

@@ -84,10 +84,10 @@ class RealCluster:
                 self._start(part)
 
     def _start(self, process: str, **environment: str) -> None:
-        """Start it until it stays: nobody else starts a process that ends at once.
+        """Start it until it stays: no supervisor restarts a process that ends at once.
 
-        An API server does when somebody calls its port from the same one, as who calls a port of
-        this machine that nobody listens on may; a kubelet does when containerd does not answer yet.
+        An API server ends when a client calls its port from the same port, as a client of a closed
+        port of this machine may; a kubelet ends when containerd does not answer yet.
         """
         for _ in range(_STARTS):
             before = self._renewed(process)

@@ -91,7 +91,7 @@ class Pairs:
         }
 
     def listening(self) -> AbstractContextManager[None]:
-        """Something answers wherever nothing of the release does."""
+        """A server answers at every address where the release has none."""
         return enforcement.listening(self._networks, OTHER_PORT, list(OUTSIDE.values()))
 
     def tried(self) -> dict[Pair, bool]:

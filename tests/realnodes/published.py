@@ -135,12 +135,12 @@ def serving(cluster: RealCluster) -> list[str]:
 
 
 def used(cluster: RealCluster) -> int:
-    """What /stats says of all jobs; -1 while nobody serves."""
+    """Return the totals of all jobs from /stats; -1 while no pod serves."""
     return int(stats(cluster).get("total", {}).get("used", -1))
 
 
 def stats(cluster: RealCluster) -> dict[str, Any]:
-    """/stats by the Service, through the API server; empty while nobody serves."""
+    """Return /stats by the Service, through the API server; empty while no pod serves."""
     path = f"/api/v1/namespaces/{NAMESPACE}/services/{PROXY}:http/proxy/stats"
     done = cluster.try_kubectl("get", "--raw", path)
     return dict(json.loads(done.stdout)) if done.returncode == 0 else {}

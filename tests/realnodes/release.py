@@ -97,7 +97,7 @@ def local_volume(name: str, folder: Path) -> str:
 
 
 def end_jobs(cluster: RealCluster) -> None:
-    """Delete all IPUJobs although nobody is left who would release them."""
+    """Delete all IPUJobs although no operator is left to release them."""
     cluster.kubectl("delete", "ipujobs", "--all", "-A", "--wait=false", check=False)
     for job in cluster.get("ipujobs", "-A")["items"]:
         meta = job["metadata"]

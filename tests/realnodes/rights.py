@@ -37,7 +37,7 @@ _BINDINGS = {"rolebindings", "clusterrolebindings"}
 def rights_of_the_chart_alone(*values: str) -> set[str]:
     """Each right that the chart grants with these values, and the demo does not.
 
-    Those of the demo are held against their use in e2e/test_rights_used.
+    e2e/test_rights_used compares the demo's rights with their use.
     """
     of_demo = {
         " ".join((_IN_THE_DEMO[account], verb, _named(resource, group)))

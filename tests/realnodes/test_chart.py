@@ -1,6 +1,6 @@
 """The Helm chart on real nodes: installed as its pages say, used, upgraded, and removed.
 
-One installation for all tests, in their order; the images are those of `make images`, named by
+All tests share one installation, in their order; `make images` builds the images, named by
 IPUHUB_TEST_IMAGES (default dist/images).
 """
 

@@ -1,6 +1,6 @@
 """IPUs on nodes by the Helm chart: turned on, turned off by an upgrade, and gone with the release.
 
-The images are those of `make images`, named by IPUHUB_TEST_IMAGES (default dist/images).
+`make images` builds the images, named by IPUHUB_TEST_IMAGES (default dist/images).
 """
 
 from __future__ import annotations

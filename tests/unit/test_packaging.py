@@ -50,7 +50,7 @@ def test_only_the_embedded_cluster_imports_what_the_demo_extra_brings() -> None:
 
 
 def imports(path: Path) -> set[str]:
-    """Names of the packages that a module imports, wherever in it."""
+    """Return the names of the packages that a module imports, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

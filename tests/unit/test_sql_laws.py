@@ -53,7 +53,7 @@ def texts_of(path: Path) -> list[tuple[int, str]]:
 
 
 def others_tables(text: str, house: str, tables: set[str]) -> set[str]:
-    """What of other apps the SQL in `text` names and nobody agreed to show."""
+    """Return the tables of other apps that the SQL in `text` names without an agreement."""
     named = set(_AFTER.findall(text)) | {each for each in re.findall(r"[a-z_]+", text) if
                                          each in tables}  # fmt: skip
     foreign = tuple(f"{owner}_" for owner in OWNERS if owner != house)

@@ -69,7 +69,7 @@ pytestmark = pytest.mark.timeout(3_600 if IS_LONG else 600)
 
 @dataclass
 class Mortals:
-    """One prober and one monitor, each made anew as soon as it is dead."""
+    """One prober and one monitor, each replaced as soon as it is dead."""
 
     maker: asyncio.subprocess.Process
     log: Path

@@ -168,7 +168,7 @@ async def connect(kubeconfig: Path) -> AsyncIterator[Api]:
 
 @contextlib.asynccontextmanager
 async def connect_as(kubeconfig: Path, token: str) -> AsyncIterator[Api]:
-    """An Api as the bearer of `token` ("": nobody), without the kubeconfig's certificate."""
+    """An Api as the bearer of `token` ("": anonymous), without the kubeconfig's certificate."""
     url, context, _ = read_kubeconfig(kubeconfig, with_certificate=False)
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(connector=connector) as session:

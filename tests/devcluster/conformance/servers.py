@@ -281,7 +281,7 @@ def compact(etcd: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
+    """Free ports of loopback."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

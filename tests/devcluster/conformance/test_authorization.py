@@ -1,4 +1,4 @@
-"""Requests are held against RBAC: refusals in the server's words, escalation, impersonation."""
+"""RBAC decides on requests: refusals in the server's words, escalation, impersonation."""
 
 from __future__ import annotations
 

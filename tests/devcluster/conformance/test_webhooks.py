@@ -72,9 +72,9 @@ class Registrar:
         return self.made[-1]
 
     async def in_effect(self) -> None:
-        """Return when the server calls what is registered: probes of its own say so.
+        """Return when the server calls the registered webhooks: probes of its own show it.
 
-        A mutating webhook is asked before, a validating webhook beside the others.
+        It calls a mutating webhook first, and a validating webhook beside the others.
         """
         self._hooks.allows("probe")
         for kind in ("Mutating", "Validating"):

@@ -46,7 +46,7 @@ async def served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
 
 
 class Writer:
-    """Writes without end and keeps what was acknowledged: name -> resourceVersion or None."""
+    """Endless writes, and the acknowledged ones: name -> resourceVersion or None."""
 
     def __init__(self, seed: int) -> None:
         self.acknowledged: dict[str, str | None] = {}
@@ -171,7 +171,7 @@ def test_an_address_that_others_can_reach_is_refused(tmp_path):
 
 
 def changed(store, floor):
-    """All that is known to have happened after `floor`, as a watch is told it."""
+    """All changes that are known to have happened after `floor`, as a watch reports them."""
     return [
         (
             one.revision,

@@ -111,7 +111,7 @@ def things_of_an_administrator(people: dict[str, User]) -> None:
 
 @pytest.fixture(autouse=True)
 def actions(people: dict[str, User], settings: Any) -> None:
-    """People change jobs here, in a cluster that is away."""
+    """Let people change jobs here, in a cluster that does not answer."""
     settings.ACTIONS = True
     settings.ACTIONS_USERS = {people["admin"].get_username(): "root@lab"}
     settings.KUBECONFIG = "/nowhere/kubeconfig"

@@ -69,7 +69,7 @@ def _forget_readers() -> None:
 
 @pytest.fixture(autouse=True)
 def alone(settings: SettingsWrapper, tmp_path: Path) -> Iterator[None]:
-    """Plain HTTP, and nobody else at home."""
+    """Plain HTTP, without any other service."""
     settings.SECURE_SSL_REDIRECT = False
     settings.KUBECONFIG = str(tmp_path / "no-kubeconfig")
     settings.PROXY_URL = "http://127.0.0.1:9"

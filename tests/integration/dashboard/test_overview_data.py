@@ -199,7 +199,7 @@ def test_the_tag_of_one_user_is_of_no_use_to_who_sees_less(
 def test_polls_of_the_same_moment_share_one_rendering(
     admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
 ) -> None:
-    """It is what a page has, too, and names nobody but the reader who sees nothing yet."""
+    """The frame has the same data as a page, and names only the reader, who sees nothing yet."""
     clock.hold()
     cluster.add_job("bert", "team-a", **RUNNING)
     poll = {"HX-Request": "true"}

@@ -198,7 +198,7 @@ def test_it_sends_only_while_no_worker_does(
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("usage", ["on", "off"])
 def test_a_dashboard_alone_sends_what_it_observes(receiver: HttpReceiver, usage: str) -> None:
-    """No worker runs, as where usage is off, and the API server is away."""
+    """No worker runs, as where usage is off, and the API server does not answer."""
     root = get_user_model().objects.create_user("root", is_staff=True)
     subscribe(root, "component-down", target=receiver.url)
     since = timezone.now() - 4 * MINUTE

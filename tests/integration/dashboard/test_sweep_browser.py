@@ -175,7 +175,7 @@ def test_every_form_works_without_scripts(known: dict[str, str]) -> None:
 
 
 def assert_answers(page: Page, path: str, key: tuple[str, str], form: dict[str, Any]) -> None:
-    """Send a form of a page as somebody without scripts does."""
+    """Send a form of a page as a browser without scripts does."""
     page.goto(path)
     form = forms_of(page).get(key, form)
     page.evaluate(FILL, form["number"])

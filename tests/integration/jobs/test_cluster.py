@@ -236,7 +236,7 @@ async def test_a_settled_cluster_is_left_alone(cluster: Cluster) -> None:
         return not (len(controller.queue) or controller.queue.active or controller.queue.delayed)
 
     async def costs_nothing() -> bool:
-        """Whether a pass over all jobs, and what it puts off, calls nobody."""
+        """Return whether a pass over all jobs, with its postponed work, calls no server."""
         calls = {k: v for k, v in client.calls.items() if k[0] != "watch"}
         controller.enqueue_all()
         await eventually(is_at_rest)

@@ -100,7 +100,7 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
 
 
 def without_decisions() -> dict[str, Any]:
-    """A CRD that drops what became of a job."""
+    """A CRD that drops the operator's own status fields."""
     crd = build_published_crd()
     root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     del root["properties"]["status"]["properties"]["launcherStatus"]

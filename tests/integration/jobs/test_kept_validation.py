@@ -25,7 +25,7 @@ KEY = JobKey("default", "sample", "uid-1")
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The specs that the rules were asked about."""
+    """The specs that the rules validated."""
     asked: list[object] = []
 
     def counting(name: str, spec: object, *rest: Any, **options: Any) -> Any:

@@ -21,7 +21,8 @@ ACCESS = ["roles", "rolebindings"]
 
 
 def slow_access(world: JobWorld) -> tuple[list[str], asyncio.Event]:
-    """From now on roles and bindings are made after the event; the list says what was asked for."""
+    """From now on roles and bindings are made after the event; the list has the requested
+    objects."""
     asked: list[str] = []
     may_answer = asyncio.Event()
     create = world.kube.create
@@ -38,7 +39,7 @@ def slow_access(world: JobWorld) -> tuple[list[str], asyncio.Event]:
 
 @contextlib.asynccontextmanager
 async def at_work(world: JobWorld, concurrency: int) -> AsyncIterator[None]:
-    """The operator's workers, which hear of every change in the cluster at once."""
+    """The operator's workers, which receive every change in the cluster at once."""
     bump = world.kube._bump  # where every change passes
 
     def heard(plural: str, manifest: Any, **options: Any) -> None:

@@ -87,7 +87,7 @@ async def test_a_worker_that_never_becomes_ready_does_not_hold_its_ipus_for_ever
 
 
 class Slow:
-    """An API server that answers a dry run once it is told to."""
+    """An API server that answers a dry run once the test allows it."""
 
     def __init__(self, *refusals: Exception) -> None:
         self.asked: list[str] = []

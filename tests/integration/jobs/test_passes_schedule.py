@@ -80,7 +80,7 @@ def slow_partitions(world: JobWorld) -> tuple[list[str], asyncio.Event]:
 
 
 async def turns_of_the_loop() -> None:
-    """Whatever can go on goes on, in no time."""
+    """Run everything that can run, in no time."""
     for _ in range(20):
         await asyncio.sleep(0)
 

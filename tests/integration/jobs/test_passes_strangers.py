@@ -32,7 +32,7 @@ NOT_OURS = [
 def claim(
     world: JobWorld, uid: str, namespace: str, name: str, controller: str = "", phase: str = ""
 ) -> Manifest:
-    """Somebody's pod with all labels of a job's; `controller` is the UID of what controls it,
+    """A stranger's pod with all labels of a job's pod; `controller` is the UID of its controller,
     "uid-of-a-job": the job."""
     role = "launcher" if name in {"sample-launcher", "evil", "sample-worker-7"} else "worker"
     meta: dict[str, Any] = {

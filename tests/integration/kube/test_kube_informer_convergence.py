@@ -106,7 +106,7 @@ class FickleServer:
 
 
 class Ledger:
-    """Keeps its own copy from what the handler is told, and checks each step."""
+    """Keeps its own copy from the handler's calls, and checks each step."""
 
     def __init__(self) -> None:
         self.copy: dict[str, tuple[str, str]] = {}

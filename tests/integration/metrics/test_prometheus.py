@@ -54,7 +54,8 @@ async def operator(accounts: Accounts) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def scraping(accounts: Accounts, target: str) -> AsyncIterator[str]:
-    """A Prometheus that scrapes the target as `reader`, `stranger` and nobody; its address."""
+    """A Prometheus that scrapes the target as `reader`, as `stranger` and without a token; its
+    address."""
     place = [{"targets": [target]}]
     jobs: list[dict[str, Any]] = [
         {

@@ -1,4 +1,5 @@
-"""The dashboard's /metrics: judged by the API server as everywhere, answered while it is away."""
+"""The dashboard's /metrics: the API server authorizes each scrape; while it is down, they still
+work."""
 
 from __future__ import annotations
 

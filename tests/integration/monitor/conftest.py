@@ -69,7 +69,7 @@ class Lookout:
         return monitor
 
     def _look(self) -> datetime:
-        """The clock of who asks the API server, which takes its time."""
+        """The clock of a caller of the API server, which takes its time."""
         self.at_look()
         self.now += timedelta(seconds=self.seconds_a_look)
         return self.now

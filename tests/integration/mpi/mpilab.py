@@ -72,7 +72,7 @@ class MpiLab:
 
     @property
     def entered(self) -> list[str]:
-        """The pods into which the stand-in was asked to go, once each call."""
+        """The pods that the stand-in was executed in, once for each call."""
         return (self.folder / "entered").read_text(encoding="utf-8").split()
 
     def mpirun(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
-"""Postgres stands still: what waits is bounded, the watch is held back, and then all is there.
+"""PostgreSQL hangs: the backlog is bounded, the watch is slowed down, and in the end no row is
+missing.
 
-Also where the API server, or its history, goes meanwhile: nobody reads, so nobody notices before.
+Also when the API server or its history disappears meanwhile, which the prober notices only later.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PADDING = 30_000
 
 @contextlib.asynccontextmanager
 async def standing_still(lab: Lab) -> AsyncIterator[None]:
-    """Nobody can write a row meanwhile."""
+    """No client can write a row meanwhile."""
     async with await psycopg.AsyncConnection.connect(**lab.database) as connection:
         await connection.execute("LOCK TABLE usage_podlifetime IN ACCESS EXCLUSIVE MODE")
         yield
@@ -123,7 +124,7 @@ async def burst(lab: Lab, stream: LiveStream) -> None:
 
 
 async def settle(lab: Lab, stream: LiveStream) -> Counter[str]:
-    """Let the ten go, too, and hold what is recorded against what was."""
+    """Let the ten end, too, and compare the recorded rows with the pods."""
     live(stream, LASTING, *STEPS[2:])
     await lab.server.tell()
     await eventually(lambda: lab.is_at(lab.server.revision))
@@ -141,7 +142,7 @@ async def restart(lab: Lab) -> None:
 
 
 async def hang(lab: Lab) -> None:
-    """As when a host vanishes: nobody closes the connection."""
+    """As when a host vanishes: neither side closes the connection."""
     lab.server.hang()
 
 

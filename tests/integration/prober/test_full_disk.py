@@ -27,7 +27,7 @@ CREATE TRIGGER no_space BEFORE INSERT OR UPDATE ON usage_podlifetime
 
 
 class Acknowledging(PodRecorder):
-    """Notes which pods it was told are safe."""
+    """Notes which pods were reported safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def read_only(lab: Lab) -> Iterator[None]:
 
 
 def _end_sessions(lab: Lab) -> None:
-    """Let the probers connect anew."""
+    """Let the probers reconnect."""
     lab.query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
         " AND application_name = 'ipuhub-prober' AND datname = %s",

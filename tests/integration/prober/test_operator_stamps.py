@@ -32,7 +32,7 @@ CLAIMED = ("annotation", "victim", "boss", False, "", 4_000_000)
 
 
 def stamped(number: int = 3, step: str = "RUNNING") -> dict[str, Any]:
-    """A pod of namespace team-0 that claims 64 IPUs for somebody else."""
+    """A pod of namespace team-0 that claims 64 IPUs for another user."""
     pod = on_ipus(number, ipus=64_000_000, user="boss", group="victim", partition="p-1")
     pod["status"] = pod_of(number, step)["status"]
     pod["metadata"]["ownerReferences"] = [JOB]
@@ -179,7 +179,7 @@ def test_what_was_believed_or_is_no_stamp_stays(tables: dict[str, Any]) -> None:
 
 
 def test_pod_and_job_at_the_same_moment_always_meet(tables: dict[str, Any]) -> None:
-    """Each order of their statements; without the lock some lose the stamp for ever."""
+    """Each order of their statements; without the lock some lose the stamp forever."""
     orders = sorted(set(itertools.permutations((0,) * 3 + (1,) * 3)))
     for order in orders:
         with psycopg.connect(**tables) as connection:

@@ -52,7 +52,7 @@ def server(context: ssl.SSLContext | None) -> Iterator[int]:
 
 
 def refusal(port: int, tls: dict[str, str], host: str = "127.0.0.1", query: str = "") -> str:
-    """What a recorder is told that connects as the settings say."""
+    """Return the error of a recorder that connects as the settings say."""
     entry = database_settings(f"postgresql://ada@{host}:{port}/x{query}", tls)
     with pytest.raises(psycopg.OperationalError) as caught:
         psycopg.connect(**connection_arguments(entry))

@@ -1,4 +1,4 @@
-"""Heartbeats in a real PostgreSQL: what they note, and that nobody's work depends on them."""
+"""Heartbeats in a real PostgreSQL: what they note, and that no work depends on them."""
 
 from __future__ import annotations
 

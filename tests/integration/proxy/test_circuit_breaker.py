@@ -120,8 +120,8 @@ async def run_beside_a_hanging_one(
 
 
 async def test_what_falls_silent_after_it_was_chosen_is_not_waited_for(world: World) -> None:
-    """Nothing was sent, so that nothing can come: another controller is asked, and no tombstone
-    waits for a partition."""
+    """Nothing was sent, so that nothing can come: the proxy calls another controller, and no
+    tombstone waits for a partition."""
     world.add_vipu("v2:8090")
     world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
     world.circuit = CircuitOptions()

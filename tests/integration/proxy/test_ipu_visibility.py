@@ -77,7 +77,7 @@ async def shows(lab: Lab, **nodes: tuple[str, str, str]) -> None:
 
 
 async def reset(lab: Lab, name: str) -> None:
-    """What a kubelet does that begins anew."""
+    """Register the node again, as a restarted kubelet does."""
     zero = {"capacity": {RESOURCE: "0"}, "allocatable": {RESOURCE: "0"}}
     await lab.client.patch(NODES, name, {"status": zero}, subresource="status")
 
@@ -159,7 +159,7 @@ async def test_only_the_leader_writes_to_nodes(lab: Lab) -> None:
 
 
 class Refusing:
-    """An API server that lets nobody write to the nodes of these names."""
+    """An API server that refuses writes to the nodes of these names."""
 
     def __init__(self, *refused: str) -> None:
         self.refused = refused

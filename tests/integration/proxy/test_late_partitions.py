@@ -35,7 +35,8 @@ ID = "p-job-default-0"
 
 
 class Landing:
-    """A real vipu-server that answers creations at once and carries them out when it is told to."""
+    """A real vipu-server that answers creations at once and carries them out when the test lets
+    it."""
 
     def __init__(self, server: VipuServer) -> None:
         self.asked: list[CreateRequest] = []
@@ -117,7 +118,7 @@ async def test_what_comes_late_is_judged_by_what_was_asked_not_by_the_list_of_to
 
 
 async def give_up(world: World) -> Service:
-    """A proxy whose job went away while nobody knew what would become of its partition."""
+    """A proxy whose job was deleted while the fate of its partition was unknown."""
     proxy = await world.start()
     tomb = entry(phase=Phase.RELEASED, released_at=world.now, may_come=True, **OURS)
     await proxy.store.write(lambda draft: draft.put(tomb))

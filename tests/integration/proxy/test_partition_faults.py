@@ -29,7 +29,7 @@ ID = "p-job-default-0"
 
 
 async def start_slowly(world: World) -> object:
-    """A proxy with one partition that is being created for ever."""
+    """A proxy with one partition that never finishes being created."""
     world.answer_seconds = 0.01
     world.vipu.polls = 10**6
     proxy = await world.start()

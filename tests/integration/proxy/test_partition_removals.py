@@ -103,7 +103,7 @@ async def test_a_partition_that_is_only_remembered_is_released(world: World) -> 
 
 
 def is_being_removed(world: World, ready: ReadyState = ReadyState.PENDING) -> FakePartition:
-    """Somebody else has begun to remove the job's partition, with `vipu remove` for example."""
+    """Another client has begun to remove the job's partition, with `vipu remove` for example."""
     found = world.vipu.partitions[ID]
     found.ready, found.operation = ready, OperationState.REMOVING
     return found

@@ -113,7 +113,7 @@ async def labelled(lab: Lab) -> list[str]:
 
 
 async def make_pods(lab: Lab, *names: str) -> None:
-    """These pods of the proxy, and no others: a given cluster keeps those of other tests."""
+    """These pods of the proxy, and no others: a given cluster also has the pods of other tests."""
     for one in (await lab.client.list(PODS, SYSTEM, label_selector="app=proxy")).items:
         await lab.client.delete(PODS, one["metadata"]["name"], SYSTEM, grace_period_seconds=0)
     container = {"name": "vipu-proxy", "image": "example.com/proxy:1"}

@@ -174,7 +174,8 @@ PROXIES = 4
 async def test_proxies_with_stale_views_make_one_partition_for_each_of_sixty_four_jobs(
     lab: Lab,
 ) -> None:
-    """Each job is asked for at two of four proxies at once, as when the leader changes."""
+    """Each job requests its partition from two of four proxies at once, as when the leader
+    changes."""
     ledger, world = Ledger(), World(tracker=lab.tracker)
     world.vipu.machines = WRITERS // 4
     async with AsyncExitStack() as stack:

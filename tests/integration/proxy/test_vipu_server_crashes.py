@@ -1,4 +1,4 @@
-"""vipu-server dies before or after any write of its state file, under a proxy that goes on: no
+"""vipu-server dies before or after any write of its state file while the proxy keeps running: no
 partition is lost, doubled or orphaned."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class MortalStateFile(StateFile):
 
 
 class MortalVipu(FakeVipu):
-    """A vipu-server that begins anew from its state file after its death."""
+    """A vipu-server that restarts from its state file after its death."""
 
     def __init__(self, path: Path, death: Death, world: World) -> None:
         super().__init__()

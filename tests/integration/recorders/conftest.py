@@ -109,7 +109,7 @@ class Site:
 def own_connections(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets asynchronous tests look into Postgres between their awaits.
 
-    Django opens a connection for each of their contexts, which nobody else would close.
+    Django opens a connection for each of their contexts, which this fixture closes.
     """
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
     opened: list[Any] = []

@@ -25,12 +25,12 @@ def text_of(month: str, kind: str, profile: str = "default") -> str:
 
 
 def rows_of(month: str, kind: str, profile: str = "default") -> list[dict[str, str]]:
-    """One file's lines by column name, without that of totals."""
+    """Return one file's lines by column name, without the line of totals."""
     return lines_of(text_of(month, kind, profile))
 
 
 def lines_of(text: str) -> list[dict[str, str]]:
-    """The lines of a file by column name, without that of totals."""
+    """Return the lines of a file by column name, without the line of totals."""
     rows = csv.DictReader(io.StringIO(text, newline=""))
     return [row for row in rows if row["report_month"] != "total"]
 

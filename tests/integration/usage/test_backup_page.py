@@ -1,4 +1,4 @@
-"""The commands of docs/admin/backup.md, run as they stand: what was there is there again."""
+"""The commands of docs/admin/backup.md, run unchanged: every row is restored."""
 
 from __future__ import annotations
 

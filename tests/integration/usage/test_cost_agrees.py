@@ -1,4 +1,5 @@
-"""Page, API and month report tell the same cost, to the smallest unit, wherever the sums come from.
+"""Page, API and month report show the same cost, to the smallest unit, from whichever sums they
+read.
 
 Random lifetimes and prices, before and after the day sums are made.
 """

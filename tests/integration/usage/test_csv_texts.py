@@ -1,4 +1,4 @@
-"""PostgreSQL guards the texts of a report's file exactly as Python guards those of a list."""
+"""PostgreSQL guards the texts of a report's file exactly as Python guards the texts of a list."""
 
 from __future__ import annotations
 

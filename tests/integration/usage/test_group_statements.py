@@ -1,4 +1,5 @@
-"""Statements: a group's figures in a month are those of the report's file and its corrections."""
+"""Statements: a group's figures in a month equal the figures of the report's file and
+corrections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The helper for what was made before: its commands, run by the real kubectl in a real shell."""
+"""The helper for legacy pods: its commands, run by the real kubectl in a real shell."""
 
 from __future__ import annotations
 

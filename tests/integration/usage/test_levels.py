@@ -1,4 +1,4 @@
-"""The time after an hour that is summed goes on from what was held as that hour ended, exactly."""
+"""The time after a summed hour continues exactly from the IPUs held as that hour ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Utilization of a month whose rows were purged stands, and that of the months after it, too."""
+"""Utilization of a month stays the same after its rows are purged, and so do the months after
+it."""
 
 from __future__ import annotations
 

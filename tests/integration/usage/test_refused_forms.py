@@ -1,4 +1,4 @@
-"""Forms that are refused: a sentence, what was typed still there, and nothing done."""
+"""Refused forms: a sentence says why, the typed values stay, and nothing is changed."""
 
 from __future__ import annotations
 

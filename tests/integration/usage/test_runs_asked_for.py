@@ -1,4 +1,4 @@
-"""A run of the reports that is asked for while it is under way is not made twice."""
+"""A requested run of the reports is not made twice while it is under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thirds of months are read from one sum each, made with those of their days."""
+"""Thirds of months are read from one sum each, made together with the sums of their days."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Each write marks the days and hours whose sums it makes wrong: read at once, all is right.
+"""Each write marks the days and hours whose sums it makes wrong: a read right after it is correct.
 
 Random interleavings of single writes, refreshes, rebuilds and reads: after each write the sums are
-held against the raw rows, in whole numbers, before another write could mark what this write forgot.
+compared with the raw rows, in whole numbers, before another write could mark a range that this
+write forgot.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ TASK = "usage.make_reports"
 
 
 class Worker:
-    """What of a worker takes messages, acknowledging none until it is told to."""
+    """The receiving part of a worker, which acknowledges no message until the test lets it."""
 
     def __init__(self) -> None:
         self.had: list[Any] = []
@@ -42,7 +42,7 @@ class Worker:
         self.had.append(message)
 
     def look(self) -> list[int]:
-        """Take what there is; the runs that were asked for."""
+        """Take all messages; return the requested runs."""
         self._consumer.consume()
         try:
             while True:
@@ -51,7 +51,7 @@ class Worker:
             return [json.loads(message.body)[0][0] for message in self.had]
 
     def end(self) -> None:
-        """Give back what was not begun, as a worker does that is stopped."""
+        """Return messages that were not started to the queue, as a stopped worker does."""
         self._broker.release()
 
 
@@ -148,7 +148,7 @@ def test_workers_of_many_threads_share_a_hundred_messages() -> None:
 
 
 def test_what_has_expired_makes_room_for_the_next_of_its_kind() -> None:
-    """While no worker runs, beat goes on."""
+    """While no worker runs, beat continues."""
     for _ in range(5):
         app.send_task("ipuhub.heartbeat", expires=-1)
         app.send_task(TASK, [1])

@@ -1,4 +1,4 @@
-"""Sums over any window equal those of a plain loop over the lifetimes, from day sums or not."""
+"""Sums over any window equal a plain loop over the lifetimes, from day sums or not."""
 
 from __future__ import annotations
 

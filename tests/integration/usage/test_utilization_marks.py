@@ -1,8 +1,9 @@
-"""Each write marks the quarters of an hour whose sums it makes wrong: read at once, all is right.
+"""Each write marks the quarters of an hour whose sums it makes wrong: a read right after it is
+correct.
 
 Random interleavings of single writes, refreshes, rebuilds and reads: after each write the sums are
-read hour by hour and held against the raw rows, before another write could mark what this write
-forgot.
+read hour by hour and compared with the raw rows, before another write could mark a range that this
+write forgot.
 """
 
 from __future__ import annotations

@@ -102,7 +102,8 @@ _WRITES: dict[Any, list[dict[str, Any]]] = {
 
 
 def _of(model: Any) -> Any:
-    """The one row to write to: of what was told, that in the middle of the holding."""
+    """Return the one row to write to: of the capacity changes, the one in the middle of the
+    holding."""
     rows = model.objects.order_by("pk")
     return rows[2] if model is CapacityChange else rows.get()
 

@@ -49,7 +49,7 @@ def published_only() -> bool:
 
 @pytest.fixture
 def running(start_server: Start) -> tuple[VipuServer, int]:
-    """A server at once done with all it is asked, and its port."""
+    """A server that answers every call at once, and its port."""
     return start_server(create_latency_seconds=0, reset_latency_seconds=0)
 
 

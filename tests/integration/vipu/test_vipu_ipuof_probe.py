@@ -1,4 +1,5 @@
-"""Asking the IPUoF ports of a machine that is known by a name, also while nobody answers for it."""
+"""Probes of the IPUoF ports of a machine that is known by a name, also while its name does not
+resolve."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def done(*command: str) -> None:
 
 
 def arrange() -> None:
-    """A mesh of two domains for two teams, a torus of one machine for nobody yet."""
+    """A mesh of two domains for two teams, a torus of one machine without a team."""
     done("remove", "allocation", "default")
     done("remove", "cluster", "default")
     agents = ",".join(f"ag{number}" for number in range(32))

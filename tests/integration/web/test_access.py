@@ -133,7 +133,7 @@ def test_metrics_are_for_admins_and_the_metrics_token(
 def test_a_revoked_token_reads_no_metrics_and_is_trusted_for_minutes_without_postgres(
     admin: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A token that could read metrics still can while nobody says whether it was revoked."""
+    """A token that could read metrics still can while no API server says whether it was revoked."""
     caller, at = tool(admin), time.monotonic()
 
     def ask(read: Callable[[], None], otherwise: Callable[[], None]) -> None:

@@ -206,7 +206,7 @@ def test_a_line_of_a_phone_is_a_link_and_chosen_columns_are_cards(
 def test_a_desk_has_brand_and_navigation_in_one_row_and_apart(
     address: str, cookie: str, width: int
 ) -> None:
-    """From the text of one entry to that of the next it is as far as from the brand's."""
+    """The distance between the texts of two entries equals the distance from the brand's text."""
     ends = """() => ["main-nav a", "navbar-brand"].flatMap((kind) =>
       [...document.querySelectorAll(`.${kind}`)].map((entry) => {
         const range = document.createRange();

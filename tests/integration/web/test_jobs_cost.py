@@ -39,7 +39,7 @@ def _history(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _costs(client: Client) -> dict[str, str]:
-    """The cost of each job, by name, as the file has it; that of all is nameless."""
+    """Return the cost of each job in the file, by name; the total has an empty name."""
     text = b"".join(client.get("/jobs/?format=csv")).decode()
     found = csv.DictReader(io.StringIO(text))
     return {row["name"]: f"{row['cost']} {row['currency']}".strip() for row in found}

@@ -169,7 +169,7 @@ def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
 
 
 def test_a_process_that_asked_the_cluster_ends_without_a_word(tmp_path: Path) -> None:
-    """Its connections are closed, also where nobody answered on them."""
+    """Its connections are closed, also where no server answered on them."""
     kubeconfig, said = tmp_path / "kubeconfig", tmp_path / "said"
     kubeconfig.write_text(KUBECONFIG)
     address = {"KUBECONFIG": str(kubeconfig), "IPUHUB_PROXY_URL": "http://127.0.0.1:9"}

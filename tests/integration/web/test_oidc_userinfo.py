@@ -90,7 +90,7 @@ def test_without_the_endpoint_the_id_token_is_all(lean: OidcProvider) -> None:
 
 
 def assert_refused(provider: OidcProvider, status: int, outcome: str, sentence: str) -> None:
-    """Nobody is signed in or changed; page, metric and log say why."""
+    """No user is signed in or changed; page, metric and log say why."""
     client, before = Client(), count(outcome)
     staff = set(get_user_model().objects.filter(is_staff=True))
     with capture_logs() as logs:

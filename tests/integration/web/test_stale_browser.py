@@ -41,7 +41,7 @@ def opened(transactional_db: None, django_user_model: Any) -> Iterator[Page]:
 
 
 def assert_says(page: Page, culprit: str) -> None:
-    """It is said on the page and in its header, and what was known is still there."""
+    """The page and its header say so, and still show the last values."""
     expect(page.locator("#stale")).to_contain_text(f"{culprit}. The data on this page is")
     expect(page.locator("#stale time")).not_to_have_text("")
     expect(page.locator("#health.is-down")).to_have_text(culprit)

@@ -109,7 +109,7 @@ def test_a_change_that_was_under_way_during_the_reading_is_seen(
 def test_a_change_amid_the_reading_is_seen(
     staff: Client, recorder: psycopg.Connection[Any], *, is_after: bool
 ) -> None:
-    """It commits after the snapshot was asked for: before the rows are read, or just after."""
+    """It commits after the snapshot was requested: before the rows are read, or just after."""
     jobhistory.job()
     done = []
 

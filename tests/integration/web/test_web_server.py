@@ -223,7 +223,7 @@ async def test_beyond_the_connections_with_a_request_only_probes_are_answered() 
 
 
 async def reader_of(port: int) -> socket.socket:
-    """The connection of somebody who asked for the file and has read its first line."""
+    """The connection of a client that requested the file and has read its first line."""
 
     def ask() -> socket.socket:
         one = socket.socket()

@@ -88,7 +88,7 @@ def _free_port() -> int:
 
 
 def status(port: int, path: str, **headers: str) -> int:
-    """The status of an answer whose body nobody reads; 0: no answer."""
+    """Return the status of an answer without reading its body; 0: no answer."""
     caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     try:
         caller.request("GET", path, headers=headers)

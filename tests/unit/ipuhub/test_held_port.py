@@ -1,4 +1,4 @@
-"""The tests' servers keep their ports while they are away."""
+"""The tests' servers keep their ports while they are stopped."""
 
 from __future__ import annotations
 

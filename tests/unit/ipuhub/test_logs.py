@@ -1,4 +1,4 @@
-"""Log lines carry their fields, no secrets from local variables, and nobody's forged entries."""
+"""Log lines carry their fields, no secrets from local variables, and no forged entries."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def lost(text: str) -> tuple[list[str], int]:
-    """What `text` names and nobody finds, and how many tests it names. A test without a file is
-    in the one named before it."""
+    """Return the tests that `text` names and that do not exist, and how many it names. A test
+    without a file is in the file named before it."""
     missing, count, path = [], 0, TESTS / "none.py"
     for match in NAMED.finditer(text):
         if match["file"]:

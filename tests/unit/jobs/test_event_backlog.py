@@ -127,7 +127,7 @@ class Server:
 
 
 class Pauses:
-    """Notes after how many failures a pause was; from `last` on it is for ever."""
+    """Notes after how many failures a pause was; from `last` on it never ends."""
 
     def __init__(self, last: int) -> None:
         self.attempts: list[int] = []

@@ -1,4 +1,5 @@
-"""Jobs whose pods cannot start: tried before they take IPUs, and not holding them for ever."""
+"""Jobs whose pods cannot start: they are tried before they take IPUs, and do not hold IPUs
+forever."""
 
 from __future__ import annotations
 

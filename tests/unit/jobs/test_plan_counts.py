@@ -188,7 +188,7 @@ def waits_for_a_node(words: str) -> Observed:
 
 
 def told(seen: Observed, before: Observed) -> Observed:
-    """What is seen of a job whose status told at noon what was seen before."""
+    """Return the observation of a job whose status reported the earlier observation at noon."""
     stored = {**(before.job or {}), "status": {**before.status(), **status(plan(before, NOW))}}
     return replace(seen, job=stored)
 

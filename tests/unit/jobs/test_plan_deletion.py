@@ -32,7 +32,7 @@ FAULT = Fault("WebhookUnavailable", "the webhook does not answer")
 
 
 def deleted(*pods: Any, job: IPUJobBuilder | None = None, **seen: Any) -> Observed:
-    """A running job whose deletion was asked for at noon."""
+    """A running job that was deleted at noon."""
     return observed((job or ipujob().running()).deleted().build(), *pods, **seen)
 
 

@@ -18,7 +18,7 @@ JOB = ipujob().build()
 
 
 def full(pod: PodBuilder) -> dict[str, Any]:
-    """The pod with much that nobody reads."""
+    """The pod with much that no code reads."""
     built = pod.build()
     built["metadata"] |= {"generateName": "x", "annotations": {"ipuhub.io/usage": "{}"}}
     built["metadata"]["labels"]["app"] = "mine"

@@ -19,7 +19,7 @@ RULES = WebhookRules(template_schema=SCHEMA)
 
 
 def edit(key: str) -> dict[str, Any]:
-    """The answer to somebody who adds `key` to the spec of a running job."""
+    """Return the answer to a user who adds `key` to the spec of a running job."""
     new = ipujob().build()
     old = ipujob().build() | {"status": {"launcherStatus": "Running"}}
     new["spec"][key] = 1

@@ -57,7 +57,7 @@ def test_few_pods_of_a_namespace_are_asked_for_by_name_and_more_by_a_list() -> N
 
 @dataclass
 class Server:
-    """An API server that says what it was told to say."""
+    """An API server with prepared answers."""
 
     pods: list[Any] = field(default_factory=list)
     lists: list[Any] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Verified users: those of jobs whose creation an admission webhook saw, and of their pods."""
+"""Verified users: users of jobs whose creation an admission webhook saw, and of their pods."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ BEGAN = "2026-10-01T00:00:00Z"
 def test_12_a_pod_that_ended_while_no_prober_ran_ends_when_it_did(
     meter: Meter, accountant: Accountant
 ) -> None:
-    """There, an end that nobody watched is lost, or guessed by the monitor."""
+    """There, an unobserved end is lost, or guessed by the monitor."""
     meter.pod("quick", spans(BEGAN), nodeName=NODE)
     with meter.probing():
         pass
@@ -105,7 +105,7 @@ def test_14_a_list_of_known_pods_writes_none_of_them_again(meter: Meter) -> None
 def test_15_the_prober_of_one_namespace_reads_no_pod_of_another(
     meter: Meter, accountant: Accountant
 ) -> None:
-    """There, all pods of the cluster are read and decoded, and those of other namespaces thrown
+    """There, all pods of the cluster are read and decoded, and pods of other namespaces thrown
     away; here rights on the one namespace are enough."""
     for namespace in ("team-a", "team-b"):
         meter.pod("train", spans(BEGAN), namespace=namespace, requests={"cpu": "1"})

@@ -72,7 +72,7 @@ def test_21_series_and_a_chart(accountant: Accountant) -> None:
 
 
 def test_21_people_see_their_own_and_strangers_nothing(accountant: Accountant) -> None:
-    """There, usage is the administrator's alone, behind the console; the API asks nobody."""
+    """There, usage is the administrator's alone, behind the console; the API checks no token."""
     pod("2026-10-10T00:00", "2026-10-10T01:00", namespace="team-a", group="a")
     pod("2026-10-10T00:00", "2026-10-10T01:00", namespace="team-b", group="b")
     alice = get_user_model().objects.create_user("alice", password="x")

@@ -1,6 +1,6 @@
-"""PrimeHub Usage's faults in what it records of a pod, and what is recorded here.
+"""Faults of PrimeHub Usage in recording pods, and the rows that IPUHub records.
 
-Numbers are those of the table in docs/developer/primehub-usage.md.
+The numbers refer to the table in docs/developer/primehub-usage.md.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RAN = spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z")
 def test_01_one_odd_pod_does_not_stop_the_accounting_of_all_others(
     meter: Meter, accountant: Accountant
 ) -> None:
-    """There, text that is no JSON, a missing key, a pod without requests or a name of more than 63
-    characters ends the watch, which meets the same pod again at the next start, for ever."""
+    """There, invalid JSON, a missing key, a pod without requests or a name of more than 63
+    characters ends the watch, which meets the same pod at every later start."""
     long_name, long_group = "n" * 253, "g" * 253
     meter.pod("no-json", RAN, said="{component: job")
     meter.pod("no-group", RAN, said='{"component": "job", "component_name": "x"}')
@@ -90,7 +90,7 @@ def test_07_a_pod_that_ends_before_it_begins_has_no_negative_hours(
 def test_10_the_database_s_time_zone_moves_nothing(
     meter: Meter, accountant: Accountant, zone: str
 ) -> None:
-    """There, instants are stored without their zone, in that of the database server."""
+    """There, instants are stored without their zone, in the zone of the database server."""
     with connection.cursor() as cursor:
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
         cursor.execute(f"ALTER DATABASE {name} SET timezone TO '{zone}'")
@@ -116,7 +116,7 @@ def test_10_the_database_s_time_zone_moves_nothing(
 def test_11_a_pod_without_an_end_of_its_containers_ends_with_its_phase(
     meter: Meter, accountant: Accountant, reason: str
 ) -> None:
-    """There, a Failed pod whose containers have no finishedAt goes on costing for ever."""
+    """There, a Failed pod whose containers have no finishedAt costs money forever."""
     began, noticed = "2026-10-01T00:00:00Z", "2026-10-01T02:00:00Z"
     meter.pod("lost", spans(began), requests={"cpu": "1"}, nodeName=NODE)
     with meter.probing():

@@ -20,7 +20,7 @@ OURS, ORIGINAL = Unplaced("a", "v1:8090", "p-a", 0), Unplaced("b", "old:8090", "
 
 
 class Fleet:
-    """Says where the IPUs of v1 stand, and nothing of those of the other controller."""
+    """Returns the places of v1's IPUs, and none of the other controller's."""
 
     def __init__(self) -> None:
         self.asked = 0

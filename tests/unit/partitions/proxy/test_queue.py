@@ -69,7 +69,7 @@ def test_what_delays_nothing_may_go_there_all_the_same() -> None:
 
 @dataclass
 class Job:
-    """Somebody who asks each second until he is served, or for `patience` seconds."""
+    """A caller that asks each second until it is served, or for `patience` seconds."""
 
     name: str
     size: int

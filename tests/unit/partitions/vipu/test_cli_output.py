@@ -53,7 +53,7 @@ class Running:
 
 
 class Screen(StringIO):
-    """A standard error that somebody looks at, or not."""
+    """A standard error, of a terminal or not."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__()

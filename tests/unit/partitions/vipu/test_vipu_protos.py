@@ -1,4 +1,4 @@
-"""The generated gRPC modules are those of the .proto files."""
+"""The generated gRPC modules match the .proto files."""
 
 from __future__ import annotations
 
