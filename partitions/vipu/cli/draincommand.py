@@ -64,7 +64,7 @@ class _Progress:
     def summary(self) -> str:
         """The partitions that are still there, and why."""
         lines = [f"{name}: {reason}" for name, reason in self.remaining.items()]
-        return "; ".join([*lines, self.unheard] if self.unheard else said)
+        return "; ".join([*lines, self.unheard] if self.unheard else lines)
 
     def show(self, reply: pb.DrainAgentReply) -> None:
         """Write what has happened since the last answer."""
