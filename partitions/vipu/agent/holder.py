@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from partitions.vipu.errors import NotReady
 
@@ -16,6 +17,7 @@ CONTROLLER_HEADER: Final = "ipuhub-controller"
 TAKE_OVER_HEADER: Final = "ipuhub-take-over"
 # A controller calls each second: one that has not called for so long has ended.
 HELD_FOR: Final = timedelta(seconds=15)
+_LONGEST_ID: Final = 64  # of an id that is repeated to others
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,20 @@ class Holder:
     def is_there(self, now: datetime) -> bool:
         """Return whether the controller still calls."""
         return now - self.heard_at < HELD_FOR
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A controller that was refused, and the host that it called from."""
+
+    controller: str
+    host: str
+
+
+def rival_of(controller: str, peer: str) -> Rival:
+    """Return the rival of this id; `peer` as gRPC names a caller: ipv4:10.0.0.1:53422."""
+    host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
+    return Rival(controller[:_LONGEST_ID], host or peer)
 
 
 def next_holder(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from partitions.vipu.agent.holder import Rival
     from partitions.vipu.telemetry import Sensors
     from partitions.vipu.types import IpuLinkRouting, SyncType
 
@@ -94,13 +95,15 @@ class Health:
     """The content of a machine's heartbeat: its partitions, a sentence for each faulty IPU, and
     sensor readings.
 
-    `boot_id` changes when the machine loses its partitions.
+    `boot_id` changes when the machine loses its partitions. `rival`: the controller that its agent
+    has refused of late.
     """
 
     boot_id: str
     partitions: tuple[MachinePartition, ...]
     faults: Mapping[int, str]
     sensors: Mapping[int, Sensors] = field(default_factory=dict)
+    rival: Rival | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,13 @@ import structlog
 from grpc import StatusCode
 
 from partitions.vipu.agent import wire
-from partitions.vipu.agent.holder import CONTROLLER_HEADER, TAKE_OVER_HEADER, next_holder
+from partitions.vipu.agent.holder import (
+    CONTROLLER_HEADER,
+    HELD_FOR,
+    TAKE_OVER_HEADER,
+    next_holder,
+    rival_of,
+)
 from partitions.vipu.codes import code_of, details_of
 from partitions.vipu.errors import NotReady, VipuError
 from partitions.vipu.protos import vipu_agent_pb2 as pb
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from grpc.aio import ServicerContext
 
-    from partitions.vipu.agent.holder import Holder
+    from partitions.vipu.agent.holder import Holder, Rival
     from partitions.vipu.agent.ipuof import IpuofPorts
     from partitions.vipu.agent.machine import Machine
     from partitions.vipu.agent.simulated import SimulatedMachine
@@ -63,6 +69,8 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         self._ipuof = ipuof
         self._holder: Holder | None = None
         self._refused = ""
+        self._rival: Rival | None = None
+        self._rival_until: datetime | None = None
 
     async def GetInventory(
         self, request: pb.GetInventoryRequest, context: _Context
@@ -79,9 +87,12 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     async def GetHealth(self, request: pb.GetHealthRequest, context: _Context) -> pb.GetHealthReply:
         """Answer with partitions and faults."""
         del request
-        return await self._answer_holder(
-            lambda now: wire.health_to_message(self._machine.health(now)), context
-        )
+
+        def health(now: datetime) -> pb.GetHealthReply:
+            found = replace(self._machine.health(now), rival=self._rival_at(now))
+            return wire.health_to_message(found)
+
+        return await self._answer_holder(health, context)
 
     async def ConfigurePartition(
         self, request: pb.ConfigurePartitionRequest, context: _Context
@@ -186,12 +197,12 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         """Answer unless another controller uses this agent."""
 
         def held(now: datetime) -> _Answer:
-            self._hold(dict(context.invocation_metadata() or ()), now)
+            self._hold(dict(context.invocation_metadata() or ()), context.peer(), now)
             return call(now)
 
         return await self._answer(held, context)
 
-    def _hold(self, headers: Mapping[str, str | bytes], now: datetime) -> None:
+    def _hold(self, headers: Mapping[str, str | bytes], peer: str, now: datetime) -> None:
         """Take note of the controller that calls; raises NotReady for one that may not."""
         caller, known = str(headers.get(CONTROLLER_HEADER, "")), self._holder
         try:
@@ -200,14 +211,19 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
             if self._refused != caller:
                 self._log.warning("controller refused", controller=caller, problem=str(error))
             self._refused = caller
+            self._rival, self._rival_until = rival_of(caller, peer), now + HELD_FOR
             raise
         if self._holder and known and self._holder.controller != known.controller:
-            self._refused = ""
+            self._refused, self._rival = "", None
             self._log.warning(
                 "another controller has taken over",
                 controller=self._holder.controller,
                 before=known.controller,
             )
+
+    def _rival_at(self, now: datetime) -> Rival | None:
+        """Return the controller that was refused of late; it asks every few seconds."""
+        return self._rival if self._rival_until and now < self._rival_until else None
 
     async def _answer_now(self, call: Callable[[datetime], _Answer], context: _Context) -> _Answer:
         now = self._clock()

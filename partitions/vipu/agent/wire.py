@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, TypeVar
 
+from partitions.vipu.agent.holder import Rival
 from partitions.vipu.agent.machine import (
     Configuration,
     Device,
@@ -107,6 +108,7 @@ def configuration_from_message(message: pb.Configuration) -> Configuration:
 
 def health_to_message(health: Health) -> pb.GetHealthReply:
     """Return the message of a heartbeat."""
+    rival = health.rival
     return pb.GetHealthReply(
         boot_id=health.boot_id,
         partitions=[
@@ -122,11 +124,13 @@ def health_to_message(health: Health) -> pb.GetHealthReply:
             pb.Sensors(index=index, **{name: getattr(sensors, name) for name in _SENSORS})
             for index, sensors in sorted(health.sensors.items())
         ],
+        rival=pb.Rival(controller_id=rival.controller, host=rival.host) if rival else None,
     )
 
 
 def health_from_message(message: pb.GetHealthReply) -> Health:
     """The inverse of `health_to_message`; a state of a newer agent counts as CONFIGURING."""
+    rival = message.rival
     return Health(
         boot_id=message.boot_id,
         partitions=tuple(
@@ -139,6 +143,7 @@ def health_from_message(message: pb.GetHealthReply) -> Health:
         ),
         faults=dict(message.faults),
         sensors={sensors.index: _sensors(sensors) for sensors in message.sensors},
+        rival=Rival(rival.controller_id, rival.host) if message.HasField("rival") else None,
     )
 
 

@@ -311,6 +311,7 @@ class GetHealthReply(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FAULTS_FIELD_NUMBER: _builtins.int
     SENSORS_FIELD_NUMBER: _builtins.int
+    RIVAL_FIELD_NUMBER: _builtins.int
     boot_id: _builtins.str
     """Changes when the machine has forgotten its partitions."""
     @_builtins.property
@@ -321,6 +322,10 @@ class GetHealthReply(_message.Message):
 
     @_builtins.property
     def sensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___Sensors]: ...
+    @_builtins.property
+    def rival(self) -> Global___Rival:
+        """Another controller that has asked of late and was refused; unset: none."""
+
     def __init__(
         self,
         *,
@@ -328,14 +333,38 @@ class GetHealthReply(_message.Message):
         partitions: _abc.Iterable[Global___Partition] | None = ...,
         faults: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
         sensors: _abc.Iterable[Global___Sensors] | None = ...,
+        rival: Global___Rival | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rival", b"rival"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "faults", b"faults", "partitions", b"partitions", "sensors", b"sensors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "faults", b"faults", "partitions", b"partitions", "rival", b"rival", "sensors", b"sensors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetHealthReply: _TypeAlias = GetHealthReply  # noqa: Y015
+
+@_typing.final
+class Rival(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.str
+    host: _builtins.str
+    """Where it called from."""
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.str = ...,
+        host: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id", "host", b"host"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rival: _TypeAlias = Rival  # noqa: Y015
 
 @_typing.final
 class Sensors(_message.Message):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
+    from partitions.vipu.agent.holder import Rival
     from partitions.vipu.server.drain import DrainOrder
     from partitions.vipu.server.layout import Layout
     from partitions.vipu.server.records import MachineRecord
@@ -301,6 +302,11 @@ class Controller:
         )
         self.events.note("agent lost", is_bad=True, agent=agent, problem=sentence)
         self._tell(became)
+
+    def note_rival(self, agent: str, rival: Rival) -> None:
+        """Take that another controller has asked for an agent of ours, and was refused."""
+        facts = {"agent": agent, "controller": rival.controller, "host": rival.host}
+        self.events.note("another vipu-server asks for an agent", is_bad=True, **facts)
 
     def agent_back(self, agent: str) -> None:
         """Take that an agent answers again; raises NotFound."""

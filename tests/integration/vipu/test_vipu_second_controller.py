@@ -16,10 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from partitions.vipu.server.events import Event
     from partitions.vipu.server.main import VipuServer
     from tests.integration.vipu.agentmachines import Machine
 
 __all__ = ["start"]
+
+
+async def next_answer(server: VipuServer) -> None:
+    """A heartbeat that has begun since has ended."""
+    assert server._links is not None
+    link = server._links._links["ag0"]
+    for _ in range(2):
+        last = link.heard_at
+        await eventually(lambda last=last: link.heard_at > last)  # type: ignore[misc]
 
 
 async def test_a_second_controller_gets_no_agent_that_another_uses_unless_it_takes_it_over(
@@ -33,14 +43,26 @@ async def test_a_second_controller_gets_no_agent_that_another_uses_unless_it_tak
         problems = [event.facts.get("problem", "") for event in server.controller.events.last()[0]]
         return any("ag0 is used by another vipu-server" in problem for problem in problems)
 
+    def asked_for(server: VipuServer) -> list[Event]:
+        events, _ = server.controller.events.last()
+        return [event for event in events if event.what == "another vipu-server asks for an agent"]
+
     async with client(first) as vipu:
         await active(vipu, "p", 4)
         before = await both[0].partitions()
         second = start(both, storage=other)
         await eventually(lambda: lost(second))
+        await eventually(lambda: asked_for(first))
         async with client(second) as elsewhere:
             with pytest.raises(NoCapacity):
                 await elsewhere.create_partition(CreateRequest("q", 4))
+        await next_answer(first)  # told once, however often the agent says it
+        assert [(each.facts["agent"], each.facts["host"]) for each in asked_for(first)] == [
+            ("ag0", "127.0.0.1")
+        ]
+        id_of_second = other.with_name("other.json.lock").read_text()
+        assert asked_for(first)[0].facts["controller"] == id_of_second
+        assert asked_for(second) == []
         second.stop()
         assert (await both[0].partitions(), lost(first)) == (before, False)
         assert await state_of(vipu, "p") is ReadyState.ACTIVE

@@ -24,6 +24,7 @@ from partitions.vipu.topology import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from partitions.vipu.agent.holder import Rival
     from partitions.vipu.agent.machine import Health
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.server.state import State
@@ -56,6 +57,10 @@ class Machines(Protocol):
 
     def lose_agent(self, agent: str, sentence: str) -> None:
         """An agent does not answer."""
+        ...
+
+    def note_rival(self, agent: str, rival: Rival) -> None:
+        """An agent has refused another controller."""
         ...
 
     def agent_back(self, agent: str) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from partitions.vipu.agent.client import AgentClient
+    from partitions.vipu.agent.holder import Rival
     from partitions.vipu.agent.machine import Configuration, Health, Inventory
     from partitions.vipu.server.agents.fleet import Action, LinkTiming, Machines
     from partitions.vipu.server.machines import Hardware
@@ -104,6 +105,7 @@ class AgentLink:
     gone: frozenset[tuple[str, str]] = frozenset()
     held: frozenset[str] | None = None
     ready: frozenset[tuple[str, str]] = frozenset()
+    rivals: set[Rival] = field(default_factory=set)
 
     async def take_inventory(self) -> None:
         """Ask what the machine is made of until it answers."""
@@ -185,6 +187,7 @@ class AgentLink:
         self.heard_at, self.misses = time.monotonic(), 0
         around = self.around
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
+        self._note_rival(health.rival)
         if not await self._fits():
             return False
         has = frozenset(each.configuration.partition for each in health.partitions)
@@ -207,6 +210,15 @@ class AgentLink:
         await around.confirm(self)
         is_busy = any(key_of(each) not in self.ready for each in self.wanted.values())
         return is_busy or bool(actions) or not self.leaving.items() <= self.gone
+
+    def _note_rival(self, rival: Rival | None) -> None:
+        """Tell once of each controller that the agent refuses, until it has refused none for a
+        while."""
+        if rival is None:
+            self.rivals.clear()
+        elif rival not in self.rivals:
+            self.rivals.add(rival)
+            self.around.machines.note_rival(self.agent, rival)
 
     async def _greet(self, health: Health) -> None:
         """Take note of a machine that has started since, or is new."""

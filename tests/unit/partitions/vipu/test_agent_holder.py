@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.agent.holder import HELD_FOR, Holder, next_holder
+from partitions.vipu.agent.holder import HELD_FOR, Holder, Rival, next_holder, rival_of
 from partitions.vipu.errors import NotReady
 from partitions.vipu.server.agents.links import controller_id_in
 
@@ -27,6 +27,18 @@ def test_an_agent_obeys_one_controller_until_that_calls_no_longer() -> None:
         next_holder(FIRST, "second", soon, takes_over=False)
     assert next_holder(FIRST, "second", soon, takes_over=True) == Holder("second", soon)
     assert next_holder(FIRST, "second", later, takes_over=False) == Holder("second", later)
+
+
+@pytest.mark.parametrize(
+    ("peer", "want"),
+    [
+        ("ipv4:10.0.0.1:53422", "10.0.0.1"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:53422", "fe80::1%eth0"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_a_rival_is_named_by_the_host_that_it_calls_from(peer: str, want: str) -> None:
+    assert rival_of("second", peer) == Rival("second", want)
 
 
 @pytest.mark.parametrize("before", [None, b"", b"\xff\x00", b"a" * 31])
