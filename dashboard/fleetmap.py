@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboard.fleetfits import fragments_of, size_fits
-from dashboard.fleetpaint import MARKS, Painter, detail_of, unheld
+from dashboard.fleetpaint import MARKS, Painter, detail_of, state_without_holder
 from dashboard.fleetqueue import (
     UNKNOWN_GROUP,
     Holding,
@@ -256,7 +256,7 @@ def list_ipus(
                     ipulink_domain=machine["domain"],
                     machine=machine["agent"],
                     position=ipu["position"],
-                    state=holding.state if holding else unheld(controller, ipu)[0],
+                    state=holding.state if holding else state_without_holder(controller, ipu)[0],
                     partition=holding.id if holding else "",
                     job_uid=holding.job.uid if holding and holding.job else "",
                     job=holding.job if holding else None,

@@ -43,7 +43,7 @@ class Square:
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class HolderOutline:
     """Neighbours of one partition, which are drawn apart: the outline around them."""
 
     x: int
@@ -58,7 +58,7 @@ class Machine:
     name: str
     width: int
     squares: tuple[Square, ...]
-    joints: tuple[Joint, ...] = ()
+    joints: tuple[HolderOutline, ...] = ()
     is_target: bool = False
     key: tuple[str, str] | None = None
 
@@ -141,7 +141,7 @@ class Painter:
         """Draw neighbours with one holder."""
         holding = self._holdings.get((controller["address"], run[0]["partition"]))
         if holding is None:
-            state, label = unheld(controller, run[0])
+            state, label = state_without_holder(controller, run[0])
             self.counts[state] += len(run)
             self.closed += len(run) if state != "free" else 0
             return Square(x, width, f"is-{state}", _place(run) + label, decals=MARKS.get(state, ()))
@@ -164,12 +164,12 @@ class Painter:
         return any(ipu["position"] in wanted for ipu in machine["ipus"])
 
 
-def _joints(partitions: Sequence[str | None], squares: Sequence[Square]) -> Iterable[Joint]:
+def _joints(partitions: Sequence[str | None], squares: Sequence[Square]) -> Iterable[HolderOutline]:
     """Yield an outline for each partition that has more than one of the squares side by side."""
     for partition, run in groupby(range(len(squares)), lambda at: partitions[at]):
         own = [squares[at] for at in run]
         if partition and len(own) > 1:
-            yield Joint(own[0].x, own[-1].x + own[-1].width - own[0].x)
+            yield HolderOutline(own[0].x, own[-1].x + own[-1].width - own[0].x)
 
 
 def _joined(cluster: str, domain: int, machines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
     return ipu["partition"], bool(ipu.get("outside")), ipu.get("cordon"), ipu.get("fault")
 
 
-def unheld(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
+def state_without_holder(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
     """The state of an IPU that no partition holds, and its meaning."""
     if ipu.get("outside"):
         return "outside", "in a cluster or allocation that jobs do not use"

@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 from dashboard import components, observing
 from dashboard.components import Component, TaskSigns
-from dashboard.observing import look, observed, read_missing, read_observed
+from dashboard.observing import observed, read_missing, read_now, read_observed
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.heartbeats import BEAT, MONITOR, PROBER, TASKS, WEB, WORKER
 from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
@@ -48,7 +48,7 @@ _BEATS: Final = {
 
 def read_components(now: datetime) -> list[Component]:
     """All components, in the order in which a job meets them."""
-    sights = look(now)
+    sights = read_now(now)
     found = observed(sights, now)
     lease = components.by_lease(_PROBER, sights.leases[observing.PROBER], now)
     own = [Component("PostgreSQL", components.UP, "answers", version=_postgres_version())]

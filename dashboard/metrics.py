@@ -19,7 +19,13 @@ from ipuhub.api.auth import PREFIX, find_token
 from ipuhub.api.scopes import READ, read_scopes
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.errors import ConfigError
-from ipuhub.process.metricspage import Guard, Refused, may_not, not_asked, not_valid
+from ipuhub.process.metricspage import (
+    Guard,
+    Refused,
+    refuse_invalid_token,
+    refuse_unchecked_token,
+    refuse_without_right,
+)
 from ipuhub.web.readings import PATIENCE_SECONDS, query_briefly
 from partitions.connections import sources
 
@@ -71,11 +77,11 @@ def _judge_api_token(text: str) -> None:
     token = find_token(text, now)
     _GOOD.pop(_digest(text), None)
     if token is None:
-        raise not_valid()
+        raise refuse_invalid_token()
     if not token.user.is_staff:
-        raise may_not(token.user.get_username())
+        raise refuse_without_right(token.user.get_username())
     if READ not in read_scopes(token.scopes):
-        raise may_not(f"a token without the scope {READ}")
+        raise refuse_without_right(f"a token without the scope {READ}")
     if len(_GOOD) >= _MOST_GOOD:
         _GOOD.clear()
     lives = (token.expires_at - now).total_seconds() if token.expires_at else _GOOD_SECONDS
@@ -94,11 +100,11 @@ def _digest(text: str) -> bytes:
 
 def _review(guard: Guard, token: str) -> None:
     if not _REVIEWS.acquire(blocking=False):
-        raise not_asked(f"it has not answered {_MOST_REVIEWS} earlier reviews yet")
+        raise refuse_unchecked_token(f"it has not answered {_MOST_REVIEWS} earlier reviews yet")
     try:
         sources().kube.run(_in_time, guard, token)
     except ConfigError as error:
-        raise not_asked(error) from error
+        raise refuse_unchecked_token(error) from error
     finally:
         _REVIEWS.release()
 
@@ -107,7 +113,7 @@ async def _in_time(guard: Guard, token: str) -> None:
     try:
         await asyncio.wait_for(guard.review(token), PATIENCE_SECONDS)
     except TimeoutError as error:
-        raise not_asked(f"no answer within {PATIENCE_SECONDS:g} s") from error
+        raise refuse_unchecked_token(f"no answer within {PATIENCE_SECONDS:g} s") from error
 
 
 @lru_cache(maxsize=1)

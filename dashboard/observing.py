@@ -43,7 +43,7 @@ _FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent", 
 
 
 @dataclass(frozen=True)
-class Sights:
+class ComponentReadings:
     """The state of the components. `webhooks`: why their port does not answer (empty: it does)."""
 
     leases: Mapping[str, Signs]
@@ -51,12 +51,12 @@ class Sights:
     webhooks: str = ""
 
 
-def look(now: dt.datetime) -> Sights:
+def read_now(now: dt.datetime) -> ComponentReadings:
     """Return what is seen now; readers within 2 s share one look."""
     return _reader().at(now)
 
 
-def observed(sights: Sights, now: dt.datetime) -> list[Component]:
+def observed(sights: ComponentReadings, now: dt.datetime) -> list[Component]:
     """Return the components that have no database connection, in the order in which a job meets
     them."""
     leases, fleet = sights.leases, sights.fleet
@@ -74,7 +74,9 @@ def observed(sights: Sights, now: dt.datetime) -> list[Component]:
     ]
 
 
-def _webhooks(sights: Sights, kubernetes: Component, now: dt.datetime) -> list[Component]:
+def _webhooks(
+    sights: ComponentReadings, kubernetes: Component, now: dt.datetime
+) -> list[Component]:
     """Webhooks have a Lease only where they make their own certificate."""
     signs = sights.leases[WEBHOOKS]
     judged = components.by_lease("Webhooks", signs, now)
@@ -145,30 +147,34 @@ def _row(each: Component, now: dt.datetime) -> Heartbeat:
 
 
 @lru_cache(maxsize=1)
-def _reader() -> Latest[Sights]:
+def _reader() -> Latest[ComponentReadings]:
     """Return the process's one reader of all this."""
-    nothing = Sights(dict.fromkeys(_LEASES, Signs(problem="not asked yet", is_silent=True)))
+    nothing = ComponentReadings(
+        dict.fromkeys(_LEASES, Signs(problem="not asked yet", is_silent=True))
+    )
     return Latest(nothing, _read, lambda seen: not seen.fleet.problem, fresh_seconds=_FRESH_SECONDS)
 
 
-def _read(last: Sights, now: dt.datetime) -> Sights:
+def _read(last: ComponentReadings, now: dt.datetime) -> ComponentReadings:
     try:
         connected = sources()
     except ConfigError as error:
         signs = Signs(problem=f"{NO_CONFIG}: {error}", is_silent=True)
         fleet = replace(last.fleet, problem=NO_CONFIG, detail=str(error))
-        return Sights(dict.fromkeys(_LEASES, signs), fleet)
+        return ComponentReadings(dict.fromkeys(_LEASES, signs), fleet)
     return connected.kube.run(_see_all, connected, last, now)
 
 
-async def _see_all(connected: Sources, last: Sights, now: dt.datetime) -> Sights:
+async def _see_all(
+    connected: Sources, last: ComponentReadings, now: dt.datetime
+) -> ComponentReadings:
     request = connected.proxy.fleet()
     leases, fleet, webhooks = await asyncio.gather(
         _ask_all(connected.kube.client),
         attempt(request, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
         _handshake_problem(settings.WEBHOOK_ADDRESS),
     )
-    return Sights(leases, fleet, webhooks)
+    return ComponentReadings(leases, fleet, webhooks)
 
 
 async def _ask_all(client: KubeClient) -> dict[str, Signs]:

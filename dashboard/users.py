@@ -23,7 +23,7 @@ from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.filters import Filters, InstantFilter
-from ipuhub.web.grants import give, take
+from ipuhub.web.grants import grant_role, revoke_role
 from ipuhub.web.lists import ListPage
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _change_role(request: HttpRequest, form: RoleForm) -> bool:
         form.add_error("user", _OWN)
         return False
     by = request.user.get_username()
-    is_changed = (give if is_grant else take)(user, grant, by, timezone.now())
+    is_changed = (grant_role if is_grant else revoke_role)(user, grant, by, timezone.now())
     where = "all namespaces" if grant.namespace == EVERYWHERE else f"namespace {grant.namespace}"
     has = "has now" if is_grant else "no longer has"
     message = f"{user} {has} the role {grant.role} in {where}."

@@ -13,7 +13,7 @@ from devcluster.paths import parse_path
 from devcluster.requests import ApiRequest, check_accept
 from devcluster.security.authorization import impersonate
 from devcluster.status import StatusError, bad_request, no_such_path, not_allowed
-from ipuhub.process.health import is_departure
+from ipuhub.process.health import is_client_disconnect
 
 if TYPE_CHECKING:
     from devcluster.context import Api, Handler
@@ -66,7 +66,7 @@ async def handle(api: Api, request: web.Request) -> web.StreamResponse:
     except RecursionError:
         response = _refusal(bad_request("the body is nested too deeply"))
     except Exception as error:
-        if is_departure(request, error):
+        if is_client_disconnect(request, error):
             return web.Response()  # the client is gone, and the answer is incomplete
         log.exception("request failed", method=request.method, path=request.path)
         response = _refusal(StatusError(500, "InternalError", "Internal error occurred"))

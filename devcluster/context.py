@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from devcluster.storage.objects import Objects
     from devcluster.storage.store import Store
     from devcluster.storage.watchers import Watchers
-    from devcluster.webhooks.admitted import Admitted
+    from devcluster.webhooks.admitted import AdmittedWrites
 
     Handler = Callable[["Api", ApiRequest], Awaitable[web.StreamResponse]]
     """Answers the requests of one verb on objects, on a collection or on a subresource."""
@@ -36,7 +36,7 @@ class Api:
     store: Store
     registry: Registry
     objects: Objects
-    admitted: Admitted
+    admitted: AdmittedWrites
     watchers: Watchers
     authenticator: Authenticator
     authorizer: Authorizer

@@ -26,7 +26,7 @@ from devcluster.security.certificates import Authority, encode
 from devcluster.storage.objects import Objects
 from devcluster.storage.store import Store
 from devcluster.storage.watchers import Watchers
-from devcluster.webhooks.admitted import Admitted
+from devcluster.webhooks.admitted import AdmittedWrites
 from devcluster.webhooks.webhooks import WebhookClient, Webhooks
 from ipuhub.certificates import write_private
 from ipuhub.process.health import Limits, build_runner
@@ -123,7 +123,7 @@ class DevCluster:
             self._store,
             registry,
             objects,
-            Admitted(objects, webhooks, authorizer),
+            AdmittedWrites(objects, webhooks, authorizer),
             self._watchers,
             authenticator,
             authorizer,

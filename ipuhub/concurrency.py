@@ -33,7 +33,7 @@ class LoopEnded(Exception):  # noqa: N818  # what happened, in a sentence
     """A background loop returned without being stopped."""
 
 
-async def endless(name: str, run: Callable[[], Awaitable[None]]) -> None:
+async def run_endlessly(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Run a background loop that ends only when it is cancelled.
 
     Raises LoopEnded with `name` if the loop returns: a process that lost a loop must not look as

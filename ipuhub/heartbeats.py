@@ -31,7 +31,7 @@ ON CONFLICT (name) DO UPDATE SET at = now(), version = excluded.version
 _LOG = structlog.get_logger(__name__)
 
 
-class Heart:
+class HeartbeatWriter:
     """Notes the heartbeat of one process, which must not depend on it: failures are logged once."""
 
     def __init__(self, name: str, arguments: Callable[[], Mapping[str, Any]]) -> None:
@@ -70,9 +70,9 @@ class Heart:
 
 
 @asynccontextmanager
-async def beating(name: str, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
+async def writing_heartbeats(name: str, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
     """Note the time every 30 s while the event loop turns; the first time at once."""
-    heart = Heart(name, lambda: arguments)
+    heart = HeartbeatWriter(name, lambda: arguments)
 
     async def keep() -> None:
         while True:

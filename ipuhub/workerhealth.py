@@ -20,7 +20,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from ipuhub import taskqueue
-from ipuhub.heartbeats import BEAT, TASKS, WORKER, Heart
+from ipuhub.heartbeats import BEAT, TASKS, WORKER, HeartbeatWriter
 from ipuhub.process.health import Health, ListenError, build_runner, listening
 from ipuhub.recording.store import connection_arguments
 from ipuhub.schema import count_missing
@@ -39,7 +39,7 @@ def install(app: Celery) -> None:
     app.conf.beat_scheduler = f"{__name__}:Beating"
     app.conf.beat_max_loop_interval = TICK_SECONDS
     app.steps["worker"].add(HealthStep)
-    app.steps["worker"].add(HeartStep)
+    app.steps["worker"].add(HeartbeatStep)
     beat_init.connect(_on_beat)
 
 
@@ -51,8 +51,8 @@ def heartbeat() -> None:
     Heartbeat.objects.update_or_create(name=TASKS, defaults={"at": timezone.now()})
 
 
-def _heart(name: str) -> Heart:
-    return Heart(name, lambda: connection_arguments(settings.DATABASES["default"]))
+def _heart(name: str) -> HeartbeatWriter:
+    return HeartbeatWriter(name, lambda: connection_arguments(settings.DATABASES["default"]))
 
 
 class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -83,7 +83,7 @@ class _Awaited:
         return f"waiting for migrations: {number} to apply" if number else ""
 
 
-class HeartStep(bootsteps.StartStopStep):  # type: ignore[misc]
+class HeartbeatStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """Notes the worker's heartbeat in a thread: a long task holds up all else in a worker."""
 
     requires = frozenset({"celery.worker.components:Pool"})  # forked without our thread
@@ -94,7 +94,7 @@ class HeartStep(bootsteps.StartStopStep):  # type: ignore[misc]
         threading.Thread(target=work, name="heartbeat", daemon=True).start()
 
 
-class Beating(PersistentScheduler):  # type: ignore[misc]
+class HealthScheduler(PersistentScheduler):  # type: ignore[misc]
     """The scheduler, which says that it moves."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

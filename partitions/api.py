@@ -21,7 +21,7 @@ from ipuhub.api.schema import body_example
 from ipuhub.api.scopes import READ
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.access import scope_of
-from ipuhub.web.readings import say
+from ipuhub.web.readings import problem_sentence
 from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
 from partitions.models import PartitionLifetime
@@ -207,7 +207,7 @@ class Query(PlainView):
             fit = fleet_reader().query(question["size"])
         except PartitionsError as error:
             in_full = scope_of(request.user).sees_all
-            raise ProxyAway(say(PROXY_AWAY, str(error), in_full=in_full)) from error
+            raise ProxyAway(problem_sentence(PROXY_AWAY, str(error), in_full=in_full)) from error
         return Response(FitSerializer(fit).data)
 
 

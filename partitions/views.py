@@ -21,7 +21,7 @@ from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, Filters, InstantFilter
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import bad_parameters
-from ipuhub.web.readings import say
+from ipuhub.web.readings import problem_sentence
 from ipuhub.web.requests import live_page
 from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
@@ -231,4 +231,4 @@ def _ask(form: SizeForm, scope: Scope) -> tuple[Fit | None, str]:
     try:
         return fleet_reader().query(form.cleaned_data["size"]), ""
     except PartitionsError as error:
-        return None, say(PROXY_AWAY, str(error), in_full=scope.sees_all)
+        return None, problem_sentence(PROXY_AWAY, str(error), in_full=scope.sees_all)

@@ -83,7 +83,9 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     now, zone = timezone.now(), usage_zone()
     params = params_of(request.GET)
     try:
-        question, before = read_pair(compared(params), request.user, now, zone, "measure", "total")
+        question, before = read_pair(
+            with_comparison(params), request.user, now, zone, "measure", "total"
+        )
         output = read_output(params, question)
         kind, has_total = read_format(params), read_total(params)
     except BadFilter as error:
@@ -155,7 +157,7 @@ def params_of(query: QueryDict) -> Params:
     return {"by": ["group"], **given(query)}
 
 
-def compared(params: Params) -> Params:
+def with_comparison(params: Params) -> Params:
     """Return the parameters of a page that compares where nothing was said, unless that would read
     every pod of the period before."""
     names = {name for text in params.get("by", ()) for name in text.split(",")}
@@ -180,7 +182,9 @@ def address(params: Params, **others: str) -> str:
     return f"{reverse('usage:month')}?{urlencode(query, doseq=True)}"
 
 
-def drill(params: Params, by: Sequence[Dimension], key: str | tuple[str, ...] | None) -> str:
+def drill_down_url(
+    params: Params, by: Sequence[Dimension], key: str | tuple[str, ...] | None
+) -> str:
     """Return where the line of `key` is divided further; empty where nothing is finer."""
     parts = (key,) if isinstance(key, str) else key or ()
     names = names_of(by)
@@ -346,7 +350,7 @@ class UsagePage:
             parts[names.index(JOB)] = line.name
         return {
             "key": parts,
-            "url": drill(self.params, self.question.by, line.key) if line.key else "",
+            "url": drill_down_url(self.params, self.question.by, line.key) if line.key else "",
             "measures": line.measures,
             "hours": [output.of(line.measures) for output in OUTPUTS.values()],
             "cost": pricing.money(line.measures.cost),

@@ -27,7 +27,7 @@ from ipuhub.text import AuthorTrust
 from ipuhub.times import utc_now
 from usage.pods.recorder import PodRecorder, PodSelection
 from usage.pods.rows import JobOwner
-from usage.pods.stamps import prove
+from usage.pods.stamps import confirm_stamps
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -66,7 +66,7 @@ def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, tup
 
 def prove_stamps(cursor: psycopg.Cursor[Any], jobs: Collection[str]) -> int:
     """Confirm the stamps of pods that waited for the records of these jobs; return their number."""
-    return prove(cursor, recorded_jobs, jobs)
+    return confirm_stamps(cursor, recorded_jobs, jobs)
 
 
 class JobsAndPartitions:
@@ -296,7 +296,7 @@ async def run_prober() -> None:
         # Also while it stands by: without an API server no prober leads, and all of them are alive.
         async with (
             schema.migrating(process.health),
-            heartbeats.beating(heartbeats.PROBER, database()),
+            heartbeats.writing_heartbeats(heartbeats.PROBER, database()),
         ):
             await until_stopped(keep_recording(process.leadership, record, process.health))
 

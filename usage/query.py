@@ -20,7 +20,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.exports import known_format
-from ipuhub.web.filters import TOTAL, BadFilter, meant_by, refuse_unknown, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, filter_value, refuse_unknown, wants_total
 from usage.reading import pricing_at
 from usage.sums.measures import (
     COST,
@@ -143,7 +143,7 @@ def _without_prices(
         window = read_range(params, now, zone)
         by = dimensions(_names(params.get("by", ())), labels)
         equals = tuple(
-            (dimension(name, labels), tuple(meant_by(text) for text in values))
+            (dimension(name, labels), tuple(filter_value(text) for text in values))
             for name, values in params.items()
             if _is_filter(name)
         )

@@ -13,7 +13,7 @@ from ipuhub.web.access import require_accountant, signed_in, usage_scope_of
 from ipuhub.web.filters import BadFilter, filter_text
 from ipuhub.web.lists import ListPage
 from ipuhub.web.palette import OTHER, paints_of
-from usage.page import drill, is_month, step_of
+from usage.page import drill_down_url, is_month, step_of
 from usage.query import given, names_of, read_output, read_question
 from usage.retention.purged import list_notes
 from usage.selectors import (
@@ -95,7 +95,7 @@ def month_chart(request: HttpRequest) -> JsonResponse:
             "series": [
                 {
                     "name": labels[key],
-                    "url": drill(params, question.by, key),
+                    "url": drill_down_url(params, question.by, key),
                     "paint": OTHER if key is None else paints[painted[key]],
                     "values": [
                         float(output.hours(sums.get((n, key), 0))) for n in range(len(begins))

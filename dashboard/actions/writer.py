@@ -16,7 +16,7 @@ from ipuhub.kube.errors import (
     Unreachable,
 )
 from ipuhub.kube.resources import WriteOptions
-from ipuhub.web.readings import NO_CONFIG, say
+from ipuhub.web.readings import NO_CONFIG, problem_sentence
 from jobs.ipujob.names import IPUJOBS
 from partitions.connections import sources
 
@@ -58,7 +58,7 @@ class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
 
     def sentence(self, *, in_full: bool) -> str:
         """The sentence, with its detail only `in_full`."""
-        return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
+        return problem_sentence(self.problem.removesuffix("."), self.detail, in_full=in_full)
 
 
 @dataclass(frozen=True, slots=True)

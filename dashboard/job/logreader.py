@@ -26,7 +26,7 @@ from ipuhub.kube.errors import (
     Unreachable,
 )
 from ipuhub.kube.podlogs import BlockingLog, read_pod
-from ipuhub.web.readings import NO_CONFIG, say
+from ipuhub.web.readings import NO_CONFIG, problem_sentence
 from partitions.connections import sources
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LogProblem(Exception):  # noqa: N818  # an answer, not an error
 
     def sentence(self, *, in_full: bool) -> str:
         """The sentence, with its detail only `in_full`."""
-        return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
+        return problem_sentence(self.problem.removesuffix("."), self.detail, in_full=in_full)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.job.loglines import AsText, KeptLines, after, hits_of, instant_of, is_mark
 from dashboard.job.logreader import LogProblem, containers_now, read_tail, stream_lines
-from dashboard.job.tabs import answer_still, read_view
+from dashboard.job.tabs import answer_static_tab, read_view
 from ipuhub.kube.podlogs import LogRequest, PodRef
 from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.filters import BadFilter
@@ -150,7 +150,7 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     job = view.job
     among = _pod_among(view.held.pods, query.pod)
     if among is None and not query.pod:
-        return answer_still(view, "logs", "jobs/_logs.html", {"pod": None})
+        return answer_static_tab(view, "logs", "jobs/_logs.html", {"pod": None})
     pod = among or find_pod(job, query.pod)
     seen = _see(job, pod, query, in_full=is_admin(request.user))
     lines, count = _rendered(seen.lines, query.words)
@@ -173,7 +173,7 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         "download": f"?{urlencode({**chosen, 'format': 'text'})}",
         "read_at": timezone.now(),
     }
-    return answer_still(view, "logs", "jobs/_logs.html", context)
+    return answer_static_tab(view, "logs", "jobs/_logs.html", context)
 
 
 def read_log_query(query: Mapping[str, str]) -> LogQuery:

@@ -24,7 +24,7 @@ from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.problems import bad_parameters
-from ipuhub.web.unchanged import rows_alone, shows_live
+from ipuhub.web.unchanged import cached_until_rows_change, note_live_data
 from partitions.vipu.topology import agent_order
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _OF_PODS = ("pods", "attempts", "partitions")
 
 @require_safe
 @signed_in
-@rows_alone
+@cached_until_rows_change
 def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show how far a job has come and what is wrong with it; or the twin of one of its tables."""
     if kind := request.GET.get("format"):
@@ -54,7 +54,7 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     view = read_view(request, uid)
     place = read_place(view.job, scope_of(request.user), view.now)
     if place:
-        shows_live(request)
+        note_live_data(request)
     diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
     minimap = place.map if place else None
     attempts = view.job.past.attempts
@@ -73,7 +73,7 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
-@rows_alone
+@cached_until_rows_change
 def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show a job's pods, attempts and partitions."""
     view = read_view(request, uid)
@@ -89,7 +89,7 @@ def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
-@rows_alone
+@cached_until_rows_change
 def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
     view = read_view(request, uid)
@@ -103,7 +103,7 @@ def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
-@rows_alone
+@cached_until_rows_change
 def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show what a job's pods and partitions used, and what that cost."""
     view = read_view(request, uid)
@@ -113,7 +113,7 @@ def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
-@rows_alone
+@cached_until_rows_change
 def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show the applied manifest, the effective manifest, or their difference; `?format=yaml`
     downloads it."""

@@ -23,7 +23,7 @@ from dashboard.job.events import list_events
 from dashboard.job.usage import read_held
 from ipuhub.web.access import access_of, may_see_cost, scope_of
 from ipuhub.web.cells import colour_of
-from ipuhub.web.readings import judge
+from ipuhub.web.readings import freshness_of
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
 from jobs.selectors import NO_JOB, find_job, state_of
 
@@ -106,7 +106,7 @@ def read_view(request: HttpRequest, uid: str, *, manifests: bool = False) -> Job
     now = timezone.now()
     job = require_job(request, uid, manifests=manifests)
     held = read_held(job, now, costed=may_see_cost(request.user, job.namespace))
-    return JobView(request, job, state_of(job), held, judge(job.past.watched_at, now), now)
+    return JobView(request, job, state_of(job), held, freshness_of(job.past.watched_at, now), now)
 
 
 def answer_tab(
@@ -133,7 +133,9 @@ def answer_tab(
     return tagged(view.request, render(view.request, template, values), tag)
 
 
-def answer_still(view: JobView, tab: str, body: str, context: dict[str, Any]) -> HttpResponseBase:
+def answer_static_tab(
+    view: JobView, tab: str, body: str, context: dict[str, Any]
+) -> HttpResponseBase:
     """Answer with a page that is not swapped while it is open."""
     values = _head(view, tab) | {"body": body, "is_still": True} | context
     return render(view.request, "jobs/job.html", values)

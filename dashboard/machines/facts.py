@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboard.fleetmap import painter_of, read_holdings
-from dashboard.fleetpaint import unheld
+from dashboard.fleetpaint import state_without_holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -147,7 +147,7 @@ def _ipus(
             yield IpuFacts(
                 position=ipu["position"],
                 device=ipu.get("device", number),
-                state=holding.state if holding else unheld(controller, ipu)[0],
+                state=holding.state if holding else state_without_holder(controller, ipu)[0],
                 reason=_reason(controller, ipu, holding),
                 partition=holding.id if holding else "",
                 size=holding.size if holding else 0,
@@ -163,7 +163,7 @@ def _reason(controller: Mapping[str, Any], ipu: Mapping[str, Any], holding: Hold
     problem = ipu.get("fault") or ipu.get("cordon") or ""
     if problem or holding is not None:
         return str(problem)
-    state, label = unheld(controller, ipu)
+    state, label = state_without_holder(controller, ipu)
     return "" if state == "free" else label.removeprefix("free, but ")
 
 

@@ -22,7 +22,7 @@ _MHZ: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SensorTexts:
     """One IPU's sensors as the page words them."""
 
     temperature: str
@@ -54,10 +54,10 @@ def sensors_of(heartbeat: Heartbeat, device: int) -> Sensors:
     return heartbeat.sensors.get(device, Sensors())
 
 
-def show(sensors: Sensors) -> Shown:
+def sensor_texts(sensors: Sensors) -> SensorTexts:
     """Return them in the words of the page."""
     hertz = sensors.clock_hertz
-    return Shown(
+    return SensorTexts(
         _with_unit(sensors.temperature_celsius, "°C", 1),
         _with_unit(sensors.power_watts, "W", 0),
         _with_unit(None if hertz is None else hertz / _MHZ, "MHz", 0),

@@ -13,7 +13,7 @@ from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader
 from dashboard.live import live_reader
 from dashboard.machines.facts import find_machine, is_open
-from dashboard.machines.heartbeat import heard_at, read_heartbeat, sensors_of, show
+from dashboard.machines.heartbeat import heard_at, read_heartbeat, sensor_texts, sensors_of
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.requests import live_page
@@ -109,7 +109,7 @@ def _answer(
         "machine": machine,
         "ipu": ipu,
         "ipus": ipus,
-        "tiles": [(each, show(sensors_of(heartbeat, each.device))) for each in ipus],
+        "tiles": [(each, sensor_texts(sensors_of(heartbeat, each.device))) for each in ipus],
         "heard_at": heard_at(heartbeat),
         "stays": stays,
         "is_gone": seen.is_gone,

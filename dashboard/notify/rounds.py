@@ -22,7 +22,7 @@ from dashboard.machines.incidents import record_incidents
 from dashboard.notify.events import collect
 from dashboard.notify.outages import record_outages
 from dashboard.notify.outbox import deliver
-from dashboard.observing import look, observed, record
+from dashboard.observing import observed, read_now, record
 from ipuhub.heartbeats import HEARTBEAT_SECONDS, TASKS, WEB
 from ipuhub.models import Heartbeat
 
@@ -46,7 +46,7 @@ def claim(now: dt.datetime) -> bool:
 
 def make_round(now: dt.datetime, clock: Callable[[], float] = time.monotonic) -> None:
     """Observe, and queue what is new; send it if no worker does."""
-    sights = look(now)
+    sights = read_now(now)
     record(observed(sights, now), now)
     if not sights.fleet.problem:
         record_incidents(sights.fleet.value, now)

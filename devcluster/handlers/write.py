@@ -29,7 +29,7 @@ from devcluster.status import (
 from devcluster.storage.metadata import parse_delete_options
 from devcluster.storage.objects import Target
 from devcluster.storage.patch import apply_patch
-from devcluster.webhooks.admitted import Face
+from devcluster.webhooks.admitted import WebhookView
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -244,7 +244,7 @@ async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
 
     parent = Target(target.kind, target.namespace, target.name)
     options = write_options(request.query)
-    face = Face(lambda body: _scale_of(paths, body), apply)
+    face = WebhookView(lambda body: _scale_of(paths, body), apply)
     item = await api.admitted.update(request, parent, scale_object, options, face)
     response = answer(orjson.dumps(_scale_of(paths, item.body)), request.http)
     add_warnings(response, options.warnings)

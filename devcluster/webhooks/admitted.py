@@ -37,7 +37,7 @@ _OPTIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class WebhookView:
     """The view that webhooks have of a stored object, and the way of their changes into the stored
     object."""
 
@@ -45,10 +45,10 @@ class Face:
     apply: Callable[[Body, Body], Body]
 
 
-_AS_STORED: Final = Face(lambda body: body, lambda _stored, face_body: face_body)
+_AS_STORED: Final = WebhookView(lambda body: body, lambda _stored, face_body: face_body)
 
 
-class Admitted:
+class AdmittedWrites:
     """The write path of clients. The cluster's own controllers write to `objects` directly."""
 
     def __init__(self, objects: Objects, webhooks: Webhooks, authorizer: Authorizer) -> None:
@@ -79,7 +79,7 @@ class Admitted:
         target: Target,
         change: Callable[[Body], Body],
         options: WriteOptions,
-        face: Face = _AS_STORED,
+        face: WebhookView = _AS_STORED,
     ) -> Item:
         """Replace an object by what `change` makes of it."""
         kind, action = target.kind, _action(request, "UPDATE", target.name, options)
@@ -131,7 +131,7 @@ class Admitted:
             self._authorizer.check_grant(request.user, kind, new, old)
 
     async def _mutate(
-        self, action: Action, face: Face, body: Body, old: Body | None, options: WriteOptions
+        self, action: Action, face: WebhookView, body: Body, old: Body | None, options: WriteOptions
     ) -> Body:
         """Return `body` after the mutating webhooks, defaulted and pruned after each of them."""
         quiet = WriteOptions(options.dry_run)

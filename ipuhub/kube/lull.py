@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Lull:
+class LowPriorityGate:
     """Counts urgent operations in progress; a lull is a time without any.
 
     Without a lull, waiting operations continue after `patience_seconds`.

@@ -19,7 +19,7 @@ from django.utils import timezone
 from ipuhub.models import ExternalIdentity, ExternalSession
 from ipuhub.oidc.tokens import Refused
 from ipuhub.roles import ACCOUNTANT, Grant
-from ipuhub.web.grants import BY_GROUPS, give, set_admin, set_group_grants, take
+from ipuhub.web.grants import BY_GROUPS, grant_role, revoke_role, set_admin, set_group_grants
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -103,7 +103,7 @@ def _set_roles(user: User, groups: frozenset[str], roles: Roles) -> None:
     if roles.admins:
         set_admin(user, BY_GROUPS, now, is_admin=bool(groups & set(roles.admins)))
     if roles.accountants:
-        change = give if groups & set(roles.accountants) else take
+        change = grant_role if groups & set(roles.accountants) else revoke_role
         change(user, Grant(ACCOUNTANT), BY_GROUPS, now)
     if roles.granted:
         wanted = {grant for group in groups for grant in roles.granted.get(group, ())}

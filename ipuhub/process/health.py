@@ -73,7 +73,7 @@ class _OneLine(logging.Filter):
 _FILTER = _OneLine()
 
 
-def is_departure(request: web.Request, error: Exception) -> bool:
+def is_client_disconnect(request: web.Request, error: Exception) -> bool:
     """Return whether a request failed only because its client disconnected, which is not an error
     of ours."""
     has_left = request.transport is None or request.transport.is_closing()

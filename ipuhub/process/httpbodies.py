@@ -29,7 +29,7 @@ class BodyTooSlowError(BodyError):
 
 
 @dataclass(slots=True)
-class Bodies:
+class BodyReader:
     """Reads bodies of up to `most_bytes`, each within `seconds`.
 
     All unfinished bodies together hold at most `most_bytes_together`: beyond that, the body that

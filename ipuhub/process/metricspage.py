@@ -34,17 +34,17 @@ class Refused(Exception):  # noqa: N818  # an answer, not an error
         self.headers = dict(headers or {})
 
 
-def not_valid() -> Refused:
+def refuse_invalid_token() -> Refused:
     """Return the answer to an invalid token."""
     return Refused(401, f"This token is not valid. {_HOW}", _CHALLENGE)
 
 
-def may_not(who: str) -> Refused:
+def refuse_without_right(who: str) -> Refused:
     """Return the answer to a known caller without the right."""
     return Refused(403, f"{who} may not get the URL {PATH}. {_HOW}")
 
 
-def not_asked(cause: object) -> Refused:
+def refuse_unchecked_token(cause: object) -> Refused:
     """The answer while it is not known whose the token is."""
     text = f"The API server cannot check this token: {cause}"
     return Refused(503, text, {"Retry-After": "5"})
@@ -85,11 +85,11 @@ class Guard:
             reviewer = self._reviewer()
             user = await reviewer.authenticate(token) if reviewer else None
             if reviewer is None or user is None:
-                raise not_valid()
+                raise refuse_invalid_token()
             if not await reviewer.authorize_path(user, verb="get", path=PATH):
-                raise may_not(user.username)
+                raise refuse_without_right(user.username)
         except (ApiError, ConfigError) as error:
-            raise not_asked(error) from error
+            raise refuse_unchecked_token(error) from error
 
 
 def metrics_route(page: Page, guard: Guard) -> web.RouteDef:

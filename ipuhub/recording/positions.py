@@ -35,7 +35,7 @@ _TICK_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ServerPosition:
     """The server's answer: everything that happened before `asked_at` is in `version`."""
 
     asked_at: datetime
@@ -61,7 +61,7 @@ class PositionClock:
         self._happened_after = known_at
         self._asked_at = self._drained_at = clock()
         self._is_behind = True
-        self._mark = Mark(known_at, version)
+        self._mark = ServerPosition(known_at, version)
         self._ticked_at = self._asked_at
         self._ticking: asyncio.TimerHandle | None = None
         self._questioning: asyncio.Task[None] | None = None
@@ -158,5 +158,5 @@ class PositionClock:
 
     async def _ask(self) -> None:
         asked_at = self._clock()
-        self._mark = Mark(asked_at, await self._revision())
+        self._mark = ServerPosition(asked_at, await self._revision())
         self._judge(self._clock(), timedelta(0))

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.watch import Scope
 
-__all__ = ["Absence", "Fault", "ObjectMeta", "Recorder", "Subject"]
+__all__ = ["Fault", "ObjectMeta", "Recorder", "Subject", "VanishedObjects"]
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class VanishedObjects:
     """The result of a full list: rows of `cluster_uid` that are not `present` have vanished.
 
     They were last known at `seen_until`; they went some time between then and `now`. Until then
@@ -83,7 +83,7 @@ class Recorder(Protocol[Row]):
     def unrecorded(self, cursor: Cursor[Any], rows: Sequence[Row]) -> int:
         """Return of how many of `rows` there is no record yet: they came since the last record."""
 
-    def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
+    def vanish(self, cursor: Cursor[Any], absence: VanishedObjects) -> int:
         """End what a full list no longer shows; return how many."""
 
     async def committed(self, rows: Sequence[Row]) -> None:

@@ -19,7 +19,7 @@ from ipuhub.recording.database import Database
 from ipuhub.recording.positions import PositionClock
 from ipuhub.recording.reading import Decoder, Lister, Reader, revision_of
 from ipuhub.recording.shapes import is_reached, reason_to_list
-from ipuhub.recording.store import Fenced, Moved
+from ipuhub.recording.store import Fenced, PositionConflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -133,7 +133,7 @@ class Recording(Generic[Row]):
                 self._health.beat(self._beat)
                 try:
                     await self._session()
-                except Moved:
+                except PositionConflict:
                     log.info("postgres is at another position, going on there", watch=self._name)
                 except ApiError as error:
                     await self._wait_for_api(error)

@@ -11,7 +11,7 @@ import psycopg
 from ipuhub.database import session_options
 from ipuhub.patientpostgres.connection import connect
 from ipuhub.recording import recorder as fault_table
-from ipuhub.recording.recorder import Absence, Fault
+from ipuhub.recording.recorder import Fault, VanishedObjects
 from ipuhub.recording.shapes import Checkpoint, is_reached
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Fenced(Exception):  # noqa: N818  # it is no error of this process
     """Another recorder took this watch over; nothing was written."""
 
 
-class Rival(Fenced):
+class ActiveRivalError(Fenced):
     """A prober under another Lease records this watch, and is alive; nothing was written."""
 
 
@@ -105,7 +105,7 @@ def holder_of(name: str, lease: str) -> str:
     return f"{name}{_LEASE}{lease})" if lease else name
 
 
-class Moved(Exception):  # noqa: N818  # it is no error of this process
+class PositionConflict(Exception):  # noqa: N818  # it is no error of this process
     """Postgres is at another position than this recorder left it: go on from there."""
 
 
@@ -162,7 +162,7 @@ class Store(Generic[Row]):
         found = cursor.fetchone()
         lease, rival = (_lease_of(holder) for holder in (self._holder, found[0] if found else ""))
         if lease and rival and lease != rival:
-            raise Rival(
+            raise ActiveRivalError(
                 f"the prober of Lease {rival} records into this database, and this prober would "
                 f"end its records: give both the same IPUHUB_NAMESPACE and IPUHUB_LEASE_PREFIX "
                 f"(this prober: Lease {lease}), or stop the other; it counts as stopped after "
@@ -212,9 +212,9 @@ class Store(Generic[Row]):
             vanished = 0
             if known.cluster_uid and known.cluster_uid != cluster_uid:
                 # The other cluster's objects are out of sight: their rows end, estimated.
-                absence = Absence((), known.cluster_uid, seen_until, now, watched)
+                absence = VanishedObjects((), known.cluster_uid, seen_until, now, watched)
                 vanished += recorder.vanish(cursor, absence)
-            absence = Absence(present, cluster_uid, seen_until, now, watched)
+            absence = VanishedObjects(present, cluster_uid, seen_until, now, watched)
             vanished += recorder.vanish(cursor, absence)
             loss = bool(came or vanished or not self._is_comparable(batch, cluster_uid))
             if known.position_at is not None:
@@ -254,7 +254,7 @@ class Store(Generic[Row]):
             raise Fenced
         self.checkpoint = found
         if found.resource_version not in {checkpoint.resource_version, unsure}:
-            raise Moved
+            raise PositionConflict
 
     def close(self) -> None:
         """Close the connection; the next use opens another."""

@@ -77,7 +77,7 @@ def filters_of(given: QueryDict) -> QueryDict:
     return rest
 
 
-def chosen(columns: Sequence[Column], given: QueryDict) -> Sequence[Column]:
+def chosen_columns(columns: Sequence[Column], given: QueryDict) -> Sequence[Column]:
     """Return the columns that were chosen, in the order of the list; all if none was. Raises
     BadFilter for a name that is none, and where nothing would be left on the page."""
     names = [name for text in given.getlist(COLUMNS) for name in text.split(",") if name]

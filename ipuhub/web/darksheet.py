@@ -22,7 +22,7 @@ _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 _NESTING: Final = ("@media", "@supports", "@layer")
 
 
-def dark_sheet(sheets: Iterable[str]) -> str:
+def dark_style_sheet(sheets: Iterable[str]) -> str:
     """Return the sheet to load after `sheets` where there are no scripts."""
     rules = [rule for text in sheets for rule in _dark_rules(_COMMENT.sub("", text))]
     return "\n".join([_NOTE, "@media screen and (prefers-color-scheme: dark) {", *rules, "}", ""])

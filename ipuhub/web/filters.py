@@ -46,7 +46,7 @@ NONE: Final = "(none)"
 _NAMED_NONE: Final = re.compile(r"\\*\(none\)")
 
 
-def meant_by(text: str) -> str:
+def filter_value(text: str) -> str:
     r"""Return the value that a filter's text stands for: `\(none)` is a group named `(none)`."""
     if text == NONE:
         return ""
@@ -165,7 +165,7 @@ class AnyOfField(forms.Field):
             raise ValidationError(f"at most {MOST_VALUES} values are allowed.")
         if any("\0" in text for text in texts):
             raise ValidationError("Null characters are not allowed.")
-        return [meant_by(text) for text in texts]
+        return [filter_value(text) for text in texts]
 
 
 class AnyOfFilter(django_filters.Filter):  # type: ignore[misc]

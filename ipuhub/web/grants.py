@@ -20,7 +20,7 @@ BY_GROUPS: Final = "sign-in"
 
 
 @transaction.atomic
-def give(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
+def grant_role(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
     """Grant a role; return whether that changed something.
 
     A role granted by a group becomes a separate grant, which sign-ins no longer revoke.
@@ -38,7 +38,7 @@ def give(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
 
 
 @transaction.atomic
-def take(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
+def revoke_role(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
     """Revoke a role; return whether the user had it."""
     if _is_everything(grant):
         return set_admin(user, by, now, is_admin=False)
@@ -56,7 +56,7 @@ def set_group_grants(user: User, wanted: Collection[Grant], now: dt.datetime) ->
     known = {Grant(row.role, row.namespace): row.from_groups for row in rows}
     for grant in sorted(grant for grant, is_ours in known.items() if is_ours):
         if grant not in wanted:
-            take(user, grant, BY_GROUPS, now)
+            revoke_role(user, grant, BY_GROUPS, now)
     for grant in sorted(set(wanted) - known.keys()):
         _row, is_new = RoleGrant.objects.get_or_create(
             user=user,

@@ -43,12 +43,12 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
 from ipuhub.web.cells import make_cells
-from ipuhub.web.columns import COLUMNS, choices, chosen, columns_of, filters_of
+from ipuhub.web.columns import COLUMNS, choices, chosen_columns, columns_of, filters_of
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, known_format
 from ipuhub.web.filters import TOTAL, BadFilter, bind_filters, order_named, wants_total
 from ipuhub.web.keyset import CursorError, Order, read_page
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
-from ipuhub.web.unchanged import rows_alone
+from ipuhub.web.unchanged import cached_until_rows_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -135,7 +135,7 @@ class ListPage:
 
     @property
     def view(self) -> Callable[..., HttpResponseBase]:
-        return require_safe(signed_in(rows_alone(self._answer)))
+        return require_safe(signed_in(cached_until_rows_change(self._answer)))
 
     @property
     def has_many_filters(self) -> bool:
@@ -148,7 +148,7 @@ class ListPage:
         rows = self.select(self._scope(request))
         try:
             bound = bind_filters(self.filters, filters_of(request.GET), rows, request.user)
-            columns = chosen(self.columns, request.GET)
+            columns = chosen_columns(self.columns, request.GET)
             kind = known_format(request.GET.get("format", ""))
             has_total = wants_total(request.GET.get(TOTAL, ""))
             if kind:

@@ -42,10 +42,10 @@ class Reading(Generic[_T]):
 
     def sentence(self, *, in_full: bool) -> str:
         """The problem as a sentence, with its detail only `in_full`."""
-        return say(self.problem, self.detail, in_full=in_full) if self.problem else ""
+        return problem_sentence(self.problem, self.detail, in_full=in_full) if self.problem else ""
 
 
-def say(problem: str, detail: str, *, in_full: bool) -> str:
+def problem_sentence(problem: str, detail: str, *, in_full: bool) -> str:
     """One sentence of both, or of the problem alone."""
     return f"{problem}: {detail}" if in_full and detail else f"{problem}."
 
@@ -238,10 +238,10 @@ class Freshness:
 def freshness(watch: str, now: datetime) -> Freshness:
     """Return the freshness of the data recorded under this checkpoint."""
     rows = WatchCheckpoint.objects.filter(name=watch)
-    return judge(rows.values_list("position_at", flat=True).first(), now)
+    return freshness_of(rows.values_list("position_at", flat=True).first(), now)
 
 
-def judge(seen: datetime | None, now: datetime) -> Freshness:
+def freshness_of(seen: datetime | None, now: datetime) -> Freshness:
     """Return the freshness of a watch whose last sign of life was at `seen`."""
     stale = seen is None or (now - seen).total_seconds() > STALE_SECONDS
     # A fresh time changes with every event: without it an unchanged page keeps its ETag.

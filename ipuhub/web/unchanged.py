@@ -44,11 +44,13 @@ _seen: Final[dict[tuple[object, str], _Seen]] = {}
 _lock: Final = Lock()
 
 
-def rows_alone(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def cached_until_rows_change(
+    view: Callable[..., HttpResponseBase],
+) -> Callable[..., HttpResponseBase]:
     """Answer polls of a view with 304 while the database has not changed since the client's copy
     was read.
 
-    The view must depend only on rows, settings and the time, unless it calls `shows_live`.
+    The view must depend only on rows, settings and the time, unless it calls `note_live_data`.
     """
 
     @wraps(view)
@@ -72,7 +74,7 @@ def rows_alone(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespo
     return answered
 
 
-def shows_live(request: HttpRequest) -> None:
+def note_live_data(request: HttpRequest) -> None:
     """Note that the answer contains live data of another process, which no snapshot covers."""
     setattr(request, _LIVE, True)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web import BaseRequest
 
-    from ipuhub.webserver.outflow import Outflow
+    from ipuhub.webserver.outflow import ResponseBuffer
 
 # Of one connection, not of the request; the body is whole, so its coding is gone.
 _NOT_PASSED_ON: Final = {"CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "CONNECTION"}
@@ -71,7 +71,7 @@ def answer(
     application: WSGIApplication,
     environ: dict[str, Any],
     send_head: Callable[[Head], None],
-    outflow: Outflow,
+    outflow: ResponseBuffer,
 ) -> None:
     """Run the application in this thread; send the head first, then the blocks.
 

@@ -73,7 +73,7 @@ class _Segment:
         return block
 
 
-class Outflow:
+class ResponseBuffer:
     """The body of one response. `wake` is called in the thread when a waiting reader can
     continue."""
 

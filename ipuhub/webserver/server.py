@@ -19,7 +19,7 @@ from aiohttp import web
 
 from ipuhub.process.health import log_bad_requests_in_one_line
 from ipuhub.webserver.exchange import Head, answer, environ_of
-from ipuhub.webserver.outflow import Budget, Outflow
+from ipuhub.webserver.outflow import Budget, ResponseBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class ReservedThreads:
     """Separate threads for one path: at most `threads` requests at a time, each answered within
     `seconds` of its arrival, or 503 with `sentence` (408 if its body has not arrived by then)."""
 
@@ -132,7 +132,7 @@ class WebServer:
 
     application: WSGIApplication
     limits: Limits = field(default_factory=Limits)
-    asides: Mapping[str, Aside] = field(default_factory=dict)
+    asides: Mapping[str, ReservedThreads] = field(default_factory=dict)
     constants: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -279,7 +279,7 @@ class WebServer:
         def send_head(received: Head) -> None:
             loop.call_soon_threadsafe(_settle, head, received)
 
-        outflow = Outflow(self._budget, wake)
+        outflow = ResponseBuffer(self._budget, wake)
         work = loop.run_in_executor(
             pool.threads, answer, self.application, environ, send_head, outflow
         )
@@ -303,7 +303,7 @@ class WebServer:
             outflow.leave()
 
     async def _drain(
-        self, response: web.StreamResponse, outflow: Outflow, ready: asyncio.Event
+        self, response: web.StreamResponse, outflow: ResponseBuffer, ready: asyncio.Event
     ) -> None:
         """Send the blocks of the thread until the end; an error on either side aborts the
         response."""

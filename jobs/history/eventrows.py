@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jobs.history.rows import LARGEST
-from jobs.history.specs import cleaned
+from jobs.history.specs import storable_json
 from jobs.ipujob.fields import whole_number
 from jobs.ipujob.names import KIND, metadata, namespace_of, parse_time, uid_of
 
@@ -66,7 +66,7 @@ def event_row_of(manifest: Manifest, now: datetime) -> EventRow | None:
     if of_pod is None and about.get("kind") != KIND:
         return None
     meta = metadata(manifest)
-    clean: Manifest = cleaned(
+    clean: Manifest = storable_json(
         {key: manifest.get(key) for key in _READ}
         | {"metadata": {key: meta.get(key) or "" for key in _READ_OF_METADATA}}
         | {"about": [name, str(about.get("uid") or "")]}

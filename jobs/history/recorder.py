@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
-    from ipuhub.recording.recorder import Absence, Fault
+    from ipuhub.recording.recorder import Fault, VanishedObjects
     from jobs.history.rows import JobRow
 
 # A group or user once known is not lost with the namespace or the annotation; an estimated end is
@@ -145,7 +145,7 @@ def store(cursor: Cursor[Any], rows: Sequence[JobRow], cluster_uid: str, at: dat
     _run(cursor, _OPEN_ATTEMPTS_OF_DELETED, gone)
 
 
-def close_vanished(cursor: Cursor[Any], absence: Absence) -> int:
+def close_vanished(cursor: Cursor[Any], absence: VanishedObjects) -> int:
     """End, estimated, every job of the cluster that a full list no longer shows; how many."""
     cursor.execute(_VANISHED, asdict(absence) | {"present": [*absence.present]})
     jobs = [found[0] for found in cursor.fetchall()]
@@ -243,7 +243,7 @@ class JobRecorder:
         (known,) = cursor.execute(_KNOWN, [[*uids]]).fetchone() or (0,)
         return len(uids) - int(known)
 
-    def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
+    def vanish(self, cursor: Cursor[Any], absence: VanishedObjects) -> int:
         """End the jobs that a full list no longer shows."""
         return close_vanished(cursor, absence)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobs.history.specs import applied_of, cleaned, in_effect
+from jobs.history.specs import applied_of, in_effect, storable_json
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.ipujob.fields import whole_number
 from jobs.ipujob.logtails import clean_tail
@@ -111,7 +111,7 @@ class JobRow:
 
 def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False) -> JobRow:
     """The row of a manifest that was seen at `now`; it must have a UID."""
-    clean: Manifest = cleaned(job)
+    clean: Manifest = storable_json(job)
     status = with_carried_fields(_mapping(clean.get("status")))
     spec = _mapping(clean.get("spec"))
     created = parse_time(_text(metadata(clean).get("creationTimestamp"))) or now

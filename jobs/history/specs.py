@@ -70,15 +70,15 @@ def applied_of(job: Manifest) -> Applied:
     return _owned_by_managers(job) or Applied(_plain(job))
 
 
-def cleaned(value: Any) -> Any:
+def storable_json(value: Any) -> Any:
     """Return the same JSON; what PostgreSQL cannot store as text (NUL, half a surrogate pair)
     becomes U+FFFD."""
     if isinstance(value, str):
         return _clean_text(value)
     if isinstance(value, dict):
-        return {_clean_text(str(key)): cleaned(item) for key, item in value.items()}
+        return {_clean_text(str(key)): storable_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [cleaned(item) for item in value]
+        return [storable_json(item) for item in value]
     return value
 
 
@@ -120,7 +120,7 @@ def _decoded(text: str) -> Any:
         found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
-    return None if is_nested_deeper(found, MOST_LEVELS) else cleaned(found)
+    return None if is_nested_deeper(found, MOST_LEVELS) else storable_json(found)
 
 
 def _refuse(constant: str) -> None:

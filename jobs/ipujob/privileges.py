@@ -1,6 +1,6 @@
 """domain: the privileges that a job's pods may request from node and namespace, by pod profile.
 
-Webhooks and operator call the same `beyond`. What the operator adds itself (hostNetwork and
+Webhooks and operator call the same `privilege_excesses`. What the operator adds itself (hostNetwork and
 IPC_LOCK, see `jobs.builders.pods`) is not checked: no user wrote it.
 """
 
@@ -80,7 +80,7 @@ NOBODYS: Final = Privileges()
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class PrivilegeExcess:
     """A field that requests more than the profile allows; `instead` says what to write."""
 
     field: str
@@ -89,7 +89,9 @@ class Excess:
     instead: str
 
 
-def beyond(spec: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
+def privilege_excesses(
+    spec: Mapping[str, Any], privileges: Privileges
+) -> Iterator[PrivilegeExcess]:
     """Return what an IPUJob's `spec` requests beyond the profile."""
     if privileges.profile not in _STANDARDS:
         return
@@ -100,8 +102,8 @@ def beyond(spec: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
     yield from _secrets(job, privileges)
 
 
-def _by_standard(job: Fields, privileges: Privileges) -> Iterator[Excess]:
-    found: dict[str, Excess] = {}  # one message about a field, from the weaker standard
+def _by_standard(job: Fields, privileges: Privileges) -> Iterator[PrivilegeExcess]:
+    found: dict[str, PrivilegeExcess] = {}  # one message about a field, from the weaker standard
     for control in BASELINE:
         for excess in _judged(job, control, privileges):
             found.setdefault(excess.field, excess)
@@ -109,28 +111,30 @@ def _by_standard(job: Fields, privileges: Privileges) -> Iterator[Excess]:
         for prefix in control.fields:
             for path, value in template_annotations(job, prefix):
                 if not control.allows(value, privileges.version):
-                    found.setdefault(path, Excess(path, value, control.name, control.instead))
+                    found.setdefault(
+                        path, PrivilegeExcess(path, value, control.name, control.instead)
+                    )
     if _STANDARDS[privileges.profile] is Standard.RESTRICTED:
         for excess in _restricted(job, privileges):
             found.setdefault(excess.field, excess)
     yield from found.values()
 
 
-def _restricted(job: Fields, privileges: Privileges) -> Iterator[Excess]:
+def _restricted(job: Fields, privileges: Privileges) -> Iterator[PrivilegeExcess]:
     for control in RESTRICTED:
         yield from _judged(job, control, privileges)
     if _holds(NON_ROOT_USER, job, privileges.version):
         for path, value in _values(job, NON_ROOT_USER):
             if value == 0:
-                yield Excess(path, value, NON_ROOT_USER.name, NON_ROOT_USER.instead)
+                yield PrivilegeExcess(path, value, NON_ROOT_USER.name, NON_ROOT_USER.instead)
     for path, volume in _values(job, VOLUME_TYPES):
         for kind, source in volume.items() if isinstance(volume, dict) else ():
             if source is not None and kind not in {"name", "hostPath", *VOLUMES}:
                 field = f"{path}.{kind}"
-                yield Excess(field, source, VOLUME_TYPES.name, VOLUME_TYPES.instead)
+                yield PrivilegeExcess(field, source, VOLUME_TYPES.name, VOLUME_TYPES.instead)
 
 
-def _judged(job: Fields, control: Control, privileges: Privileges) -> Iterator[Excess]:
+def _judged(job: Fields, control: Control, privileges: Privileges) -> Iterator[PrivilegeExcess]:
     version = privileges.version
     if not _holds(control, job, version):
         return
@@ -141,7 +145,7 @@ def _judged(job: Fields, control: Control, privileges: Privileges) -> Iterator[E
             if is_unset_allowed if value is None else control.allows(value, version):
                 continue
             if not _is_excepted(path, value, privileges):
-                yield Excess(written(path, place), value, control.name, control.instead)
+                yield PrivilegeExcess(written(path, place), value, control.name, control.instead)
 
 
 def _holds(control: Control, job: Fields, version: int) -> bool:
@@ -165,7 +169,7 @@ def _is_excepted(path: str, value: object, privileges: Privileges) -> bool:
     return value == ADDED_CAPABILITY and path in ADDED_CAPABILITIES
 
 
-def _secrets(job: Fields, privileges: Privileges) -> Iterator[Excess]:
+def _secrets(job: Fields, privileges: Privileges) -> Iterator[PrivilegeExcess]:
     patterns = privileges.secrets
     may = f"name a Secret that matches {' or '.join(patterns)}" if patterns else "leave it out"
     for path in SECRETS.fields:
@@ -173,7 +177,9 @@ def _secrets(job: Fields, privileges: Privileges) -> Iterator[Excess]:
             text = name if isinstance(name, str) else ""
             if any(fnmatchcase(text, pattern) for pattern in patterns):
                 continue
-            yield Excess(written(path, place), name, SECRETS.name, f"{may} (IPUHUB_JOB_SECRETS)")
+            yield PrivilegeExcess(
+                written(path, place), name, SECRETS.name, f"{may} (IPUHUB_JOB_SECRETS)"
+            )
 
 
 def _values(job: Fields, control: Control) -> Iterator[tuple[str, object]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.fields import ALPHA_FIELDS, CURRENT_FIELDS, FIELDS, LARGEST_NUMBER, whole_number
 from jobs.ipujob.names import LONGEST_JOB_NAME
-from jobs.ipujob.privileges import LABEL_POD_PROFILE, beyond
+from jobs.ipujob.privileges import LABEL_POD_PROFILE, privilege_excesses
 from jobs.ipujob.spec import LARGEST_PARTITION, UNLIMITED, with_defaults
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _session(spec: Spec, limits: SessionLimits) -> Problems:
 
 
 def _beyond(spec: Spec, namespace: str, privileges: Privileges) -> Problems:
-    found = list(beyond(spec, privileges))
+    found = list(privilege_excesses(spec, privileges))
     remedy = (
         f". An administrator can choose another pod profile than {privileges.profile}: with "
         f"IPUHUB_POD_PROFILE for all, with the label {LABEL_POD_PROFILE} for the namespace"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
-from ipuhub.kube.lull import Lull
+from ipuhub.kube.lull import LowPriorityGate
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.names import IPUJOBS, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.operator import metrics
 from jobs.operator.actions import Plan
 from jobs.operator.failures import FaultLog, RefusalLog
-from jobs.operator.observer import BY_NODE, by_job, turn_of
+from jobs.operator.observer import BY_NODE, by_job, waiting_order
 from jobs.operator.plan import plan
 from jobs.operator.pods import trouble_of_node
 
@@ -42,14 +42,14 @@ log = structlog.get_logger(__name__)
 PATIENCE_SECONDS = 2.0
 
 
-def passes_first() -> Lull:
+def low_priority_writes() -> LowPriorityGate:
     """Return the lull in which Events and the launchers' access are written. No pod's creation
     needs them, and in a burst all passes wait for the API server."""
-    return Lull(PATIENCE_SECONDS)
+    return LowPriorityGate(PATIENCE_SECONDS)
 
 
 @dataclass(slots=True)
-class Beside:
+class BackgroundSteps:
     """Carries out the `beside` steps of plans, job by job, after the passes that are under way.
 
     It retries until the step is done or no plan has it any more. `faults` says what blocks it, and
@@ -59,7 +59,7 @@ class Beside:
     queue: WorkQueue[str]
     executor: Executor
     enqueue: Callable[[str], None]
-    lull: Lull
+    lull: LowPriorityGate
     faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
     _wanted: dict[str, tuple[Observed, tuple[Step, ...]]] = field(default_factory=dict)
@@ -140,19 +140,19 @@ class Controller:
     observer: Observer
     executor: Executor
     effects: Effects
-    lull: Lull = field(default_factory=passes_first)
-    beside: Beside = field(init=False)
+    lull: LowPriorityGate = field(default_factory=low_priority_writes)
+    beside: BackgroundSteps = field(init=False)
     _faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
     _held: set[str] = field(default_factory=set)
     _away: int = 0
 
     def __post_init__(self) -> None:
-        self.beside = Beside(self.later, self.executor, self.enqueue, self.lull)
+        self.beside = BackgroundSteps(self.later, self.executor, self.enqueue, self.lull)
 
     def enqueue(self, uid: str) -> None:
         """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
-        self.queue.add(uid, priority=turn_of(self.effects.caches.job(uid)))
+        self.queue.add(uid, priority=waiting_order(self.effects.caches.job(uid)))
 
     def faults(self) -> Iterable[Fault]:
         """Return the faults that currently block jobs, as in their conditions."""

@@ -164,7 +164,7 @@ MOST_REMEMBERED = 1000
 _NO_DRY_RUN = "does not support dry run"  # a webhook with side effects: the result is unknown
 
 
-class Rehearsals:
+class PodDryRuns:
     """Tries pods by dry runs, which store nothing.
 
     A recently accepted pod is not tried again: if a quota is used up meanwhile, the pods themselves

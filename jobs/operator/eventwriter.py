@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.events import EventRecorder
-    from ipuhub.kube.lull import Lull
+    from ipuhub.kube.lull import LowPriorityGate
     from jobs.ipujob.names import Manifest
 
 log = structlog.get_logger(__name__)
@@ -43,7 +43,9 @@ class EventWriter:
     there was no room or time.
     """
 
-    def __init__(self, recorder: EventRecorder, lull: Lull, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, recorder: EventRecorder, lull: LowPriorityGate, now: Callable[[], datetime]
+    ) -> None:
         self.dropped = 0
         self._lull = lull
         self._now = now

@@ -40,7 +40,7 @@ from jobs.operator.actions import (
     StoreKey,
     TryPod,
 )
-from jobs.operator.effects import Rehearsals, store_key
+from jobs.operator.effects import PodDryRuns, store_key
 from jobs.operator.failures import NameConflictError, fault_of
 from jobs.operator.metrics import count_action, count_decision
 from jobs.operator.ownership import is_object_of, is_pod_of
@@ -120,7 +120,7 @@ class Executor:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self._rehearsals = Rehearsals(effects.client)
+        self._rehearsals = PodDryRuns(effects.client)
         self._turn = asyncio.Lock()  # first come, first served
 
     async def execute(

@@ -121,7 +121,7 @@ def only_metadata(manifest: Manifest) -> Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ParsedSpec:
     """A job's spec as parsed, None if it is invalid, and the rules that it breaks."""
 
     spec: JobSpec | None
@@ -133,13 +133,13 @@ class _Known:
     written: object
     limits: SessionLimits
     privileges: Privileges
-    judgement: Judgement
+    judgement: ParsedSpec
 
 
-_NO_JOB = Judgement(None, ())
+_NO_JOB = ParsedSpec(None, ())
 
 
-class Judgements:
+class SpecCache:
     """Validates and parses specs, and remembers each by the job's UID as long as nothing that it
     depends on has changed: a job is looked at about ten times on its way to Running, and judging it
     would be a third of each plan."""
@@ -149,7 +149,7 @@ class Judgements:
 
     def of(
         self, key: JobKey, job: Mapping[str, object], limits: SessionLimits, privileges: Privileges
-    ) -> Judgement:
+    ) -> ParsedSpec:
         """The job's spec, or what is wrong with it."""
         written, known = job.get("spec"), self._known.get(key.uid)
         if (
@@ -160,7 +160,7 @@ class Judgements:
             return known.judgement
         found = problems(key.name, written, limits, namespace=key.namespace, privileges=privileges)
         parsed = parse_spec(written, limits) if isinstance(written, dict) and not found else None
-        judgement = Judgement(parsed, tuple(found))
+        judgement = ParsedSpec(parsed, tuple(found))
         self._known[key.uid] = _Known(written, limits, privileges, judgement)
         return judgement
 
@@ -195,7 +195,7 @@ class Observer:
         self._options = options
         self.rules = rules
         self._ignored: dict[str, int] = {}
-        self._judgements = Judgements()
+        self._judgements = SpecCache()
 
     @property
     def ignored_pods(self) -> int:
@@ -328,7 +328,7 @@ BY_AGE: Final = JobState.PENDING
 """The state in which a job asks in the order of age; any other job that waits asks before."""
 
 
-def turn_of(job: Manifest | None) -> float:
+def waiting_order(job: Manifest | None) -> float:
     """Return the number that orders jobs that wait for IPUs, lowest first.
 
     It is the job's creation in seconds since 1970; 0 for a job that has run before or is gone.

@@ -20,7 +20,7 @@ from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import RESYNC_SECONDS, USUAL, Rules
 from jobs.ipujob.spec import UNLIMITED
 from jobs.operator import metrics
-from jobs.operator.controller import Controller, passes_first
+from jobs.operator.controller import Controller, low_priority_writes
 from jobs.operator.effects import Effects, Expectations
 from jobs.operator.eventwriter import EventWriter
 from jobs.operator.execute import Executor
@@ -108,7 +108,7 @@ class Operator:
         self.nodes = Informer(client, NODES, transform=trim_node)
         self.caches = _caches(self.informers, self.nodes)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
-        lull = passes_first()
+        lull = low_priority_writes()
         self.event_writer = EventWriter(recorder, lull, options.now)
         effects = self.effects = Effects(
             client=client,

@@ -33,7 +33,7 @@ RENEW_BEFORE: Final = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class CertificateSecret:
     """The contents of the Secret in PEM; an empty field is absent.
 
     `trusted` are the certificates of authorities, the signing authority first: its key is
@@ -46,7 +46,7 @@ class Keys:
     key: bytes = b""
 
 
-def with_authority(keys: Keys, now: datetime) -> Keys:
+def with_authority(keys: CertificateSecret, now: datetime) -> CertificateSecret:
     """Return `keys` with an authority that is valid for a while; `keys` itself if its authority is.
 
     An older authority stays trusted until it expires, because its certificate is still served.
@@ -61,7 +61,9 @@ def with_authority(keys: Keys, now: datetime) -> Keys:
     return replace(keys, trusted=trusted, authority_key=private_pem_of(made.key))
 
 
-def with_certificate(keys: Keys, names: Sequence[str], now: datetime) -> Keys:
+def with_certificate(
+    keys: CertificateSecret, names: Sequence[str], now: datetime
+) -> CertificateSecret:
     """Return `keys` with a certificate of the authority for `names` (DNS names and addresses).
 
     Return `keys` itself if its certificate is valid for a while.
@@ -76,7 +78,7 @@ def with_certificate(keys: Keys, names: Sequence[str], now: datetime) -> Keys:
     return replace(keys, certificate=issued.certificate, key=issued.key)
 
 
-def is_served_well(keys: Keys, names: Sequence[str], now: datetime) -> bool:
+def is_served_well(keys: CertificateSecret, names: Sequence[str], now: datetime) -> bool:
     """Return whether the certificate is of the authority that signs now, for just these names, and
     good for a while."""
     known, served = _certificates(keys.trusted), _certificates(keys.certificate)
@@ -91,7 +93,7 @@ def is_served_well(keys: Keys, names: Sequence[str], now: datetime) -> bool:
     return set(found) == wanted and _is_good(served[0], now)
 
 
-def is_valid(keys: Keys, now: datetime) -> bool:
+def is_valid(keys: CertificateSecret, now: datetime) -> bool:
     """Return whether the certificate can be served: its authority is trusted, and it has not
     ended."""
     served = _certificates(keys.certificate)

@@ -20,7 +20,7 @@ import structlog
 from ipuhub.kube.errors import ApiError, Conflict, NotFound
 from ipuhub.kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from jobs.webhooks.authority import (
-    Keys,
+    CertificateSecret,
     ends_at,
     is_served_well,
     is_valid,
@@ -74,7 +74,7 @@ class KeptCertificate:
         self.unpublished = ""
         self.note: Callable[[str], None] = lambda _: None
         self._client, self._options, self._clock = client, options, clock
-        self._served = Keys()
+        self._served = CertificateSecret()
         self._end: datetime | None = None
         self._published: tuple[bytes, datetime] | None = None
         self._was_published = False
@@ -149,7 +149,7 @@ class KeptCertificate:
         self.unpublished = "" if self._was_published else trouble
         self.note(trouble if self._was_published else "")
 
-    def _has_settled(self, keys: Keys) -> bool:
+    def _has_settled(self, keys: CertificateSecret) -> bool:
         """Return whether every API server has had time to load the CA."""
         if self._published is None or self._published[0] != keys.trusted:
             return False
@@ -174,19 +174,19 @@ class KeptCertificate:
         self._was_published = True
         self._tell("")
 
-    async def _read(self) -> tuple[Manifest, Keys]:
+    async def _read(self) -> tuple[Manifest, CertificateSecret]:
         secret = await self._client.get(SECRETS, self._options.secret, self._options.namespace)
         data = secret.get("data") or {}
         fields = {field: _decoded(data.get(key)) for key, field in _FIELDS.items()}
-        return secret, Keys(**fields)
+        return secret, CertificateSecret(**fields)
 
-    async def _write(self, secret: Manifest, keys: Keys) -> Manifest:
+    async def _write(self, secret: Manifest, keys: CertificateSecret) -> Manifest:
         data: dict[str, Any] = dict(secret.get("data") or {})
         for key, field in _FIELDS.items():
             data[key] = base64.b64encode(getattr(keys, field)).decode()
         return await self._client.replace(SECRETS, {**secret, "data": data})
 
-    def _serve(self, keys: Keys) -> None:
+    def _serve(self, keys: CertificateSecret) -> None:
         if not (keys.certificate and keys.key):
             none = f"{self._place} has no certificate yet"
             self._complain(none if self._end is None else self._expired())

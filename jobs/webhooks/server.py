@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
-from ipuhub.process.health import is_departure
-from ipuhub.process.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowError
+from ipuhub.process.health import is_client_disconnect
+from ipuhub.process.httpbodies import BodyReader, BodyTooLargeError, BodyTooSlowError
 from ipuhub.process.metrics import FAST_SECONDS, OTHER, Meters
 from ipuhub.times import utc_now
 from jobs.ipujob.privileges import PROFILES, Privileges
@@ -93,12 +93,12 @@ class WebhookRules:
         return replace(self, privileges=self.privileges.of_namespace(label))
 
 
-def webhook_bodies() -> Bodies:
+def webhook_bodies() -> BodyReader:
     """Bodies of reviews: an API server sends them at once."""
-    return Bodies(_MOST_BYTES, 2 * _MOST_BYTES, _BODY_SECONDS)
+    return BodyReader(_MOST_BYTES, 2 * _MOST_BYTES, _BODY_SECONDS)
 
 
-class Departure:
+class GracefulShutdown:
     """The graceful shutdown of a replica: it answers for a while longer, and each answer closes its
     connection.
 
@@ -125,7 +125,7 @@ class Departure:
 
 
 def build_app(
-    rules: WebhookRules, bodies: Bodies | None = None, departure: Departure | None = None
+    rules: WebhookRules, bodies: BodyReader | None = None, departure: GracefulShutdown | None = None
 ) -> web.Application:
     """The webhooks; every answer is an AdmissionReview, also to nonsense."""
 
@@ -139,12 +139,12 @@ def build_app(
         except BodyTooSlowError as error:
             raise web.HTTPRequestTimeout(text=str(error), headers={"Connection": "close"}) from None
         except ConnectionError as error:
-            if is_departure(request, error):
+            if is_client_disconnect(request, error):
                 return web.Response()  # the client is gone
             raise
         return web.json_response(respond(request.path, data, rules))
 
-    ending = (departure or Departure()).end_connections
+    ending = (departure or GracefulShutdown()).end_connections
     app = web.Application(client_max_size=bodies.most_bytes, middlewares=[ending])
     app.add_routes([web.post(path, handle) for path in _PATHS])
     return app

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
-    from ipuhub.recording.recorder import Absence
+    from ipuhub.recording.recorder import VanishedObjects
     from partitions.proxy.lifecycle import TrackerEntry
 
 LARGEST = 2**31 - 1  # of an integer column
@@ -216,7 +216,7 @@ def store_shards(
         cursor.execute(_CLOSE_KEYS, _closing(cluster_uid, since, now) | missing)
 
 
-def close_lost_shards(cursor: Cursor[Any], absence: Absence) -> int:
+def close_lost_shards(cursor: Cursor[Any], absence: VanishedObjects) -> int:
     """End, estimated, the holdings of maps that a full list no longer shows; how many."""
     values = _closing(absence.cluster_uid, absence.seen_until, absence.now)
     return cursor.execute(_CLOSE_SHARDS, values | {"present": [*absence.present]}).rowcount
@@ -345,7 +345,7 @@ class PartitionRecorder:
         """Return all entries: a ConfigMap outlives its content, so equal versions prove nothing."""
         return len(rows)
 
-    def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
+    def vanish(self, cursor: Cursor[Any], absence: VanishedObjects) -> int:
         """End the holdings of ConfigMaps that are gone."""
         return close_lost_shards(cursor, absence)
 

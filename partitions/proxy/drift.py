@@ -39,7 +39,7 @@ def terms_of(settings: PartitionSettings, num_gcds: int) -> str:
     return f"{num_gcds or settings.num_gcds or ''}{'r' if settings.reconfigurable else 's'}"
 
 
-def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
+def mismatch(entry: TrackerEntry, found: VipuPartition) -> str:
     """Return why `found`, which has the entry's id, is not the entry's partition; empty: it can be.
 
     Properties that were not requested, or that the entry or V-IPU does not know, are not compared.
@@ -54,7 +54,7 @@ def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
     return ""
 
 
-def strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
+def late_mismatch(tomb: TrackerEntry, found: VipuPartition) -> str:
     """Return the same for a partition that may have appeared after its release. It is removed
     without confirmation only if all properties match the request. The controller's current settings
     are no evidence."""
@@ -64,7 +64,7 @@ def strangeness_of_late(tomb: TrackerEntry, found: VipuPartition) -> str:
         return f"{found.id} has {found.num_gcds} GCDs, not {wanted}: it is not this job's"
     if how in {"r", "s"} and found.reconfigurable != (how == "r"):
         return f"{found.id} was made with other settings: it is not this job's"
-    return strangeness(tomb, found)
+    return mismatch(tomb, found)
 
 
 def _differs(expected: str, found: str) -> bool:
@@ -116,7 +116,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UntrackedPartition:
     """A partition that no entry has; `claim`: whose it seems to be."""
 
     controller: str
@@ -174,7 +174,7 @@ def contradicted(
         found = listed.get(entry.controller, {}).get(entry.id)
         if found is None or entry.phase is not Phase.ACTIVE:
             continue
-        if reason := strangeness(entry, found):
+        if reason := mismatch(entry, found):
             replaced.append((entry, reason))
         elif found.ready_state is ReadyState.ERROR:
             faulty.append(entry)
@@ -199,7 +199,7 @@ def _healed(
     """
     for entry in entries:
         found = listed.get(entry.controller, {}).get(entry.id)
-        if found is None or not may_heal(entry) or strangeness(entry, found):
+        if found is None or not may_heal(entry) or mismatch(entry, found):
             continue
         if found.ready_state is ReadyState.ACTIVE:
             yield entry
@@ -217,6 +217,6 @@ def _late(
         partition = view.by_id.get(entry.id)
         if partition is None or where in known or where in found:
             continue
-        if not strangeness_of_late(entry, partition):
+        if not late_mismatch(entry, partition):
             found.add(where)
             yield entry

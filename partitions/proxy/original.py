@@ -18,7 +18,7 @@ from partitions.proxy.tracker import decode_entry
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from partitions.proxy.drift import Stranger
+    from partitions.proxy.drift import UntrackedPartition
     from partitions.proxy.lifecycle import TrackerEntry
 
     Manifest = Mapping[str, Any]
@@ -36,7 +36,7 @@ class Finding:
 
     key: str
     reason: str = ""
-    stranger: Stranger | None = None
+    stranger: UntrackedPartition | None = None
     is_settled: bool = False
 
 
@@ -45,7 +45,7 @@ class Known:
     """The existing objects: partitions without an entry, entries that hold a partition, and
     jobs."""
 
-    strangers: tuple[Stranger, ...]
+    strangers: tuple[UntrackedPartition, ...]
     entries: tuple[TrackerEntry, ...]
     jobs: tuple[Manifest, ...]
 
@@ -79,7 +79,9 @@ def _of_key(key: str, text: str, known: Known) -> Iterator[Finding]:
         yield Finding(key, "it names no partition that a V-IPU controller has")
 
 
-def _judged(key: str, stranger: Stranger, same: list[Stranger], known: Known) -> Finding:
+def _judged(
+    key: str, stranger: UntrackedPartition, same: list[UntrackedPartition], known: Known
+) -> Finding:
     where = f"{stranger.id} on {stranger.controller}"
     if len(same) > 1:
         return Finding(key, f"{where}: {len(same)} controllers have a partition of this id")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from ipuhub.concurrency import end_tasks, endless
+from ipuhub.concurrency import end_tasks, run_endlessly
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
 from ipuhub.process.health import build_runner, listening
@@ -173,7 +173,7 @@ class ProxyProcess(ClusterProcess):
             runs["list of controllers"] = partial(self.controllers.run, seconds)
         if self.label is not None:
             runs["leader label"] = self.label.run
-        self.loops = [asyncio.create_task(endless(name, run)) for name, run in runs.items()]
+        self.loops = [asyncio.create_task(run_endlessly(name, run)) for name, run in runs.items()]
 
     async def _lead(self) -> None:
         """Write the tracker and sweep; both stop before another replica may hold the Lease."""
@@ -184,7 +184,7 @@ class ProxyProcess(ClusterProcess):
         }
         if self.options.visibility is not None:
             runs["IPU visibility"] = self._advertiser(self.options.visibility).run
-        loops = [asyncio.create_task(endless(name, run)) for name, run in runs.items()]
+        loops = [asyncio.create_task(run_endlessly(name, run)) for name, run in runs.items()]
         try:
             await asyncio.gather(*loops)
         finally:

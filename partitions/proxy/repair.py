@@ -13,7 +13,7 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import Resource
 from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
-from partitions.proxy.drift import Claim, Stranger
+from partitions.proxy.drift import Claim, UntrackedPartition
 from partitions.proxy.lifecycle import TrackerEntry, release_error
 from partitions.proxy.tracker import next_serial
 from partitions.proxy.vipuapi import is_under_removal
@@ -61,7 +61,7 @@ def strangers(
     views: Iterable[ControllerView],
     claims: Mapping[tuple[str, str], Claim],
     entries: Iterable[TrackerEntry],
-) -> list[Stranger]:
+) -> list[UntrackedPartition]:
     """Return partitions without an entry; a claim counts if its holder has no other partition."""
     holders = {entry.holder for entry in entries if entry.phase is not Phase.RELEASED}
     listed = {(v.spec.address, p.id): (v.spec.label, p.size) for v in views for p in v.partitions}
@@ -71,7 +71,7 @@ def strangers(
         if claim is not None and (claim.uid, claim.instance) in holders:
             claim = None
         label, size = listed[controller, partition]
-        found.append(Stranger(controller, label, partition, size, claim))
+        found.append(UntrackedPartition(controller, label, partition, size, claim))
     return found
 
 
@@ -83,7 +83,7 @@ class Repair:
         self._fleet = fleet
         self._now = now
 
-    async def adopt(self, stranger: Stranger, claim: Claim) -> None:
+    async def adopt(self, stranger: UntrackedPartition, claim: Claim) -> None:
         """Enter it as held by `claim` from now on; the proxy then asks whether it is ACTIVE.
 
         Raises UnknownPartition where tracker or holder have changed, the partition is being
@@ -132,7 +132,7 @@ class Repair:
             raise UnknownPartition(f"{entry.id} is not in the same state by now")
         await self._fleet.api(entry.controller).remove_partition(entry.id, force=True)
 
-    async def remove(self, stranger: Stranger) -> None:
+    async def remove(self, stranger: UntrackedPartition) -> None:
         """Remove it from its controller. Raises UnknownPartition where an entry has it by now,
         TrackerUnavailable and VipuError."""
         await self._store.refresh()
@@ -140,7 +140,7 @@ class Repair:
         await self._fleet.api(stranger.controller).remove_partition(stranger.id)
 
 
-def _refuse_known(entries: Iterable[TrackerEntry], stranger: Stranger) -> None:
+def _refuse_known(entries: Iterable[TrackerEntry], stranger: UntrackedPartition) -> None:
     for entry in entries:
         is_same = (entry.controller, entry.id) == (stranger.controller, stranger.id)
         if is_same and entry.phase is not Phase.RELEASED:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ipuhub.api.kinds import KINDS, PREFIX, kind_of_status
 from ipuhub.kube.errors import ApiError
-from ipuhub.process.health import is_departure
+from ipuhub.process.health import is_client_disconnect
 from partitions.errors import (
     Contradiction,
     ControllerUnavailable,
@@ -83,7 +83,7 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
         return problem_response(Problem(error.status, _sentence(request, error), headers))
     except Exception as error:  # the outermost loop of one request
         problem = _problem_of(error)
-        if problem is None and is_departure(request, error):
+        if problem is None and is_client_disconnect(request, error):
             return web.Response(status=CLIENT_LEFT)  # for the metrics: the client is gone
         if problem is None:
             log.exception("request failed", method=request.method, path=request.path)

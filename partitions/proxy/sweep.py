@@ -16,7 +16,7 @@ from partitions.proxy.drift import (
     Drift,
     compare,
     contradicted,
-    strangeness_of_late,
+    late_mismatch,
     why_lost,
 )
 from partitions.proxy.tombstones import is_over
@@ -216,7 +216,7 @@ class Sweep:
         """Record the outcome of a late partition, for all tombstones that it may belong to."""
 
         def may_be(other: TrackerEntry) -> bool:
-            return not strangeness_of_late(other, found)
+            return not late_mismatch(other, found)
 
         def note(draft: Draft) -> None:
             now = draft.get(tomb.key)  # a recorder may have acknowledged it meanwhile

@@ -12,7 +12,7 @@ from jobs.ipujob.names import FINALIZER, JobKey, Kind, launcher_name, pod_labels
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.spec import UNLIMITED
 from jobs.operator.observed import Child, Observed
-from jobs.operator.observer import Judgements
+from jobs.operator.observer import SpecCache
 from jobs.operator.ownership import trim_pod
 from jobs.operator.pods import from_manifest
 
@@ -335,7 +335,7 @@ def observed(
     privileges = fields.pop("privileges", NOBODYS)
     if job is not None:
         limits = fields.get("limits", UNLIMITED)
-        judgement = Judgements().of(key, job, limits, privileges)
+        judgement = SpecCache().of(key, job, limits, privileges)
         fields |= {"spec": judgement.spec, "problems": judgement.problems}
     return Observed(
         key=key,

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from ipuhub.models import WatchCheckpoint
 from ipuhub.recording.recorder import Fault, store
 from ipuhub.recording.shapes import Subject
-from usage.legacy.primehub import SourceRow, taken
+from usage.legacy.primehub import SourceRow, convert_row
 from usage.models import PodLifetime
 from usage.reports.downloads import own_connection
 from usage.time.months import POD_WATCH
@@ -158,7 +158,7 @@ def _take(rows: list[SourceRow], order: Order, outcome: Outcome) -> None:
         for row in rows:
             if row.uid in known:
                 continue
-            found = taken(row, order.origin)
+            found = convert_row(row, order.origin)
             faults += found.faults
             if found.columns is not None and not _is_purged(found.columns, order):
                 new.append(PodLifetime(**found.columns))

@@ -32,7 +32,7 @@ _RESTARTS: Final = ", it might restart pods if anything have changed"
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterObjects:
     """The objects of a cluster. With `everything`, also objects that no known product made."""
 
     pods: Sequence[Manifest] = ()
@@ -110,7 +110,7 @@ class LegacyPatch:
         }
 
 
-def legacy_patches(world: World) -> Iterator[LegacyPatch]:
+def legacy_patches(world: ClusterObjects) -> Iterator[LegacyPatch]:
     """Yield a patch for each object without the annotation: pods, their IPUJobs, Deployments."""
     phjobs = {_key(each): each for each in world.phjobs}
     ipujobs = {_key(each): each for each in world.ipujobs}
@@ -135,7 +135,7 @@ def legacy_patches(world: World) -> Iterator[LegacyPatch]:
     yield from _of_deployments(world)
 
 
-def _of_deployments(world: World) -> Iterator[LegacyPatch]:
+def _of_deployments(world: ClusterObjects) -> Iterator[LegacyPatch]:
     owners = {_key(each): each for each in world.phdeployments}
     for deployment in world.deployments:
         annotations = _template_annotations(deployment)
@@ -160,7 +160,7 @@ def _of_phjob(pod: Manifest, phjob: Manifest) -> LegacyPatch:
     return _patch("phjob pod", pod, component, values, _annotations(pod))
 
 
-def _of_jupyter(pod: Manifest, world: World) -> LegacyPatch:
+def _of_jupyter(pod: Manifest, world: ClusterObjects) -> LegacyPatch:
     annotations = _annotations(pod) or {}
     names = ("launch_group_name", "user_name", "instance_type")
     group, user, kind = (annotations.get(f"auditing.{name}") for name in names)
@@ -174,7 +174,7 @@ def _of_jupyter(pod: Manifest, world: World) -> LegacyPatch:
 
 
 def _of_ipujob(
-    title: str, resource: str, target: Manifest, job: Manifest, world: World
+    title: str, resource: str, target: Manifest, job: Manifest, world: ClusterObjects
 ) -> LegacyPatch:
     meta = _meta(job)
     user = (meta.get("annotations") or {}).get(_CREATED_BY)
@@ -186,7 +186,7 @@ def _of_ipujob(
 
 
 def _of_namespace(
-    resource: str, target: Manifest, world: World, annotations: Mapping[str, str] | None
+    resource: str, target: Manifest, world: ClusterObjects, annotations: Mapping[str, str] | None
 ) -> LegacyPatch:
     meta = _meta(target)
     values = (world.group_of(meta.get("namespace", "")), None, None)
@@ -287,7 +287,7 @@ def read_world(
     note: Callable[[str], None],
     *,
     everything: bool,
-) -> World:
+) -> ClusterObjects:
     """Read the objects in `namespace` (None: the whole cluster).
 
     Kinds that are not installed are noted. Raises ApiError if the API server forbids reading an
@@ -302,7 +302,7 @@ def read_world(
             note(f"{kind} are not installed here: none are looked for.")
             return []
 
-    return World(
+    return ClusterObjects(
         pods=listed(PODS),
         deployments=listed(_DEPLOYMENTS),
         ipujobs=listed(_IPUJOBS),

@@ -52,19 +52,19 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ConvertedRow:
     """Columns of a lifetime (None: the pod is skipped), and the faults of the row."""
 
     columns: dict[str, Any] | None
     faults: tuple[Fault, ...] = ()
 
 
-def taken(row: SourceRow, origin: Origin) -> Taken:
+def convert_row(row: SourceRow, origin: Origin) -> ConvertedRow:
     """Return the lifetime and the faults of a row."""
     subject = Subject(row.uid, origin.namespace, row.pod_name)
     if not row.uid.strip() or row.is_odd or row.updated_at is None:
         what = "a time that no pod can have" if row.uid.strip() else "no UID"
-        return Taken(None, (Fault(subject, "import-refused", f"the row has {what}"),))
+        return ConvertedRow(None, (Fault(subject, "import-refused", f"the row has {what}"),))
     faults = []
     if row.copies > 1:
         text = f"{row.copies} rows of this pod; the row that ended last was imported"
@@ -73,7 +73,7 @@ def taken(row: SourceRow, origin: Origin) -> Taken:
     if wrong:
         text = f"{', '.join(wrong)}: not an amount of a pod; imported as 0"
         faults.append(Fault(subject, "quantity", text))
-    return Taken(_claim(row) | amounts | _accelerators(amounts["gpus"], origin)
+    return ConvertedRow(_claim(row) | amounts | _accelerators(amounts["gpus"], origin)
                  | _times(row, row.updated_at, origin) | _place(row, origin),
                  tuple(faults))  # fmt: skip
 

@@ -40,7 +40,7 @@ async def run_monitor() -> None:
         process.metrics.at_scrape(monitor.fill_metrics)
         async with (
             schema.migrating(process.health),
-            heartbeats.beating(heartbeats.MONITOR, database()),
+            heartbeats.writing_heartbeats(heartbeats.MONITOR, database()),
         ):
             await until_stopped(monitor.run(process.health))
 

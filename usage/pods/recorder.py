@@ -21,7 +21,7 @@ from usage.pods.annotations import (
 from usage.pods.lifetimes import BY_LIST, last_seen, lifetime_of
 from usage.pods.resources import GPU_RESOURCES, Pod, requests_of
 from usage.pods.rows import CLAIMED, END, FIXED, merged, row_of
-from usage.pods.stamps import judged, nobody
+from usage.pods.stamps import check_stamps, no_job_owners
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
     from ipuhub.kube.namespaces import ChosenNamespaces
-    from ipuhub.recording.recorder import Absence
+    from ipuhub.recording.recorder import VanishedObjects
     from usage.pods.annotations import Claim
     from usage.pods.resources import PodMeta
     from usage.pods.rows import PodRow
@@ -151,7 +151,7 @@ class PodRecorder:
     manifest = Pod
 
     def __init__(
-        self, selection: PodSelection | None = None, recorded: RecordedJobs = nobody
+        self, selection: PodSelection | None = None, recorded: RecordedJobs = no_job_owners
     ) -> None:
         self._selected = selected = selection or PodSelection()
         self._recorded = recorded
@@ -208,7 +208,7 @@ class PodRecorder:
             chosen = [row for row in latest if row.is_known_only is is_known_only]
             if chosen:
                 chosen.sort(key=lambda row: row.uid)
-                given = chosen if is_known_only else judged(cursor, chosen, self._recorded)
+                given = chosen if is_known_only else check_stamps(cursor, chosen, self._recorded)
                 text = msgspec.json.encode(given).decode()
                 cursor.execute(sql, {"rows": text, "cluster_uid": cluster_uid, "at": at})
 
@@ -218,7 +218,7 @@ class PodRecorder:
         (known,) = cursor.execute(_KNOWN, [[*uids]]).fetchone() or (0,)
         return len(uids) - int(known)
 
-    def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
+    def vanish(self, cursor: Cursor[Any], absence: VanishedObjects) -> int:
         """End pods that are gone, at their last sighting: estimated."""
         values = {
             "present": [*absence.present],

@@ -152,14 +152,14 @@ def row_of(
     )
 
 
-def believed(row: PodRow, owner: JobOwner) -> PodRow:
+def with_confirmed_stamp(row: PodRow, owner: JobOwner) -> PodRow:
     """Return the row of a pod with a confirmed stamp, owned as the record of its job says."""
     new = copy(row)
     new.group, new.user, new.user_verified = owner.group, owner.user, owner.user_verified
     return new
 
 
-def doubted(row: PodRow) -> PodRow:
+def with_unconfirmed_stamp(row: PodRow) -> PodRow:
     """Return the row of a pod with an unconfirmed stamp.
 
     It counts as a claim, belongs to no job, and holds only the IPUs of its own request. The row

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from usage.pods.annotations import OPERATOR, OPERATORS_COMPONENT
-from usage.pods.rows import believed, doubted
+from usage.pods.rows import with_confirmed_stamp, with_unconfirmed_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -47,12 +47,14 @@ WHERE known.stamp IS NOT NULL AND known.stamp ->> 'job_uid' = job.uid
 """  # noqa: S608  # text of this program
 
 
-def nobody(_cursor: Cursor[Any], _jobs: Collection[str]) -> Mapping[str, JobOwner]:
+def no_job_owners(_cursor: Cursor[Any], _jobs: Collection[str]) -> Mapping[str, JobOwner]:
     """Return no jobs: without a record of jobs no stamp is confirmed."""
     return {}
 
 
-def judged(cursor: Cursor[Any], rows: Sequence[PodRow], recorded: RecordedJobs) -> Sequence[PodRow]:
+def check_stamps(
+    cursor: Cursor[Any], rows: Sequence[PodRow], recorded: RecordedJobs
+) -> Sequence[PodRow]:
     """Return the rows with each stamp either confirmed or kept for later; `rows` is not changed."""
     jobs = {row.job_uid for row in rows if row.claim == OPERATOR}
     if not jobs:
@@ -69,11 +71,11 @@ def judged(cursor: Cursor[Any], rows: Sequence[PodRow], recorded: RecordedJobs) 
 def _judged(row: PodRow, jobs: Mapping[str, JobOwner]) -> PodRow:
     owner = jobs.get(row.job_uid)
     if owner is None or owner.namespace != row.namespace:
-        return doubted(row)
-    return believed(row, owner)
+        return with_unconfirmed_stamp(row)
+    return with_confirmed_stamp(row, owner)
 
 
-def prove(cursor: Cursor[Any], recorded: RecordedJobs, jobs: Collection[str]) -> int:
+def confirm_stamps(cursor: Cursor[Any], recorded: RecordedJobs, jobs: Collection[str]) -> int:
     """Confirm waiting stamps of jobs that this transaction has recorded; return their number."""
     cursor.execute(_ALONE, [_LOCK])
     owners = [{"uid": uid, **owner._asdict()} for uid, owner in recorded(cursor, jobs).items()]

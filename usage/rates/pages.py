@@ -85,7 +85,7 @@ def price_of(rate: Rate) -> Price:
     return Price(rate.resource, rate.name, rate.price, rate.valid_from, rate.valid_until)
 
 
-def doubled(rates: Iterable[Rate]) -> list[tuple[Rate, str]]:
+def overlapping_rates(rates: Iterable[Rate]) -> list[tuple[Rate, str]]:
     """Return the rates that count the same hours as another rate, each with a message.
 
     Older releases allowed them.
@@ -203,7 +203,7 @@ def _show(request: HttpRequest, values: dict[str, Any], status: int) -> HttpResp
         "rates": [
             (rate, price, _state(rate, today)) for rate, price in zip(found, prices, strict=True)
         ],
-        "doubled": doubled(found),
+        "doubled": overlapping_rates(found),
         "currency": settings.REPORT_CURRENCY,
         "zone": settings.REPORT_ZONE.key,
         "today": today,

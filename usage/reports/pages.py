@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from ipuhub.web.access import require_accountant, signed_in
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
-from ipuhub.web.unchanged import rows_alone
+from ipuhub.web.unchanged import cached_until_rows_change
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
 from usage.reports.making import ReportRefused
@@ -40,7 +40,7 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
 
 @require_safe
 @signed_in
-@rows_alone
+@cached_until_rows_change
 def reports(request: HttpRequest) -> HttpResponse:
     """Show the reports, or only the list for a poll. Raises PermissionDenied."""
     require_accountant(request.user)

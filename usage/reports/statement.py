@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import require_statements, signed_in
-from ipuhub.web.filters import BadFilter, meant_by
+from ipuhub.web.filters import BadFilter, filter_value
 from ipuhub.web.problems import bad_parameters
 from usage.models import MonthReport, ReportRow
 from usage.query import given, single_value
@@ -224,7 +224,7 @@ def _group_of(request: HttpRequest) -> str:
     group = single_value(given(request.GET), "group")
     if "\0" in group:
         raise BadFilter(["group: Null characters are not allowed."])
-    return meant_by(group)
+    return filter_value(group)
 
 
 @require_safe

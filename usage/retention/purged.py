@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Max
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
-from ipuhub.web.readings import judge
+from ipuhub.web.readings import freshness_of
 from usage.models import PurgeState
 from usage.time.windows import day_begin
 
@@ -65,7 +65,7 @@ def list_notes(watch: str, now: datetime) -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute(_NOTES, [watch])
         seen, purged = cursor.fetchone()
-    return {"freshness": judge(seen, now), "purged_before": purged}
+    return {"freshness": freshness_of(seen, now), "purged_before": purged}
 
 
 def mark_purged(answer: HttpResponseBase) -> None:

@@ -14,9 +14,9 @@ from usage.sums.measures import NAMES, Measures
 from usage.sums.queries import (
     Question,
     measures_of,
-    opened,
     read_sums,
     run,
+    stream_rows,
     sums_sql,
     total_as_closed,
 )
@@ -105,7 +105,7 @@ def all_lines(question: Question, before: Window, order: str) -> Iterator[Line]:
     cells = ", ".join(f"{prefix}_{each}" for prefix in ("now", "old") for each in NAMES)
     key = f"{key_array(len(question.by))} AS key"
     sql = f"SELECT {key}, {cells} FROM ({found.sql}) AS pairs{_order(order)}"  # noqa: S608
-    rows = opened(found.having(sql, {}))
+    rows = stream_rows(found.having(sql, {}))
     return (_line(key, sums, before) for key, *sums in rows)
 
 

@@ -138,7 +138,7 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
     if found is None:
         return iter(())
     query = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
-    return map(_row, opened(query))
+    return map(_row, stream_rows(query))
 
 
 def with_total(
@@ -157,7 +157,7 @@ def with_total(
         yield SumRow(0, key, total_as_closed(question, begins, sums))
 
 
-def opened(query: Select) -> Iterator[Any]:
+def stream_rows(query: Select) -> Iterator[Any]:
     """Yield the rows of a query, which runs before this returns.
 
     The server keeps them and sends chunks, so no process holds all rows in memory. The cursor

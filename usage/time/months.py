@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
-from ipuhub.web.readings import judge
+from ipuhub.web.readings import freshness_of
 from usage.models import MonthReport, ReportState
 from usage.rates.pricing import money_of
 from usage.time.windows import Month, day_begin
@@ -118,7 +118,7 @@ def month_completeness(
         made_at,
         money_of(cost, json.loads(tariff)) if version else None,
         corrections,
-        judge(seen, now),
+        freshness_of(seen, now),
     )
 
 

@@ -229,7 +229,7 @@ def read_quarters(
     if not parts:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_READ, _by_grain([Cut(*each) for each in parts], standing))
+        cursor.execute(_READ, _by_grain([WholeQuarters(*each) for each in parts], standing))
         return [(row[0], row[1], Utilization(*map(int, row[2:]))) for row in cursor.fetchall()]
 
 
@@ -237,7 +237,9 @@ def read_week(
     parts: Sequence[tuple[datetime, datetime, int]], standing: SummedTime, week: Week
 ) -> tuple[list[tuple[str, int, Utilization]], dict[int, Utilization]]:
     """Return what `read_quarters` does, and the sums by hour of the week."""
-    cuts = [Cut(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)]
+    cuts = [
+        WholeQuarters(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)
+    ]
     if not cuts:
         return [], {}
     only = list(week.controllers)
@@ -250,7 +252,7 @@ def read_week(
     )
 
 
-class Cut(NamedTuple):
+class WholeQuarters(NamedTuple):
     """Whole quarters of a step, while the clocks are `shift` seconds ahead of UTC."""
 
     begin: datetime
@@ -259,13 +261,13 @@ class Cut(NamedTuple):
     shift: int = 0
 
 
-def _by_grain(cuts: Iterable[Cut], standing: SummedTime) -> list[list[Any]]:
+def _by_grain(cuts: Iterable[WholeQuarters], standing: SummedTime) -> list[list[Any]]:
     """Return the parameters of _CUT: whole hours, and the remaining quarters.
 
     In a zone with a fractional offset an hour of UTC is in two local hours.
     """
-    hours: list[Cut] = []
-    quarters: list[Cut] = []
+    hours: list[WholeQuarters] = []
+    quarters: list[WholeQuarters] = []
     for cut in cuts:
         first, last = ceil(cut.begin, HOUR), floor(cut.until, HOUR)
         is_split = cut.shift % HOUR.total_seconds() != 0
@@ -276,7 +278,7 @@ def _by_grain(cuts: Iterable[Cut], standing: SummedTime) -> list[list[Any]]:
         quarters += [cut._replace(until=first), cut._replace(begin=last)]
     found: list[list[Any]] = []
     for each in (hours, [cut for cut in quarters if cut.begin < cut.until]):
-        found += map(list, zip(*each, strict=True)) if each else [[]] * len(Cut._fields)
+        found += map(list, zip(*each, strict=True)) if each else [[]] * len(WholeQuarters._fields)
     return found
 
 

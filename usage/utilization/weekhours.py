@@ -30,7 +30,7 @@ _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class ClockOffset:
     """From `begin` to `until` the clocks are `seconds` ahead of UTC."""
 
     begin: datetime
@@ -42,15 +42,15 @@ class Shift:
 class Week:
     """The time zone of the hours, and the controllers to count (empty: all)."""
 
-    shifts: tuple[Shift, ...]
+    shifts: tuple[ClockOffset, ...]
     controllers: frozenset[str] = frozenset()
 
-    def cut(self, begin: datetime, until: datetime) -> Iterator[Shift]:
+    def cut(self, begin: datetime, until: datetime) -> Iterator[ClockOffset]:
         """Yield [begin, until) in parts between changes of the clocks."""
         for shift in self.shifts:
             first, last = max(begin, shift.begin), min(until, shift.until)
             if first < last:
-                yield Shift(first, last, shift.seconds)
+                yield ClockOffset(first, last, shift.seconds)
 
     def hours(self, begin: datetime, until: datetime) -> dict[datetime, int]:
         """Return when slots begin in [begin, until), and which; the first at `begin`."""
@@ -113,10 +113,10 @@ class HeatMap:
 
 def week_of(begin: datetime, until: datetime, zone: ZoneInfo, *controllers: str) -> Week:
     """Return the clocks of `zone` in [begin, until)."""
-    found: list[Shift] = []
+    found: list[ClockOffset] = []
     while begin < until:
         end = _change(begin, until, zone)
-        found.append(Shift(begin, end, _seconds(begin, zone)))
+        found.append(ClockOffset(begin, end, _seconds(begin, zone)))
         begin = end
     return Week(tuple(found), frozenset(controllers))
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.models import RoleGrant
 from ipuhub.roles import OPERATOR, ROLES, Grant, RoleError
-from ipuhub.web.grants import BY_COMMAND, give, take
+from ipuhub.web.grants import BY_COMMAND, grant_role, revoke_role
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -40,7 +40,7 @@ class Command(DatabaseCommand):
             grant = Grant(options["role"], options["namespace"])
         except RoleError as error:
             raise CommandError(str(error)) from error
-        (take if options["revoke"] else give)(user, grant, BY_COMMAND, timezone.now())
+        (revoke_role if options["revoke"] else grant_role)(user, grant, BY_COMMAND, timezone.now())
         rows = RoleGrant.objects.filter(user=user).order_by("role", "namespace")
         roles = ["admin"] if user.is_staff else []
         roles += [str(Grant(row.role, row.namespace)) for row in rows]

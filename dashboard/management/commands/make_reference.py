@@ -15,7 +15,7 @@ from ipuhub.api.schema import openapi_text
 from ipuhub.oidc.views import LOGOUTS, SIGN_INS
 from ipuhub.process import process
 from ipuhub.recording.metrics import RECORDINGS
-from ipuhub.web.darksheet import SHEETS, dark_sheet
+from ipuhub.web.darksheet import SHEETS, dark_style_sheet
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES
 from jobs.operator.metrics import OPERATOR
@@ -61,7 +61,7 @@ class Command(BaseCommand):
             folder / "problems.md": problems_page(KINDS, PREFIX),
             folder / "metrics.md": metrics_page(METRICS),
             folder / "reasons.md": reasons_page(sentences, ADVICE),
-            styles / "dark.css": dark_sheet(_read(styles / name) for name in SHEETS),
+            styles / "dark.css": dark_style_sheet(_read(styles / name) for name in SHEETS),
         }
         stale = [path for path, text in made.items() if _read(path) != text]
         if options["check"] and stale:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.roles import ACCOUNTANT, ADMIN, Grant, RoleError, parse_grant
-from ipuhub.web.grants import BY_COMMAND, give
+from ipuhub.web.grants import BY_COMMAND, grant_role
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -58,7 +58,7 @@ class Command(DatabaseCommand):
         with transaction.atomic():
             user.save()
             for grant in grants:
-                give(user, grant, BY_COMMAND, timezone.now())
+                grant_role(user, grant, BY_COMMAND, timezone.now())
         self.stdout.write(password)
 
 

@@ -28,7 +28,7 @@ from ipuhub.process import logs, runtime
 from ipuhub.process.runtime import until_stopped
 from ipuhub.schema import migrate, once_it_answers
 from ipuhub.web.statics import prepare
-from ipuhub.webserver.server import Aside, Limits, WebServer
+from ipuhub.webserver.server import Limits, ReservedThreads, WebServer
 from ipuhub.webserver.waiting import serve_until, unavailable
 from partitions import connections
 
@@ -45,8 +45,10 @@ _AWAITED: Final = (
 READINESS: Final = "/readyz"
 ASIDES: Final = {
     # A kubelet gives a probe seconds, and a process that says nothing is restarted.
-    READINESS: Aside(2, 2.5, "postgres: does not answer"),
-    "/metrics": Aside(4, 10.0, "The metrics are unavailable: PostgreSQL does not answer."),
+    READINESS: ReservedThreads(2, 2.5, "postgres: does not answer"),
+    "/metrics": ReservedThreads(
+        4, 10.0, "The metrics are unavailable: PostgreSQL does not answer."
+    ),
 }
 """Paths answered outside the pool, even while all its threads are busy."""
 

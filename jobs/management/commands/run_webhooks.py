@@ -19,7 +19,7 @@ from ipuhub.times import utc_now
 from jobs import management
 from jobs.ipujob.podschema import read_pod_template
 from jobs.webhooks.keeper import KeeperOptions, KeptCertificate
-from jobs.webhooks.server import WEBHOOKS, Certificate, Departure, WebhookRules, build_app
+from jobs.webhooks.server import WEBHOOKS, Certificate, GracefulShutdown, WebhookRules, build_app
 
 if TYPE_CHECKING:
     import ssl
@@ -83,7 +83,7 @@ async def _run_with_secret() -> None:
 @asynccontextmanager
 async def answering(context: ssl.SSLContext, process: Process) -> AsyncIterator[None]:
     """Serve the webhooks where the settings say, and a while longer. Raises ListenError."""
-    departure = Departure(settings.WEBHOOK_DRAIN_SECONDS)
+    departure = GracefulShutdown(settings.WEBHOOK_DRAIN_SECONDS)
     process.health.ask("end", lambda: departure.problem)
     app = build_app(webhook_rules(), departure=departure)
     # The application bounds bodies itself.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from partitions.proxy.controllers import ControllerView
-    from partitions.proxy.drift import Claim, Drift, Stranger
+    from partitions.proxy.drift import Claim, Drift, UntrackedPartition
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.process import ProxyProcess
     from partitions.proxy.tracker import Tracker
@@ -87,7 +87,7 @@ class Command(BaseCommand):
         self.stdout.write("  Removed; the proxy finishes the release.")
         return True
 
-    async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:
+    async def _settle(self, proxy: ProxyProcess, stranger: UntrackedPartition) -> bool:
         """Ask about a stranger, do it, and return whether it is settled."""
         claim, work = stranger.claim, Repair(proxy.store, proxy.fleet, utc_now)
         what = f"adopt it for {_job(claim)}" if claim else "remove it from its controller"
@@ -142,7 +142,7 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
             yield f"{where} was created after its release; the proxy removes it."
 
 
-def _sentence(stranger: Stranger) -> str:
+def _sentence(stranger: UntrackedPartition) -> str:
     whose = f"the status of {_job(stranger.claim)} names it" if stranger.claim else "of no job"
     return f"{stranger.id} on {stranger.controller} ({stranger.size} IPUs) has no entry; {whose}."
 

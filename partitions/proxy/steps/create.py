@@ -12,9 +12,9 @@ from ipuhub.partition import Reason
 from partitions.proxy import lifecycle
 from partitions.proxy.circuit import CircuitOpen
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import scope_of_settings, strangeness, terms_of
+from partitions.proxy.drift import mismatch, scope_of_settings, terms_of
 from partitions.proxy.steps.activate import record_active
-from partitions.proxy.steps.elsewhere import go_elsewhere, go_on, leave_silent, take_other_id
+from partitions.proxy.steps.elsewhere import go_on, leave_silent, try_other_controller, try_other_id
 from partitions.proxy.steps.step import Next
 from partitions.proxy.vipuapi import is_under_removal
 from partitions.vipu.errors import (
@@ -48,8 +48,8 @@ async def create(step: Step) -> Next:
             return Next.NOW
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     memory.is_reset = is_there
-    if found is not None and is_there and (reason := strangeness(entry, found)):
-        return await take_other_id(step, listed, reason)
+    if found is not None and is_there and (reason := mismatch(entry, found)):
+        return await try_other_id(step, listed, reason)
     if is_ending:
         return Next.POLL  # neither ours to reset nor room for a new partition yet
     spec = fleet.spec_of(entry.controller)
@@ -128,7 +128,7 @@ async def _not_taken(step: Step, error: VipuError) -> Next:
     if isinstance(error, AlreadyExists):
         return await _meet_existing(step)
     if isinstance(error, NoCapacity):
-        return await go_elsewhere(step) or Next.BACKOFF
+        return await try_other_controller(step) or Next.BACKOFF
     if isinstance(error, NotFound):
         return Next.NOW  # removed between the question and the reset
     memory.is_first_ask = False  # the answer may be lost, not the request
@@ -149,7 +149,7 @@ async def _not_sent(step: Step, error: CircuitOpen) -> Next:
         return await step.hang(Reason.CONTROLLER_UNAVAILABLE, error)
     if not memory.is_first_ask and not entry.may_come:
         return await _hang_unanswered(step, error)
-    gone = await go_elsewhere(step, is_full=False)
+    gone = await try_other_controller(step, is_full=False)
     return await _stay(step) if gone is None else gone
 
 
@@ -169,7 +169,7 @@ async def _meet_existing(step: Step) -> Next:
     """A partition of our id exists: ours from before, or, at the first ask, another's."""
     if not step.memory.is_first_ask:
         return Next.BACKOFF  # it appeared since the question: ask again, and judge it
-    return await take_other_id(step, {step.entry.id}, "it was there before")
+    return await try_other_id(step, {step.entry.id}, "it was there before")
 
 
 async def _give_back(step: Step, cause: VipuError) -> Next:

@@ -39,7 +39,7 @@ class _Move(Enum):
     CHANGED = auto()
 
 
-async def take_other_id(step: Step, listed: Collection[str], problem: str) -> Next:
+async def try_other_id(step: Step, listed: Collection[str], problem: str) -> Next:
     """Take another id: a partition of another owner has ours, and is left alone."""
     entry = step.entry
     where = {"controller": entry.controller, **entry.log_fields}
@@ -55,7 +55,7 @@ async def take_other_id(step: Step, listed: Collection[str], problem: str) -> Ne
     return Next.NOW
 
 
-async def go_elsewhere(step: Step, *, is_full: bool = True) -> Next | None:
+async def try_other_controller(step: Step, *, is_full: bool = True) -> Next | None:
     """Try the next controller, or give the reservation up: this controller is full (`is_full`) or
     does not answer.
 

@@ -8,7 +8,7 @@ import structlog
 
 from ipuhub.partition import Reason
 from partitions.proxy import tombstones
-from partitions.proxy.drift import strangeness
+from partitions.proxy.drift import mismatch
 from partitions.proxy.steps.step import Next
 from partitions.vipu.errors import NotFound, Unavailable, VipuError
 from partitions.vipu.types import ReadyState
@@ -32,7 +32,7 @@ async def release(step: Step) -> Next:
     try:
         if not memory.is_removed:
             found = (await step.around.fleet.listed(entry.controller)).get(entry.id)
-            if found is not None and (problem := strangeness(entry, found)):
+            if found is not None and (problem := mismatch(entry, found)):
                 return await _leave(step, problem)
             if found is not None:
                 memory.was_there = True

@@ -18,7 +18,7 @@ from partitions.vipu.server.events import Events
 from partitions.vipu.server.loading import load_state
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
 from partitions.vipu.server.records import PartitionRecord, removing_record, reset_record
-from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
+from partitions.vipu.server.requirements import choose_ipus, complete_request, routing_of
 from partitions.vipu.server.sharedwrites import SharedWrites
 from partitions.vipu.server.users import EVERYTHING, visible
 from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE, LOST_ATTRIBUTE
@@ -79,7 +79,7 @@ class Controller:
         stored.
         """
         caller.require_allocations()
-        settled, made = settle(request), list[PartitionRecord]()
+        settled, made = complete_request(request), list[PartitionRecord]()
 
         def create(draft: Draft) -> None:
             if known := draft.partitions.get(request.id):
@@ -316,19 +316,19 @@ class Controller:
             self.events.note("agent is back", agent=agent)
         self._tell(became)
 
-    def _hit(self, change: Change) -> Sequence[outages.Became]:
+    def _hit(self, change: Change) -> Sequence[outages.PartitionChange]:
         """Change what machines can do, and return what it did to partitions."""
-        found = list[outages.Became]()
+        found = list[outages.PartitionChange]()
 
         def hit(draft: Draft) -> None:
             before = dict(draft.partitions)
             change(draft)
-            found.extend(outages.became(before, draft))
+            found.extend(outages.partition_changes(before, draft))
 
         self.writes.write(hit)
         return found
 
-    def _tell(self, became: Sequence[outages.Became]) -> None:
+    def _tell(self, became: Sequence[outages.PartitionChange]) -> None:
         for each in became:
             self.events.note(each.what, is_bad=each.is_bad, **each.facts)
 

@@ -111,7 +111,7 @@ def fail_part(draft: Draft, seen: PartitionRecord, sentence: str, now: datetime)
 
 
 @dataclass(frozen=True, slots=True)
-class Became:
+class PartitionChange:
     """A change of a partition, for the events; `is_bad`: its programs have lost it."""
 
     what: str
@@ -119,7 +119,9 @@ class Became:
     facts: Mapping[str, str]
 
 
-def became(before: Mapping[str, PartitionRecord], draft: Draft) -> Iterator[Became]:
+def partition_changes(
+    before: Mapping[str, PartitionRecord], draft: Draft
+) -> Iterator[PartitionChange]:
     """Yield the changes of the partitions that were there `before`."""
     for record in draft.partitions.values():
         old = before.get(record.id)
@@ -127,11 +129,15 @@ def became(before: Mapping[str, PartitionRecord], draft: Draft) -> Iterator[Beca
             continue
         facts = {"partition": record.id, "agent": _agents_of(draft, old)}
         if old.ipus != record.ipus:
-            yield Became("partition moved", True, {**facts, "to": _agents_of(draft, record)})
+            yield PartitionChange(
+                "partition moved", True, {**facts, "to": _agents_of(draft, record)}
+            )
         elif record.auto_resets > old.auto_resets:
-            yield Became("partition resets itself", False, facts)
+            yield PartitionChange("partition resets itself", False, facts)
         elif record.errors:
-            yield Became("partition in ERROR", True, {**facts, "problem": record.errors[-1]})
+            yield PartitionChange(
+                "partition in ERROR", True, {**facts, "problem": record.errors[-1]}
+            )
 
 
 def _agents_of(draft: Draft, record: PartitionRecord) -> str:

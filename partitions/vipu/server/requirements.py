@@ -78,7 +78,7 @@ _RULES: Final[tuple[tuple[Callable[[CreateRequest], bool], str], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class CompleteRequest:
     """A request with a default for everything left out."""
 
     num_gcds: int
@@ -86,7 +86,7 @@ class Settled:
     sync_type: SyncType
 
 
-def settle(request: CreateRequest) -> Settled:
+def complete_request(request: CreateRequest) -> CompleteRequest:
     """Judge a request on its own; raises InvalidRequest with what to write instead."""
     if not NAME.fullmatch(request.id):
         raise InvalidRequest(
@@ -104,7 +104,7 @@ def settle(request: CreateRequest) -> Settled:
     for breaks, sentence in _RULES:
         if breaks(request):
             raise InvalidRequest(f"partition {request.id}: {sentence.format(request)}")
-    return Settled(*_shares(request), SyncType.GS2_DEFAULT)
+    return CompleteRequest(*_shares(request), SyncType.GS2_DEFAULT)
 
 
 def routing_of(request: CreateRequest, *, has_loops: bool) -> IpuLinkRouting:

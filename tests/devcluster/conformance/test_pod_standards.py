@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ipujob.privileges import Privileges, beyond
+from jobs.ipujob.privileges import Privileges, privilege_excesses
 from tests.builders.podcases import BASELINE, RESTRICTED, pod_cases
 from tests.devcluster.conformance.kinds import pods
 
@@ -29,7 +29,7 @@ def manifest(case: PodCase) -> dict[str, Any]:
 def ours(case: PodCase, standard: str, version: int) -> bool:
     template = {"metadata": {"annotations": case.annotations}, "spec": copy.deepcopy(case.spec)}
     spec = {"workers": {"template": template}}
-    return not list(beyond(spec, Privileges(standard, version=version)))
+    return not list(privilege_excesses(spec, Privileges(standard, version=version)))
 
 
 @pytest.mark.needs_release("1.37")

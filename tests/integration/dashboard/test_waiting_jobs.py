@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from jobs.models import JobRecord
-from jobs.operator.observer import turn_of
+from jobs.operator.observer import waiting_order
 from tests.builders import jobhistory
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_the_order_is_that_in_which_the_operator_asks(admin: Client, proxy: Prox
 
     def turn(job: JobRecord) -> float:
         made = job.created_at.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return turn_of(
+        return waiting_order(
             {"metadata": {"creationTimestamp": made}, "status": {"launcherStatus": job.status}}
         )
 

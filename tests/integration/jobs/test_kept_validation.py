@@ -12,7 +12,7 @@ from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.spec import UNLIMITED, parse_spec
 from jobs.ipujob.validation import problems
 from jobs.operator import observer
-from jobs.operator.observer import Judgements
+from jobs.operator.observer import SpecCache
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.jsoncopy import copied
@@ -37,7 +37,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_an_equal_spec_is_judged_once(judged: list[object]) -> None:
-    job, known = ipujob().build(), Judgements()
+    job, known = ipujob().build(), SpecCache()
     first = known.of(KEY, job, UNLIMITED, NOBODYS)
     for _ in range(3):
         assert known.of(KEY, copied(job), UNLIMITED, NOBODYS) is first
@@ -47,7 +47,7 @@ def test_an_equal_spec_is_judged_once(judged: list[object]) -> None:
 
 
 def test_a_change_of_spec_or_rules_is_judged_anew() -> None:
-    job, known = ipujob().build(), Judgements()
+    job, known = ipujob().build(), SpecCache()
     assert known.of(KEY, job, UNLIMITED, NOBODYS).problems == ()
     other = copied(job)
     other["spec"]["workers"]["template"]["spec"]["hostPID"] = True

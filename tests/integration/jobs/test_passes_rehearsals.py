@@ -10,7 +10,7 @@ import pytest
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Forbidden, Unreachable
 from jobs.operator.actions import TryPod
-from jobs.operator.effects import Rehearsals
+from jobs.operator.effects import PodDryRuns
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.waiting import eventually
@@ -105,7 +105,7 @@ class Slow:
 async def judged(server: Slow, jobs: int) -> list[BaseException | None]:
     """The first pods of equal jobs, all looked at before the server answers."""
     client: Any = server
-    rehearsals = Rehearsals(client)
+    rehearsals = PodDryRuns(client)
     pods = [TryPod("default/same/0", {"metadata": {"name": f"job-{n}"}}) for n in range(jobs)]
     tries = [asyncio.create_task(rehearsals.judge(pod)) for pod in pods]
     await eventually(lambda: bool(server.asked))

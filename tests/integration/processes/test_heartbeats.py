@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from ipuhub import __version__
-from ipuhub.heartbeats import HEARTBEAT_SECONDS, Heart, beating
+from ipuhub.heartbeats import HEARTBEAT_SECONDS, HeartbeatWriter, writing_heartbeats
 from ipuhub.models import Heartbeat
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.freeport import free_port
@@ -28,8 +28,8 @@ def database() -> dict[str, object]:
 def test_a_heartbeat_is_the_time_of_the_newest() -> None:
     old = timezone.now() - dt.timedelta(days=1)
     Heartbeat.objects.create(name="prober", at=old)
-    Heart("prober", database).beat()
-    Heart("monitor", database).beat()
+    HeartbeatWriter("prober", database).beat()
+    HeartbeatWriter("monitor", database).beat()
     found = {each.name: each.at for each in Heartbeat.objects.filter(looked_at=None)}
     assert set(found) == {"prober", "monitor"}
     assert all(at > old for at in found.values())
@@ -38,7 +38,7 @@ def test_a_heartbeat_is_the_time_of_the_newest() -> None:
 
 def test_a_loop_that_turns_often_writes_once_in_30_seconds() -> None:
     now = 0.0
-    heart = Heart("beat", database)
+    heart = HeartbeatWriter("beat", database)
 
     def beats_at(seconds: float) -> bool:
         nonlocal now
@@ -53,9 +53,9 @@ def test_a_loop_that_turns_often_writes_once_in_30_seconds() -> None:
 
 def test_without_postgres_a_process_works_on_and_its_heart_goes_on_later() -> None:
     arguments = database() | {"port": free_port(), "connect_timeout": 2}
-    heart = Heart("worker", lambda: arguments)
+    heart = HeartbeatWriter("worker", lambda: arguments)
     heart.beat()
-    Heart("worker", lambda: {"a": database()}["b"]).beat()
+    HeartbeatWriter("worker", lambda: {"a": database()}["b"]).beat()
     assert not Heartbeat.objects.exists()
     arguments = database()
     heart.beat()
@@ -64,7 +64,7 @@ def test_without_postgres_a_process_works_on_and_its_heart_goes_on_later() -> No
 
 def test_an_event_loop_beats_at_once_while_it_works_and_then_no_more() -> None:
     async def work() -> int:
-        async with beating("monitor", database()):
+        async with writing_heartbeats("monitor", database()):
             await asyncio.to_thread(wait_until, lambda: _count() == 1)
             return len(asyncio.all_tasks())
 
@@ -89,7 +89,7 @@ def test_a_beat_for_which_no_thread_starts_is_followed_by_the_next(
 
     async def work() -> None:
         asyncio.get_running_loop().set_default_executor(Executor())
-        async with beating("monitor", database()):
+        async with writing_heartbeats("monitor", database()):
             await eventually(seen)
 
     asyncio.run(work())
@@ -102,10 +102,10 @@ def test_the_end_of_a_process_is_not_the_end_of_its_heart(
         raise ZeroDivisionError
 
     async def work() -> None:
-        async with beating("monitor", database()):
+        async with writing_heartbeats("monitor", database()):
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(Heart, "beat", broken)
+    monkeypatch.setattr(HeartbeatWriter, "beat", broken)
     asyncio.run(work())
 
 

@@ -19,7 +19,7 @@ from ipuhub.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_M
 from ipuhub.partition import Phase, Reason
 from jobs.ipujob.names import IPUJOBS
 from partitions.errors import UnknownPartition
-from partitions.proxy.drift import Claim, Stranger
+from partitions.proxy.drift import Claim, UntrackedPartition
 from partitions.proxy.process import sweep_once
 from partitions.proxy.repair import Repair, read_claims, read_jobs, strangers
 from partitions.proxy.tracker import decode_entry, encode_entry
@@ -131,12 +131,12 @@ async def test_what_changed_before_the_answer_is_left_alone(world: World) -> Non
     record = await proxy.service.ensure(request())
     world.vipu.by_hand("other", 2)
     repair = Repair(proxy.store, proxy.fleet, lambda: world.now)
-    ours = Stranger("v1:8090", "vipu-ctrl=v1", record.id, 4)
+    ours = UntrackedPartition("v1:8090", "vipu-ctrl=v1", record.id, 4)
     with pytest.raises(UnknownPartition, match="by now"):
         await repair.remove(ours)
     with pytest.raises(UnknownPartition, match="by now"):
         await repair.adopt(ours, Claim("uid-else", "default", "else", 0, 0))
-    other = Stranger("v1:8090", "vipu-ctrl=v1", "other", 2)
+    other = UntrackedPartition("v1:8090", "vipu-ctrl=v1", "other", 2)
     with pytest.raises(UnknownPartition, match="default/job has p-job-default-0 by now"):
         await repair.adopt(other, Claim("uid-job", "default", "job", 0, 0))
     assert set(world.vipu.partitions) == {record.id, "other"}
@@ -155,7 +155,7 @@ async def test_one_off_the_list_is_adopted_with_the_label_of_its_nodes_or_not_at
     world.listed = "v2:8090:vipu-ctrl=v2"
     proxy.fleet.reload()
 
-    async def found(*entries: TrackerEntry) -> Stranger:
+    async def found(*entries: TrackerEntry) -> UntrackedPartition:
         for one in entries:
             await proxy.store.write(lambda draft, one=one: draft.put(one))
         drift, views = await proxy.sweep.look()

@@ -8,7 +8,7 @@ import pytest
 
 from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
-from partitions.proxy.drift import Claim, Stranger
+from partitions.proxy.drift import Claim, UntrackedPartition
 from partitions.proxy.repair import Repair
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import OperationState, ReadyState
@@ -167,7 +167,7 @@ async def test_a_partition_under_removal_cannot_be_adopted(world: World) -> None
     world.vipu.by_hand(ID, 4)
     is_being_removed(world)
     repair = Repair(proxy.store, proxy.fleet, lambda: world.now)
-    stranger = Stranger("v1:8090", "vipu-ctrl=v1", ID, 4)
+    stranger = UntrackedPartition("v1:8090", "vipu-ctrl=v1", ID, 4)
     with pytest.raises(UnknownPartition, match=f"v1:8090 is removing {ID}"):
         await repair.adopt(stranger, Claim("uid-job", "default", "job", 0, 0))
     assert world.entries() == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connection
 
-from ipuhub.recording.recorder import Absence
+from ipuhub.recording.recorder import VanishedObjects
 from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder, close_vanished, store
 from jobs.history.rows import row_of
@@ -58,7 +58,7 @@ def write(*rows: JobRow, when: float = 0) -> None:
 
 def vanish(*present: str, until: float, now: float, cluster: str = CLUSTER) -> int:
     with connection.connection.cursor() as cursor:
-        return close_vanished(cursor, Absence(present, cluster, at(until), at(now)))
+        return close_vanished(cursor, VanishedObjects(present, cluster, at(until), at(now)))
 
 
 def story() -> list[tuple[datetime, str, str]]:

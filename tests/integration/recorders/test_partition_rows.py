@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from ipuhub.partition import Phase
-from ipuhub.recording.recorder import Absence
+from ipuhub.recording.recorder import VanishedObjects
 from partitions.history.places import places_of, store_places, unplaced
 from partitions.history.recorder import (
     Owner,
@@ -171,7 +171,7 @@ def test_rows_of_another_cluster_are_left_alone() -> None:
     write(entry())
     write(when=5, cluster_uid="cluster-2")
     with cursor() as used:
-        lost = close_lost_shards(used, Absence((), "cluster-2", at(4), at(5)))
+        lost = close_lost_shards(used, VanishedObjects((), "cluster-2", at(4), at(5)))
     assert (lost, row().released_at) == (0, None)
 
 

@@ -199,7 +199,7 @@ def test_beat_looks_for_an_absent_database_again_soon(
     monkeypatch.setattr(taskqueue, "CONTACT", contact)
     monkeypatch.setattr(workerhealth, "_heart", Mock())
     monkeypatch.setattr(taskqueue, "try_database", lambda: None)  # it is still away
-    beat = workerhealth.Beating(celery_app, schedule_filename=str(tmp_path / "schedule"))
+    beat = workerhealth.HealthScheduler(celery_app, schedule_filename=str(tmp_path / "schedule"))
     monkeypatch.setattr(beat, "_heap", [])  # nothing is due
     monkeypatch.setattr(beat, "schedules_equal", lambda *_: True)
     contact.problem = "waiting for migrations"

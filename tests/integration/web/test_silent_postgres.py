@@ -17,7 +17,7 @@ from django.test import RequestFactory
 from dashboard.notify.metrics import Count, count
 from ipuhub.backoff import Backoff
 from ipuhub.database import bounded, database_settings
-from ipuhub.heartbeats import Heart
+from ipuhub.heartbeats import HeartbeatWriter
 from ipuhub.models import Heartbeat
 from ipuhub.partition import TrackerPlace
 from ipuhub.patientpostgres import connection as patience
@@ -167,7 +167,7 @@ def test_who_records_gives_a_silent_connection_up_and_takes_another(
 
 
 def test_a_heart_goes_on_after_a_silent_connection(arguments: dict[str, Any]) -> None:
-    heart = Heart("worker", lambda: arguments)
+    heart = HeartbeatWriter("worker", lambda: arguments)
     heart.beat()
     assert not Heartbeat.objects.exists()
     heart.beat()

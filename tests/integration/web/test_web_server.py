@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.webserver.outflow import IN_MEMORY_BYTES, Budget, Outflow, ReaderGone
-from ipuhub.webserver.server import Aside, Limits, WebServer
+from ipuhub.webserver.outflow import IN_MEMORY_BYTES, Budget, ReaderGone, ResponseBuffer
+from ipuhub.webserver.server import Limits, ReservedThreads, WebServer
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Site:
 @asynccontextmanager
 async def serving(site: Site, probe_seconds: float = 0.2, **limits: Any) -> AsyncIterator[int]:
     """Yield the port of a server with two threads, and one for probes."""
-    asides = {"/readyz": Aside(1, probe_seconds, "postgres: does not answer")}
+    asides = {"/readyz": ReservedThreads(1, probe_seconds, "postgres: does not answer")}
     server = WebServer(site, Limits(**{"threads": 2, **limits}), asides, {"/healthz": "ok"})
     try:
         yield await server.start("127.0.0.1", 0)
@@ -271,7 +271,7 @@ async def test_a_file_comes_whole() -> None:
 
 def test_what_is_ahead_is_given_back_to_the_others() -> None:
     budget = Budget(8 * MEBIBYTE)
-    flow = Outflow(budget, lambda: None)
+    flow = ResponseBuffer(budget, lambda: None)
     flow.put(b"a" * IN_MEMORY_BYTES)
     assert budget.remaining == 8 * MEBIBYTE
     flow.put(b"b" * IN_MEMORY_BYTES)
@@ -289,7 +289,7 @@ def test_what_is_ahead_is_given_back_to_the_others() -> None:
 
 
 def test_who_waits_for_space_goes_on_as_the_reader_takes() -> None:
-    flow = Outflow(Budget(0), lambda: None)
+    flow = ResponseBuffer(Budget(0), lambda: None)
     flow.put(b"a" * IN_MEMORY_BYTES)
     maker = threading.Thread(target=flow.put, args=(b"b",))
     maker.start()

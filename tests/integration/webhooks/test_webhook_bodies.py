@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from ipuhub.process.health import IDLE_SECONDS, Health, Limits, build_runner, listening
-from ipuhub.process.httpbodies import Bodies
+from ipuhub.process.httpbodies import BodyReader
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, build_app, webhook_bodies
 from tests.builders.ipujobs import ipujob
 from tests.fakes.waiting import PATIENCE_SECONDS, eventually
@@ -38,7 +38,7 @@ async def serving(app: Application, **options: Any) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-def webhooks(bodies: Bodies) -> Application:
+def webhooks(bodies: BodyReader) -> Application:
     return build_app(WebhookRules(), bodies=bodies)
 
 
@@ -72,14 +72,14 @@ async def review(port: int) -> Any:
 
 
 async def test_a_body_that_does_not_come_to_its_end_is_given_up() -> None:
-    async with serving(webhooks(Bodies(KIB, KIB, 0.05))) as port:
+    async with serving(webhooks(BodyReader(KIB, KIB, 0.05))) as port:
         told = await answered(await begun(port, head(100) + b"{"))
     assert told.startswith(b"HTTP/1.1 408 ")
     assert b"did not arrive within 0.05 s" in told
 
 
 async def test_unfinished_bodies_share_a_bounded_memory_and_the_oldest_goes_first() -> None:
-    bodies = Bodies(64 * KIB, 128 * KIB, PATIENCE_SECONDS)
+    bodies = BodyReader(64 * KIB, 128 * KIB, PATIENCE_SECONDS)
     async with serving(webhooks(bodies)) as port:
         open_ones = []
         for number in range(1, 6):
@@ -95,7 +95,7 @@ async def test_unfinished_bodies_share_a_bounded_memory_and_the_oldest_goes_firs
 
 
 async def test_a_body_beyond_the_limit_is_refused_with_the_requests_uid() -> None:
-    async with serving(webhooks(Bodies(KIB, KIB, PATIENCE_SECONDS))) as port:
+    async with serving(webhooks(BodyReader(KIB, KIB, PATIENCE_SECONDS))) as port:
         body = b'{"request":{"uid":"u-9","object":"' + b"x" * 4 * KIB + b'"}}'
         url = f"http://127.0.0.1:{port}{VALIDATE_PATH}"
         async with aiohttp.ClientSession() as session, session.post(url, data=body) as answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ipuhub.kube.lull import Lull
+from ipuhub.kube.lull import LowPriorityGate
 
 
 async def turns() -> None:
@@ -13,7 +13,7 @@ async def turns() -> None:
 
 
 async def test_a_lull_comes_with_the_end_of_the_last_urgent_work() -> None:
-    lull = Lull(60.0)
+    lull = LowPriorityGate(60.0)
     await lull.wait(lull.due())  # nothing is urgent
     first, second = lull.begin(), lull.begin()
     waiting = asyncio.create_task(lull.wait(lull.due()))
@@ -32,7 +32,7 @@ async def test_a_lull_comes_with_the_end_of_the_last_urgent_work() -> None:
 
 
 async def test_nobody_waits_longer_than_the_patience() -> None:
-    lull = Lull(0.01)
+    lull = LowPriorityGate(0.01)
     lull.begin()
     due = lull.due()
     await lull.wait(due)

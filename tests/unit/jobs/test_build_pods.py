@@ -13,7 +13,7 @@ import pytest
 
 from devcluster.processes.podfiles import expand
 from jobs.builders.pods import PodPlace, build_worker, micro_ipus_of
-from jobs.ipujob.privileges import Privileges, beyond
+from jobs.ipujob.privileges import Privileges, privilege_excesses
 from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of
 from tests.builders.podcases import hardened
@@ -179,7 +179,7 @@ def test_the_operator_adds_host_network_and_ipc_lock_and_no_other_privilege(
     job = ipujob().with_template(**hard)
     pod = worker_of(job, host_network=host_network)
     template = {"metadata": pod["metadata"], "spec": pod["spec"]}
-    found = list(beyond({"workers": {"template": template}}, Privileges("restricted")))
+    found = list(privilege_excesses({"workers": {"template": template}}, Privileges("restricted")))
     added = {(one.field.removeprefix("spec.workers.template.spec."), one.value) for one in found}
     lock = ("containers[0].securityContext.capabilities.add[0]", "IPC_LOCK")
     assert added == {lock} | ({("hostNetwork", True)} if host_network else set())

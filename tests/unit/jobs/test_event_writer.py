@@ -9,9 +9,9 @@ from typing import Any
 
 import structlog
 
-from ipuhub.kube.lull import Lull
+from ipuhub.kube.lull import LowPriorityGate
 from jobs.operator import eventwriter
-from jobs.operator.controller import passes_first
+from jobs.operator.controller import low_priority_writes
 from jobs.operator.eventwriter import EventWriter
 from jobs.operator.metrics import OPERATOR
 from tests.fakes.counted import counted
@@ -61,7 +61,7 @@ async def stop(task: asyncio.Task[None]) -> None:
 
 async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> None:
     recorder = SlowRecorder()
-    writer = EventWriter(recorder, passes_first(), lambda: NOW)
+    writer = EventWriter(recorder, low_priority_writes(), lambda: NOW)
     task = asyncio.create_task(writer.run())
     for number in range(3):
         for uid in ("a", "b", "c"):
@@ -81,7 +81,7 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     name = "ipuhub_job_events_dropped_total"
     before = counted(OPERATOR, name, cause="backlog")
     recorder = SlowRecorder()
-    writer = EventWriter(recorder, passes_first(), lambda: NOW)
+    writer = EventWriter(recorder, low_priority_writes(), lambda: NOW)
     for number in range(5):
         await writer.record(job("a"), type="Normal", reason="R", message=str(number))
     assert writer.dropped == 3
@@ -98,7 +98,7 @@ async def test_events_wait_for_a_lull_and_not_longer_than_the_patience() -> None
     recorder = SlowRecorder()
     recorder.open.set()
     for patience, want_before in ((60.0, []), (0.0, ["R first"])):
-        lull = Lull(patience)
+        lull = LowPriorityGate(patience)
         end_of_pass = lull.begin()
         writer = EventWriter(recorder, lull, lambda: NOW)
         task = asyncio.create_task(writer.run())
@@ -116,7 +116,7 @@ async def test_an_event_has_the_time_at_which_it_was_recorded() -> None:
     now = NOW
     recorder = SlowRecorder()
     recorder.open.set()
-    lull = Lull(60.0)
+    lull = LowPriorityGate(60.0)
     end_of_pass = lull.begin()
     writer = EventWriter(recorder, lull, lambda: now)
     task = asyncio.create_task(writer.run())
@@ -130,7 +130,7 @@ async def test_an_event_has_the_time_at_which_it_was_recorded() -> None:
 
 async def test_an_event_is_in_the_log_as_well_with_the_jobs_uid() -> None:
     """The API server forgets Events after an hour."""
-    writer = EventWriter(SlowRecorder(), passes_first(), lambda: NOW)
+    writer = EventWriter(SlowRecorder(), low_priority_writes(), lambda: NOW)
     with structlog.testing.capture_logs() as logged:
         await writer.record(job("a"), type="Normal", reason="Running", message="it runs")
     want = {"event": "event", "log_level": "info", "reason": "Running", "message": "it runs"}

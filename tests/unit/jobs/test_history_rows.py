@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.history.rows import Size, row_of, size_of
-from jobs.history.specs import cleaned
+from jobs.history.specs import storable_json
 from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
 from jobs.ipujob.names import format_time
 from jobs.ipujob.spec import parse_spec
@@ -264,7 +264,7 @@ def test_a_status_that_makes_no_sense_gives_a_row_all_the_same(status: dict[str,
 
 
 def test_text_that_postgres_cannot_store_is_shown_as_replaced() -> None:
-    assert cleaned({"a\x00": ["x\x00y", "\ud800", 3, None, "ä"]}) == {
+    assert storable_json({"a\x00": ["x\x00y", "\ud800", 3, None, "ä"]}) == {
         "a\ufffd": ["x\ufffdy", "\ufffd", 3, None, "ä"]
     }
 

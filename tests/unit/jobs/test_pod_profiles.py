@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.ipujob.podstandards import POD, TEMPLATE
-from jobs.ipujob.privileges import PROFILES, Privileges, beyond
+from jobs.ipujob.privileges import PROFILES, Privileges, privilege_excesses
 from tests.builders.podcases import CONTAINERS, hardened, pod_cases
 
 if TYPE_CHECKING:
-    from jobs.ipujob.privileges import Excess
+    from jobs.ipujob.privileges import PrivilegeExcess
     from tests.builders.podcases import PodCase
 
 CASES = list(pod_cases())
@@ -22,10 +22,10 @@ def excesses(
     profile: str = "graphcore",
     annotations: dict[str, str] | None = None,
     **settings: Any,
-) -> list[Excess]:
+) -> list[PrivilegeExcess]:
     template = {"metadata": {"annotations": annotations or {}}, "spec": pod}
     privileges = Privileges(profile, **settings)
-    return list(beyond({"workers": {"template": template}}, privileges))
+    return list(privilege_excesses({"workers": {"template": template}}, privileges))
 
 
 def fields_of(*arguments: Any, **named: Any) -> list[str]:
@@ -151,7 +151,7 @@ def test_secrets_are_refused_wherever_a_pod_names_them_but_those_for_jobs() -> N
 def test_the_launchers_own_environment_reads_no_other_secret_either() -> None:
     env = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "admin", "key": "a"}}}]
     spec = {"launcher": {"command": ["true"], "env": env}}
-    (found,) = beyond(spec, Privileges())
+    (found,) = privilege_excesses(spec, Privileges())
     assert found.field == "spec.launcher.env[0].valueFrom.secretKeyRef.name"
     assert "IPUHUB_JOB_SECRETS" in found.instead
 
@@ -160,9 +160,13 @@ def test_the_launchers_own_environment_reads_no_other_secret_either() -> None:
 @pytest.mark.parametrize("odd", [None, "text", 7, [], [7, None], {"a": 1}, {"containers": 7}])
 def test_what_is_no_pod_at_all_is_judged_without_a_crash(profile: str, odd: Any) -> None:
     for spec in (odd, {"workers": odd}, {"workers": {"template": odd}}):
-        list(beyond(spec, Privileges(profile)))
+        list(privilege_excesses(spec, Privileges(profile)))
     excesses({"containers": odd, "volumes": odd, "securityContext": odd}, profile)
-    list(beyond({"workers": {"template": {"metadata": {"annotations": odd}}}}, Privileges(profile)))
+    list(
+        privilege_excesses(
+            {"workers": {"template": {"metadata": {"annotations": odd}}}}, Privileges(profile)
+        )
+    )
 
 
 def test_a_field_is_named_once_by_its_whole_path() -> None:

@@ -14,7 +14,7 @@ from jobs.history.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
 from usage.pods.recorder import PodRecorder
 from usage.pods.resources import Pod
-from usage.pods.rows import JobOwner, believed, doubted
+from usage.pods.rows import JobOwner, with_confirmed_stamp, with_unconfirmed_stamp
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 WEBHOOKS = AuthorTrust(is_on=True, unasked=frozenset({"kube-system", "ipuhub-system"}))
@@ -63,7 +63,7 @@ def test_a_job_has_a_verified_user(
 def test_the_pods_of_a_job_are_whose_its_record_says() -> None:
     row = PodRecorder().read("ADDED", pod("boss", "default"), [], NOW)
     assert row is not None
-    mine = believed(row, JobOwner("default", "vision", "ada", user_verified=True))
+    mine = with_confirmed_stamp(row, JobOwner("default", "vision", "ada", user_verified=True))
     assert (mine.claim, mine.group, mine.user, mine.user_verified) == (
         "operator",
         "vision",
@@ -77,7 +77,7 @@ def test_the_pods_of_a_job_are_whose_its_record_says() -> None:
 def test_without_a_record_the_stamp_waits_beside_a_claim() -> None:
     row = PodRecorder().read("ADDED", pod("boss", "default"), [], NOW)
     assert row is not None
-    claim = doubted(row)
+    claim = with_unconfirmed_stamp(row)
     assert (claim.claim, claim.user, claim.user_verified) == ("annotation", "boss", False)
     assert (claim.job_uid, claim.role, claim.partition, claim.micro_ipus) == ("", "", "", 0)
     assert claim.stamp == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipuhub.web.darksheet import dark_sheet
+from ipuhub.web.darksheet import dark_style_sheet
 
 DARK = '[data-bs-theme="dark"]'
 UNSET = ':root[data-bs-theme=""]'
@@ -33,6 +33,6 @@ UNSET = ':root[data-bs-theme=""]'
 def test_rules_of_the_dark_theme_are_repeated_for_browsers_that_prefer_it(
     sheet: str, want: list[str]
 ) -> None:
-    lines = dark_sheet([sheet]).splitlines()
+    lines = dark_style_sheet([sheet]).splitlines()
     head = "@media screen and (prefers-color-scheme: dark) {"
     assert lines[1:] == [head, *want, "}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ipuhub.web.filters import filter_text, meant_by
+from ipuhub.web.filters import filter_text, filter_value
 
 MADE_OF = st.text(alphabet="\\(none) a", max_size=12)
 
@@ -14,7 +14,7 @@ MADE_OF = st.text(alphabet="\\(none) a", max_size=12)
 @example("(none)")
 @example("\\(none)")
 def test_every_value_has_a_text_of_its_own_that_means_it(value: str) -> None:
-    assert meant_by(filter_text(value)) == value
+    assert filter_value(filter_text(value)) == value
 
 
 def test_only_what_has_no_value_is_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partitions.proxy.drift import Stranger
+from partitions.proxy.drift import UntrackedPartition
 from partitions.proxy.original import Known, findings
 from partitions.proxy.tracker import encode_entry
 from tests.builders.trackerentries import entry
@@ -17,7 +17,7 @@ def job(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 def only(partition: str, *jobs: dict[str, Any], size: int = 4, controllers: int = 1) -> Any:
-    found = tuple(Stranger(f"v{n}", "l", partition, size) for n in range(controllers))
+    found = tuple(UntrackedPartition(f"v{n}", "l", partition, size) for n in range(controllers))
     return next(findings({"key": partition}, Known(found, (), jobs)))
 
 
@@ -43,7 +43,9 @@ def test_jobs_in_the_words_of_the_first_version_have_one_instance() -> None:
 
 
 def test_part_of_a_longer_id_is_not_that_id() -> None:
-    known = Known((Stranger("v1", "l", "p-a-b-1", 4),), (), (job("a", "b", jobInstances=20),))
+    known = Known(
+        (UntrackedPartition("v1", "l", "p-a-b-1", 4),), (), (job("a", "b", jobInstances=20),)
+    )
     (found,) = findings({"key": "p-a-b-10, xp-a-b-1"}, known)
     assert found.reason == "it names no partition that a V-IPU controller has"
 

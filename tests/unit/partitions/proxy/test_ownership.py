@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.drift import scope_of_settings, strangeness
+from partitions.proxy.drift import mismatch, scope_of_settings
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders.trackerentries import entry
 
@@ -24,7 +24,7 @@ def test_what_has_all_that_was_asked_for_can_be_ours(cluster: str, allocation: s
     held = entry(
         scope=scope_of_settings(PartitionSettings(cluster_id=cluster, allocation_id=allocation))
     )
-    assert strangeness(held, listed()) == ""
+    assert mismatch(held, listed()) == ""
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_what_has_all_that_was_asked_for_can_be_ours(cluster: str, allocation: s
 )
 def test_what_differs_in_one_thing_is_another_partition(found: dict[str, Any], says: str) -> None:
     held = entry(scope=scope_of_settings(PartitionSettings(cluster_id="c1", allocation_id="a1")))
-    assert says in strangeness(held, listed(**found))
+    assert says in mismatch(held, listed(**found))
 
 
 def test_what_v_ipu_or_the_entry_does_not_tell_is_no_difference() -> None:
     held = entry(scope=scope_of_settings(PartitionSettings(cluster_id="c1", allocation_id="a1")))
-    assert strangeness(held, listed(cluster_id="", allocation_id="")) == ""
-    assert strangeness(entry(scope=""), listed(cluster_id="c2", allocation_id="a2")) == ""
+    assert mismatch(held, listed(cluster_id="", allocation_id="")) == ""
+    assert mismatch(entry(scope=""), listed(cluster_id="c2", allocation_id="a2")) == ""
 
 
 def test_what_was_asked_has_one_short_form_for_each_place() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity
 from partitions.vipu.server.occupancy import Occupancy
-from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
+from partitions.vipu.server.requirements import choose_ipus, complete_request, routing_of
 from partitions.vipu.topology import (
     PARTITION_SIZES,
     Ipu,
@@ -125,17 +125,17 @@ def test_a_mesh_has_no_loop_links() -> None:
 
 def test_loop_links_need_a_whole_domain_and_gateway_links_several() -> None:
     with pytest.raises(InvalidRequest, match="ipulink_routing_type RINGSWNC .* 64 IPUs, not 32"):
-        settle(CreateRequest("p", 32, routing=IpuLinkRouting.RINGSWNC))
-    settle(CreateRequest("p", 64, routing=IpuLinkRouting.RINGSWNC))
+        complete_request(CreateRequest("p", 32, routing=IpuLinkRouting.RINGSWNC))
+    complete_request(CreateRequest("p", 64, routing=IpuLinkRouting.RINGSWNC))
     with pytest.raises(InvalidRequest, match="gw_routing_type RING: .* leave it out"):
-        settle(CreateRequest("p", 64, gateway_routing=GatewayRouting.RING))
+        complete_request(CreateRequest("p", 64, gateway_routing=GatewayRouting.RING))
 
 
 def test_a_partition_has_one_gcd_and_a_replica_each_unless_said_otherwise() -> None:
-    settled = settle(CreateRequest("p", 8))
+    settled = complete_request(CreateRequest("p", 8))
     assert (settled.num_gcds, settled.num_replicas) == (1, 1)
     assert settled.sync_type is SyncType.GS2_DEFAULT
-    settled = settle(CreateRequest("p", 8, num_gcds=4, sync_type=SyncType.GS2_DEFAULT))
+    settled = complete_request(CreateRequest("p", 8, num_gcds=4, sync_type=SyncType.GS2_DEFAULT))
     assert (settled.num_gcds, settled.num_replicas) == (4, 4)
 
 
@@ -187,7 +187,7 @@ def test_each_combination_is_carried_out_or_refused_with_field_and_remedy() -> N
         want, count = wanted(request, cluster), count + 1
         refusal = ""
         try:
-            settled, ipus = settle(request), choose_ipus(request, occupancy, {"x"})
+            settled, ipus = complete_request(request), choose_ipus(request, occupancy, {"x"})
         except InvalidRequest as error:
             refusal = str(error)
         if refusal:
@@ -202,10 +202,10 @@ def test_each_combination_is_carried_out_or_refused_with_field_and_remedy() -> N
 
 @pytest.mark.parametrize("name", ["p", "p" * 63, "p-a.b_c-0", "0"])
 def test_ids_of_letters_digits_and_inner_signs_are_taken(name: str) -> None:
-    settle(CreateRequest(name, 1))
+    complete_request(CreateRequest(name, 1))
 
 
 @pytest.mark.parametrize("name", ["", "p" * 64, "p/0", "p\n", ".p", "p-", "pä"])
 def test_other_ids_are_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="partition id"):
-        settle(CreateRequest(name, 1))
+        complete_request(CreateRequest(name, 1))
