@@ -23,8 +23,8 @@ from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.pollcache import cached_until_rows_change, note_live_data
 from ipuhub.web.problems import bad_parameters
-from ipuhub.web.unchanged import cached_until_rows_change, note_live_data
 from partitions.vipu.topology import agent_order
 
 if TYPE_CHECKING:

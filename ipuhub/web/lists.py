@@ -47,8 +47,8 @@ from ipuhub.web.columns import COLUMNS, choices, chosen_columns, columns_of, fil
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, known_format
 from ipuhub.web.filters import TOTAL, BadFilter, bind_filters, order_named, wants_total
 from ipuhub.web.keyset import CursorError, Order, read_page
+from ipuhub.web.pollcache import cached_until_rows_change
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
-from ipuhub.web.unchanged import cached_until_rows_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
-from ipuhub.webserver.outflow import ReaderGone
+from ipuhub.webserver.responsebuffer import ReaderGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web import BaseRequest
 
-    from ipuhub.webserver.outflow import ResponseBuffer
+    from ipuhub.webserver.responsebuffer import ResponseBuffer
 
 # Of one connection, not of the request; the body is whole, so its coding is gone.
 _NOT_PASSED_ON: Final = {"CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "CONNECTION"}
@@ -71,7 +71,7 @@ def answer(
     application: WSGIApplication,
     environ: dict[str, Any],
     send_head: Callable[[Head], None],
-    outflow: ResponseBuffer,
+    buffer: ResponseBuffer,
 ) -> None:
     """Run the application in this thread; send the head first, then the blocks.
 
@@ -92,16 +92,16 @@ def answer(
                     send_head(heads[0])
                     is_said = True
                 if block:
-                    outflow.put(block)
+                    buffer.put(block)
             if not is_said:
                 send_head(heads[0])
         finally:
             if (close := getattr(blocks, "close", None)) is not None:
                 close()
     except ReaderGone:
-        outflow.end()
+        buffer.end()
     except BaseException as error:
-        outflow.end(error)
+        buffer.end(error)
         raise
     else:
-        outflow.end()
+        buffer.end()

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from ipuhub.process.health import log_bad_requests_in_one_line
 from ipuhub.webserver.exchange import Head, answer, environ_of
-from ipuhub.webserver.outflow import Budget, ResponseBuffer
+from ipuhub.webserver.responsebuffer import Budget, ResponseBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -279,9 +279,9 @@ class WebServer:
         def send_head(received: Head) -> None:
             loop.call_soon_threadsafe(_settle, head, received)
 
-        outflow = ResponseBuffer(self._budget, wake)
+        buffer = ResponseBuffer(self._budget, wake)
         work = loop.run_in_executor(
-            pool.threads, answer, self.application, environ, send_head, outflow
+            pool.threads, answer, self.application, environ, send_head, buffer
         )
         work.add_done_callback(lambda done: _finish(done, head, pool, environ["wsgi.input"]))
         try:
@@ -295,27 +295,27 @@ class WebServer:
             try:
                 async with asyncio.timeout(self.limits.answer_seconds):
                     await response.prepare(request)
-                    await self._drain(response, outflow, ready)
+                    await self._drain(response, buffer, ready)
             except (TimeoutError, ConnectionError) as error:
                 return _break_off(request, response, error)
             return response
         finally:
-            outflow.leave()
+            buffer.leave()
 
     async def _drain(
-        self, response: web.StreamResponse, outflow: ResponseBuffer, ready: asyncio.Event
+        self, response: web.StreamResponse, buffer: ResponseBuffer, ready: asyncio.Event
     ) -> None:
         """Send the blocks of the thread until the end; an error on either side aborts the
         response."""
-        while (block := outflow.take()) is not None:
+        while (block := buffer.take()) is not None:
             if block:
                 async with asyncio.timeout(self.limits.unread_seconds):
                     await response.write(block)
             else:
                 await ready.wait()
                 ready.clear()
-        if outflow.error is not None:
-            raise ConnectionAbortedError(str(outflow.error))
+        if buffer.error is not None:
+            raise ConnectionAbortedError(str(buffer.error))
         await response.write_eof()
 
 

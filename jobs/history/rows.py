@@ -23,7 +23,7 @@ from jobs.ipujob.names import (
     uid_of,
 )
 from jobs.ipujob.spec import with_defaults
-from jobs.operator.keptstatus import plain_conditions, with_carried_fields
+from jobs.operator.statuscarrier import plain_conditions, with_carried_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """domain: the privileges that a job's pods may request from node and namespace, by pod profile.
 
-Webhooks and operator call the same `privilege_excesses`. What the operator adds itself (hostNetwork and
-IPC_LOCK, see `jobs.builders.pods`) is not checked: no user wrote it.
+Webhooks and operator call the same `privilege_excesses`. What the operator adds itself (hostNetwork
+and IPC_LOCK, see `jobs.builders.pods`) is not checked: no user wrote it.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def _trouble(pod: Manifest) -> str:
 def _instances(status: Mapping[str, Any]) -> list[Manifest]:
     """Return the status of each instance.
 
-    If the CRD drops the field, it is in a condition (`jobs.operator.keptstatus`).
+    If the CRD drops the field, it is in a condition (`jobs.operator.statuscarrier`).
     """
     found = status.get("instances")
     for condition in () if found else status.get("conditions") or ():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
-from ipuhub.kube.lull import LowPriorityGate
+from ipuhub.kube.prioritygate import LowPriorityGate
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.names import IPUJOBS, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
@@ -43,7 +43,7 @@ PATIENCE_SECONDS = 2.0
 
 
 def low_priority_writes() -> LowPriorityGate:
-    """Return the lull in which Events and the launchers' access are written. No pod's creation
+    """Return the gate after which Events and the launchers' access are written. No pod's creation
     needs them, and in a burst all passes wait for the API server."""
     return LowPriorityGate(PATIENCE_SECONDS)
 
@@ -59,7 +59,7 @@ class BackgroundSteps:
     queue: WorkQueue[str]
     executor: Executor
     enqueue: Callable[[str], None]
-    lull: LowPriorityGate
+    gate: LowPriorityGate
     faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
     _wanted: dict[str, tuple[Observed, tuple[Step, ...]]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class BackgroundSteps:
             is_new = uid not in self._wanted
             self._wanted[uid] = (observed, steps)
             if is_new:  # else it waits for its turn, or for its next try
-                self._due[uid] = self.lull.due()
+                self._due[uid] = self.gate.due()
                 self.queue.add(uid)
 
     def drop(self, uid: str) -> None:
@@ -91,7 +91,7 @@ class BackgroundSteps:
         while True:
             uid = await self.queue.get()
             try:
-                await self.lull.wait(self._due.get(uid, 0.0))
+                await self.gate.wait(self._due.get(uid, 0.0))
                 await self.carry_out(uid)
             except Exception:  # one poisoned key must not stop the others
                 log.exception("steps beside a pass failed", job_uid=uid)
@@ -140,7 +140,7 @@ class Controller:
     observer: Observer
     executor: Executor
     effects: Effects
-    lull: LowPriorityGate = field(default_factory=low_priority_writes)
+    gate: LowPriorityGate = field(default_factory=low_priority_writes)
     beside: BackgroundSteps = field(init=False)
     _faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
@@ -148,7 +148,7 @@ class Controller:
     _away: int = 0
 
     def __post_init__(self) -> None:
-        self.beside = BackgroundSteps(self.later, self.executor, self.enqueue, self.lull)
+        self.beside = BackgroundSteps(self.later, self.executor, self.enqueue, self.gate)
 
     def enqueue(self, uid: str) -> None:
         """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
@@ -235,7 +235,7 @@ class Controller:
     async def _take(self, leave: Callable[[], None]) -> None:
         uid = await self.queue.get()
         began, outcome = time.perf_counter(), "crashed"
-        end = self.lull.begin()
+        end = self.gate.begin()
 
         def away() -> None:
             end()

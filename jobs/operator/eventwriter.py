@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.events import EventRecorder
-    from ipuhub.kube.lull import LowPriorityGate
+    from ipuhub.kube.prioritygate import LowPriorityGate
     from jobs.ipujob.names import Manifest
 
 log = structlog.get_logger(__name__)
@@ -37,17 +37,18 @@ class _Event(NamedTuple):
 
 
 class EventWriter:
-    """Writes Events through `recorder` with a few writers, each job's Events in order, in a `lull`.
+    """Writes Events through `recorder` with a few writers, each job's Events in order, when `gate`
+    lets them.
 
     An Event has the time at which it was recorded, by `now`. `dropped` counts Events for which
     there was no room or time.
     """
 
     def __init__(
-        self, recorder: EventRecorder, lull: LowPriorityGate, now: Callable[[], datetime]
+        self, recorder: EventRecorder, gate: LowPriorityGate, now: Callable[[], datetime]
     ) -> None:
         self.dropped = 0
-        self._lull = lull
+        self._gate = gate
         self._now = now
         self._unwritten = 0
         self._recorder = recorder
@@ -69,7 +70,7 @@ class EventWriter:
         queue = self._queues[hash(uid_of(regarding)) % WRITERS]
         try:
             queue.put_nowait(
-                _Event(self._lull.due(), self._now(), regarding, type, reason, message)
+                _Event(self._gate.due(), self._now(), regarding, type, reason, message)
             )
             self._unwritten += 1
         except asyncio.QueueFull:
@@ -91,7 +92,7 @@ class EventWriter:
     async def _write(self, queue: asyncio.Queue[_Event]) -> None:
         while True:
             event = await queue.get()
-            await self._lull.wait(event.due)
+            await self._gate.wait(event.due)
             await self._recorder.record(
                 event.regarding,
                 type=event.type,

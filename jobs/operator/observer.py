@@ -32,10 +32,10 @@ from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
 from jobs.ipujob.spec import parse_spec
 from jobs.ipujob.validation import problems
-from jobs.operator.keptstatus import UNWRITTEN, recovered, with_carried_fields
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
 from jobs.operator.pods import from_manifest, on_node, trouble_of_node
+from jobs.operator.statuscarrier import UNWRITTEN, recovered, with_carried_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

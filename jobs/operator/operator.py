@@ -108,8 +108,8 @@ class Operator:
         self.nodes = Informer(client, NODES, transform=trim_node)
         self.caches = _caches(self.informers, self.nodes)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
-        lull = low_priority_writes()
-        self.event_writer = EventWriter(recorder, lull, options.now)
+        gate = low_priority_writes()
+        self.event_writer = EventWriter(recorder, gate, options.now)
         effects = self.effects = Effects(
             client=client,
             partitions=partitions,
@@ -126,7 +126,7 @@ class Operator:
             observer=Observer(self.caches, self.facts, options.pods, rules),
             executor=Executor(effects),
             effects=effects,
-            lull=lull,
+            gate=gate,
         )
 
     async def run(self) -> None:

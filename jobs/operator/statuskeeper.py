@@ -14,7 +14,7 @@ from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.names import GROUP, VERSION, metadata
 from jobs.ipujob.statusfields import status_paths
-from jobs.operator.keptstatus import (
+from jobs.operator.statuscarrier import (
     DECIDED,
     OWN_FIELDS,
     has_carrier,

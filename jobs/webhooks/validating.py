@@ -11,7 +11,7 @@ from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import is_being_deleted, name_of, namespace_of
 from jobs.ipujob.spec import UNLIMITED, with_defaults, with_plain_numbers
 from jobs.ipujob.validation import Problem, problems
-from jobs.operator.keptstatus import with_carried_fields
+from jobs.operator.statuscarrier import with_carried_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

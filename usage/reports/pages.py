@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from ipuhub.web.access import require_accountant, signed_in
+from ipuhub.web.pollcache import cached_until_rows_change
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
-from ipuhub.web.unchanged import cached_until_rows_change
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
 from usage.reports.making import ReportRefused

@@ -15,7 +15,7 @@ from ipuhub.api.schema import openapi_text
 from ipuhub.oidc.views import LOGOUTS, SIGN_INS
 from ipuhub.process import process
 from ipuhub.recording.metrics import RECORDINGS
-from ipuhub.web.darksheet import SHEETS, dark_style_sheet
+from ipuhub.web.darktheme import SHEETS, dark_style_sheet
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES
 from jobs.operator.metrics import OPERATOR

@@ -11,7 +11,7 @@ import pytest
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from ipuhub.process.health import Health, build_runner, listening
 from jobs.ipujob.names import IPUJOBS
-from jobs.operator.keptstatus import CARRIER, with_carried_fields
+from jobs.operator.statuscarrier import CARRIER, with_carried_fields
 from jobs.operator.statuskeeper import CRD_NAME
 from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ipuhub.kube.errors import Forbidden
-from ipuhub.kube.lull import LowPriorityGate
+from ipuhub.kube.prioritygate import LowPriorityGate
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.waiting import eventually
@@ -138,7 +138,7 @@ async def test_access_waits_while_pods_of_other_jobs_are_made() -> None:
 async def test_access_waits_neither_for_v_ipu_nor_for_ever() -> None:
     for patience, calls, verb in ((3600.0, "partitions", "ensure"), (0.0, "kube", "create")):
         world = JobWorld()
-        world.controller.lull = world.controller.beside.lull = LowPriorityGate(patience)
+        world.controller.gate = world.controller.beside.gate = LowPriorityGate(patience)
         held, _ = hold(getattr(world, calls), verb, "lagging")
         async with at_work(world, 4):
             world.controller.enqueue(world.kube.add_job(ipujob("lagging").build()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from jobs.operator.keptstatus import CARRIER, with_carried_fields
+from jobs.operator.statuscarrier import CARRIER, with_carried_fields
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import STATUS_FIELDS
 from tests.fakes.jobworld import JobWorld

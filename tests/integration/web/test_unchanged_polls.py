@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ipuhub.models import RoleGrant, WatchCheckpoint
 from ipuhub.recording.store import connection_arguments
-from ipuhub.web.unchanged import LATEST_SECONDS
+from ipuhub.web.pollcache import LATEST_SECONDS
 from jobs.ipujob.conditions import Reason
 from tests.builders import jobhistory
 from tests.builders.clients import browser

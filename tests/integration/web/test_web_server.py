@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.webserver.outflow import IN_MEMORY_BYTES, Budget, ReaderGone, ResponseBuffer
+from ipuhub.webserver.responsebuffer import IN_MEMORY_BYTES, Budget, ReaderGone, ResponseBuffer
 from ipuhub.webserver.server import Limits, ReservedThreads, WebServer
 from tests.fakes.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from ipuhub.kube.lull import LowPriorityGate
+from ipuhub.kube.prioritygate import LowPriorityGate
 from jobs.operator import eventwriter
 from jobs.operator.controller import low_priority_writes
 from jobs.operator.eventwriter import EventWriter
@@ -98,9 +98,9 @@ async def test_events_wait_for_a_lull_and_not_longer_than_the_patience() -> None
     recorder = SlowRecorder()
     recorder.open.set()
     for patience, want_before in ((60.0, []), (0.0, ["R first"])):
-        lull = LowPriorityGate(patience)
-        end_of_pass = lull.begin()
-        writer = EventWriter(recorder, lull, lambda: NOW)
+        gate = LowPriorityGate(patience)
+        end_of_pass = gate.begin()
+        writer = EventWriter(recorder, gate, lambda: NOW)
         task = asyncio.create_task(writer.run())
         await writer.record(job("a"), type="Normal", reason="R", message="first")
         for _ in range(20):
@@ -116,9 +116,9 @@ async def test_an_event_has_the_time_at_which_it_was_recorded() -> None:
     now = NOW
     recorder = SlowRecorder()
     recorder.open.set()
-    lull = LowPriorityGate(60.0)
-    end_of_pass = lull.begin()
-    writer = EventWriter(recorder, lull, lambda: now)
+    gate = LowPriorityGate(60.0)
+    end_of_pass = gate.begin()
+    writer = EventWriter(recorder, gate, lambda: now)
     task = asyncio.create_task(writer.run())
     await writer.record(job("a"), type="Normal", reason="R", message="m")
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.ipujob.crd import build_crd
-from jobs.operator.keptstatus import (
+from jobs.operator.statuscarrier import (
     CARRIER,
     OWN_FIELDS,
     has_stored_decisions,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.launcher.main import awaited, closed_because
-from jobs.operator.keptstatus import with_carrier
+from jobs.operator.statuscarrier import with_carrier
 from tests.builders.ipujobs import ipujob, worker
 from tests.builders.publishedcrd import STATUS_FIELDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipuhub.web.darksheet import dark_style_sheet
+from ipuhub.web.darktheme import dark_style_sheet
 
 DARK = '[data-bs-theme="dark"]'
 UNSET = ':root[data-bs-theme=""]'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ipuhub.kube.lull import LowPriorityGate
+from ipuhub.kube.prioritygate import LowPriorityGate
 
 
 async def turns() -> None:
@@ -13,18 +13,18 @@ async def turns() -> None:
 
 
 async def test_a_lull_comes_with_the_end_of_the_last_urgent_work() -> None:
-    lull = LowPriorityGate(60.0)
-    await lull.wait(lull.due())  # nothing is urgent
-    first, second = lull.begin(), lull.begin()
-    waiting = asyncio.create_task(lull.wait(lull.due()))
+    gate = LowPriorityGate(60.0)
+    await gate.wait(gate.due())  # nothing is urgent
+    first, second = gate.begin(), gate.begin()
+    waiting = asyncio.create_task(gate.wait(gate.due()))
     first()
     first()  # it has ended before: the other has not
     await turns()
     assert not waiting.done()
     second()
     await waiting
-    third = lull.begin()
-    waiting = asyncio.create_task(lull.wait(lull.due()))
+    third = gate.begin()
+    waiting = asyncio.create_task(gate.wait(gate.due()))
     await turns()
     assert not waiting.done()
     third()
@@ -32,9 +32,9 @@ async def test_a_lull_comes_with_the_end_of_the_last_urgent_work() -> None:
 
 
 async def test_nobody_waits_longer_than_the_patience() -> None:
-    lull = LowPriorityGate(0.01)
-    lull.begin()
-    due = lull.due()
-    await lull.wait(due)
+    gate = LowPriorityGate(0.01)
+    gate.begin()
+    due = gate.due()
+    await gate.wait(due)
     assert asyncio.get_running_loop().time() >= due
-    await lull.wait(due)  # another wait of the same age
+    await gate.wait(due)  # another wait of the same age
