@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ _PAUSE_SECONDS: Final = 1.0
 _BACKOFF: Final = Backoff(first_seconds=_PAUSE_SECONDS, max_seconds=60.0)
 _LONGEST_UNCONNECTED_SECONDS: Final = 5.0
 """A database that starts with this process is migrated soon after."""
+_LOOK_SECONDS: Final = 30.0
 _LOCK: Final = 0x1B0_0001
 """Number of the advisory lock; any other user of advisory locks takes another."""
 
@@ -68,6 +69,27 @@ def count_missing() -> int:
     """Return how many migrations of this version are not applied."""
     executor = _executor()
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+class Emptied:
+    """Tells that the database has lost all its tables.
+
+    The trial's database may have no volume: another pod of it begins with nothing. Two looks in a
+    row have to find nothing, since a restore drops tables for a moment.
+    """
+
+    def __init__(self) -> None:
+        self._was_empty = False
+
+    def __call__(self) -> bool:
+        """Look; raises Django's DatabaseError."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT to_regclass('django_migrations') IS NULL")
+            is_empty = bool(cursor.fetchone()[0])
+        is_lost, self._was_empty = is_empty and self._was_empty, is_empty
+        if is_lost:
+            _LOG.warning("the database has no tables any more: they are made again")
+        return is_lost
 
 
 def unknown_migrations() -> list[str]:
@@ -117,7 +139,8 @@ class _Progress:
 
 @asynccontextmanager
 async def migrating(health: Health) -> AsyncIterator[None]:
-    """Apply missing migrations in a thread meanwhile, if the settings ask this process to.
+    """Apply missing migrations in a thread meanwhile, if the settings ask this process to; again if
+    the database loses its tables.
 
     Nothing waits for them: code that needs the tables retries until they exist, and serves its
     pages as it does while PostgreSQL is unavailable. Until the schema is current `health` is not
@@ -130,7 +153,7 @@ async def migrating(health: Health) -> AsyncIterator[None]:
         return
     progress, pauses = _Progress(), Pauses()
     health.ask("migrations", lambda: progress.problem)
-    task = asyncio.create_task(asyncio.to_thread(_migrate_until_done, progress, pauses))
+    task = asyncio.create_task(asyncio.to_thread(_keep_migrated, progress, pauses))
     ended = cancelled = False
 
     def end_body(done: asyncio.Task[None]) -> None:
@@ -150,30 +173,41 @@ async def migrating(health: Health) -> AsyncIterator[None]:
         task.result()
 
 
+def _keep_migrated(progress: _Progress, pause: Callable[[float], None]) -> None:
+    is_emptied = Emptied()
+    try:
+        while True:
+            _migrate_until_done(progress, pause)
+            connection.close()  # none is kept for the next look
+            pause(_LOOK_SECONDS)
+            with suppress(DatabaseError, InterfaceError):
+                if is_emptied():
+                    progress.problem = "being applied again"
+    except StoppedError:
+        return
+    finally:
+        connection.close()  # this thread's
+
+
 def _migrate_until_done(progress: _Progress, pause: Callable[[float], None]) -> None:
     def wait(seconds: float) -> None:
         progress.problem = "another process applies them"
         pause(seconds)
 
     logged, failures = "", 0
-    try:
-        while progress.problem:
-            try:
-                if migrate(wait):
-                    _LOG.info("the database is migrated")
-                progress.problem = ""
-            except (DatabaseError, InterfaceError) as error:
-                problem = " ".join(str(error).split()) or type(error).__name__
-                if problem != logged:
-                    _LOG.warning("the database is not migrated yet", problem=problem)
-                progress.problem = logged = problem
-                seconds = _BACKOFF.delay_seconds(failures, jitter())
-                if connection.connection is None:  # not connected: nothing was locked
-                    seconds = min(seconds, _LONGEST_UNCONNECTED_SECONDS)
-                connection.close()
-                failures += 1
-                pause(seconds)
-    except StoppedError:
-        return
-    finally:
-        connection.close()  # this thread's
+    while progress.problem:
+        try:
+            if migrate(wait):
+                _LOG.info("the database is migrated")
+            progress.problem = ""
+        except (DatabaseError, InterfaceError) as error:
+            problem = " ".join(str(error).split()) or type(error).__name__
+            if problem != logged:
+                _LOG.warning("the database is not migrated yet", problem=problem)
+            progress.problem = logged = problem
+            seconds = _BACKOFF.delay_seconds(failures, jitter())
+            if connection.connection is None:  # not connected: nothing was locked
+                seconds = min(seconds, _LONGEST_UNCONNECTED_SECONDS)
+            connection.close()
+            failures += 1
+            pause(seconds)

@@ -25,6 +25,7 @@ from dashboard.notify.outbox import deliver
 from dashboard.observing import observed, read_now, record
 from ipuhub.heartbeats import HEARTBEAT_SECONDS, TASKS, WEB
 from ipuhub.models import Heartbeat
+from ipuhub.schema import Emptied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,10 +59,14 @@ def make_round(now: dt.datetime, clock: Callable[[], float] = time.monotonic) ->
 
 
 class Rounds:
-    """A thread that makes rounds until it is stopped."""
+    """A thread that makes rounds until it is stopped.
 
-    def __init__(self) -> None:
+    `prepare` is called when the database has lost its tables.
+    """
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
         self._over = threading.Event()
+        self._prepare, self._is_emptied = prepare, Emptied()
         # A daemon: a server that is silent must not keep the process from its end.
         self._thread = threading.Thread(target=self._run, name="rounds", daemon=True)
 
@@ -77,6 +82,8 @@ class Rounds:
     def _run(self) -> None:
         while True:
             try:
+                if self._is_emptied():
+                    self._prepare()
                 now = timezone.now()
                 if claim(now):
                     make_round(now, self._clock)

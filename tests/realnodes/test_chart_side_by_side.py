@@ -150,6 +150,8 @@ def test_a_database_without_a_dashboard_is_migrated_and_keeps_its_data_on_its_vo
     )
     cluster.kubectl("wait", *pod, "--for=condition=Ready", "--timeout=90s")
     assert recorded("uid, created_at") == before
+    # It did not wait for its clients until it was killed: that is a minute without a database.
+    assert "was not properly shut down" not in cluster.kubectl("logs", *pod[1:])
     # Of what is created from now on: the prober records again.
     trial = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
     later = trial.replace("name: trial", "name: later")

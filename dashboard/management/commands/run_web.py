@@ -145,7 +145,7 @@ async def _serve(host: str, port: int) -> None:
     with _listening(host, port):
         taken = await server.start(host, port)
     _LOG.info("the dashboard serves", host=host, port=taken)
-    rounds = Rounds()
+    rounds = Rounds(_prepare_database)
     rounds.start()
     await until_stopped(asyncio.get_running_loop().create_future())
     await asyncio.gather(_end(server), asyncio.to_thread(rounds.stop))
