@@ -36,7 +36,7 @@ _SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
 
 def install(app: Celery) -> None:
     """Let worker and beat of `app` serve the pages, if the settings name a port."""
-    app.conf.beat_scheduler = f"{__name__}:Beating"
+    app.conf.beat_scheduler = f"{__name__}:HealthScheduler"
     app.conf.beat_max_loop_interval = TICK_SECONDS
     app.steps["worker"].add(HealthStep)
     app.steps["worker"].add(HeartbeatStep)

@@ -103,7 +103,7 @@ SELECT {{columns}},
     FROM {{events}} v WHERE v.job_id = j.id) AS told_events,
   (SELECT count(*) FROM {{audit}} r WHERE r.uid = j.uid) AS requests,
   (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %(watch)s) AS watched_at,
-  -- How many jobs of all namespaces ask for IPUs before this one, as turn_of() orders them.
+  -- How many jobs of all namespaces ask for IPUs before this one, as waiting_order() orders them.
   CASE WHEN {_ASKING_SQL.format("j")} THEN
     CASE WHEN j.status <> %(by_age)s THEN 0 ELSE
       (SELECT count(*) FROM {{jobs}} o WHERE o.id <> j.id AND {_ASKING_SQL.format("o")}

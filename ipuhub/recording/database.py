@@ -66,14 +66,15 @@ class Database(Generic[Row]):
         )
 
     async def commit(self, batch: Batch[Row]) -> None:
-        """Commit a batch. Raises Fenced, and Moved where Postgres was set to another position."""
+        """Commit a batch. Raises Fenced, and PositionConflict if Postgres was set to another
+        position."""
         version = batch.resource_version
         self._tell(await self._until_done(lambda: self._store.commit(batch), unsure=version))
 
     async def replace(
         self, batch: Batch[Row], present: Sequence[str], cluster_uid: str, cause: str
     ) -> int:
-        """Commit a full list; return how many rows it ended. Raises Fenced and Moved."""
+        """Commit a full list; return how many rows it ended. Raises Fenced and PositionConflict."""
         vanished, refused = await self._until_done(
             lambda: self._store.replace(batch, present, cluster_uid, cause)
         )

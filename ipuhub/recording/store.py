@@ -143,7 +143,7 @@ class Store(Generic[Row]):
     def take_over(self) -> Checkpoint:
         """Become the only recorder of this watch, and say how far it was recorded.
 
-        Raises Rival where a prober records it that no Lease of ours ends.
+        Raises ActiveRivalError where a prober records it that no Lease of ours ends.
         """
         with self._connected().transaction(), self._connected().cursor() as cursor:
             self._refuse_rival(cursor)
@@ -241,7 +241,8 @@ class Store(Generic[Row]):
     def reopen(self, unsure: str = "") -> None:
         """Connect again, and make sure that Postgres is where it was left.
 
-        `unsure` is the version of a commit whose outcome is unknown. Raises Fenced or Moved.
+        `unsure` is the version of a commit whose outcome is unknown. Raises Fenced or
+        PositionConflict.
         """
         self.close()
         with self._connected().cursor() as cursor:

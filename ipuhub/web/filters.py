@@ -54,7 +54,8 @@ def filter_value(text: str) -> str:
 
 
 def filter_text(value: str) -> str:
-    """Return the text that stands for a value, in a filter and on the page: meant_by's inverse."""
+    """Return the text that stands for a value, in a filter and on the page, which `filter_value`
+    reads."""
     if not value:
         return NONE
     return f"\\{value}" if _NAMED_NONE.fullmatch(value) else value
