@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
 
 PREFIX: Final = "urn:ipuhub:problem:"
 """A name, not an address: it is the same on every installation."""
+CONTENT_TYPE: Final = "application/problem+json"
 
 
 class Kind(NamedTuple):
@@ -50,6 +52,9 @@ KINDS: Final[dict[str, Kind]] = {
     "method-not-allowed": Kind(405, "Method not allowed", "Use a method of the header `Allow`."),
     "not-acceptable": Kind(
         406, "Not acceptable", "Send an `Accept` that allows a media type of the operation."
+    ),
+    "body-too-slow": Kind(
+        408, "Body too slow", "Send the whole body within the time that `detail` names."
     ),
     "conflict": Kind(409, "Conflict", "Read the object again, then repeat the call."),
     "stale-attempt": Kind(
@@ -136,6 +141,13 @@ _OF_FRAMEWORK: Final = {
     "error": "internal-error",
 }
 """The names of errors in Django REST Framework (`default_code`)."""
+_SENTENCES: Final = {
+    HTTPStatus.NOT_FOUND: "Not found, or you do not have access.",
+    HTTPStatus.FORBIDDEN: "You do not have access. Ask an administrator to grant it.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error; the log has the error.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A required service (PostgreSQL) is unavailable. "
+    "Try again in a moment.",
+}
 _OF_STATUS: Final = {kind.status: name for name, kind in reversed(KINDS.items())}
 """The first kind of each status."""
 
@@ -150,3 +162,22 @@ def kind_of_code(code: str) -> str:
 def kind_of_status(status: int) -> str:
     """Return the kind of an error of which only the status is known."""
     return _OF_STATUS.get(status, "invalid-request" if status < 500 else "internal-error")
+
+
+def problem(status: int, detail: str = "", kind: str = "", **extra: Any) -> dict[str, Any]:
+    """Return the problem document; `detail` and `kind` default to the values of the status.
+
+    Raise ValueError for a kind of another status.
+    """
+    known = HTTPStatus(status)
+    sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
+    name = kind or kind_of_status(status)
+    if kind and KINDS[kind].status != status:
+        raise ValueError(f"{kind} is no problem of status {status}")
+    return {
+        "type": f"{PREFIX}{name}",
+        "title": KINDS[name].title,
+        "status": status,
+        "detail": sentence,
+        **extra,
+    }

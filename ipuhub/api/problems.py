@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
@@ -12,41 +11,14 @@ from rest_framework import exceptions
 from rest_framework.views import exception_handler
 
 from ipuhub.api.auth import MissingScope
-from ipuhub.api.kinds import KINDS, PREFIX, kind_of_code, kind_of_status
+from ipuhub.api.kinds import CONTENT_TYPE, kind_of_code, problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rest_framework.response import Response
 
-CONTENT_TYPE = "application/problem+json"
 _SIGN_IN = "Sign in, or send an API token: Authorization: Bearer <token>."
-_SENTENCES = {
-    HTTPStatus.NOT_FOUND: "Not found, or you do not have access.",
-    HTTPStatus.FORBIDDEN: "You do not have access. Ask an administrator to grant it.",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error; the log has the error.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "A required service (PostgreSQL) is unavailable. "
-    "Try again in a moment.",
-}
-
-
-def problem(status: int, detail: str = "", kind: str = "", **extra: Any) -> dict[str, Any]:
-    """Return the problem document; `detail` and `kind` default to the values of the status.
-
-    Raise ValueError for a kind of another status.
-    """
-    known = HTTPStatus(status)
-    sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
-    name = kind or kind_of_status(status)
-    if kind and KINDS[kind].status != status:
-        raise ValueError(f"{kind} is no problem of status {status}")
-    return {
-        "type": f"{PREFIX}{name}",
-        "title": KINDS[name].title,
-        "status": status,
-        "detail": sentence,
-        **extra,
-    }
 
 
 def problem_answer(status: int, detail: str = "", kind: str = "") -> JsonResponse:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from ipuhub.process.health import log_bad_requests_in_one_line
 from ipuhub.webserver.exchange import Head, answer, environ_of
+from ipuhub.webserver.refusals import Refusal, refuse
 from ipuhub.webserver.responsebuffer import Budget, ResponseBuffer
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ FOR_PROBES: Final = 16
 _LOG = structlog.get_logger(__name__)
 _BODY_IN_MEMORY_BYTES: Final = 64 * 1024
 _TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
-_FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"
+_FULL: Final = "The server has reached its connection limit. Try again in a few seconds."
+_BUSY: Final = "server-busy"
 _LEAVING: Final = "end: this replica is shutting down\n"
 _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
 
@@ -119,12 +121,6 @@ class _Pool:
     is_aside: bool = False
 
 
-class _Refusal(Exception):  # noqa: N818  # an answer, not an error
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
 @dataclass
 class WebServer:
     """Server of `application` within `limits`. Paths in `asides` have separate threads; paths in
@@ -199,10 +195,7 @@ class WebServer:
         self._limit_silence(request)
         pool = self._asides.get(request.path, self._pool)
         if self._server.is_full and pool is self._pool:
-            headers = {**_PLAIN, "Retry-After": "5"}
-            full = web.Response(status=503, text=_FULL, headers=headers)
-            full.force_close()
-            return full
+            return _refused(request, Refusal(_BUSY, _FULL), ends=True)
         body = SpooledTemporaryFile(max_size=_BODY_IN_MEMORY_BYTES)  # noqa: SIM115  # see `_run`
         try:
             try:
@@ -218,13 +211,9 @@ class WebServer:
             return await self._run(request, environ_of(request, body, size), pool, head_until)
         except ConnectionError as error:
             return _break_off(request, web.StreamResponse(), error)
-        except _Refusal as no:
-            refused = web.Response(status=no.status, text=f"{no}\n", headers=_PLAIN)
-            if no.status == 503:
-                refused.headers["Retry-After"] = "5"
-            else:  # the rest of the body is not worth waiting for
-                refused.force_close()
-            return refused
+        except Refusal as no:
+            # The rest of a body is not worth waiting for.
+            return _refused(request, no, ends=no.kind != _BUSY)
 
     def _limit_silence(self, request: web.BaseRequest) -> None:
         """Let the kernel close a connection whose reader is gone, including unsent data."""
@@ -241,7 +230,7 @@ class WebServer:
         if not request.body_exists:
             return 0
         most = self.limits.body_bytes
-        too_large = _Refusal(413, f"The request body is larger than {most} bytes.")
+        too_large = Refusal("body-too-large", f"The request body is larger than {most} bytes.")
         if (request.content_length or 0) > most:
             raise too_large
         if request.headers.get("Expect", "").lower() == "100-continue":
@@ -256,7 +245,9 @@ class WebServer:
                         raise too_large
                     body.write(block)
         except TimeoutError:
-            raise _Refusal(408, f"The body did not arrive within {seconds:g} s.") from None
+            raise Refusal(
+                "body-too-slow", f"The body did not arrive within {seconds:g} s."
+            ) from None
         body.seek(0)
         return size
 
@@ -319,22 +310,31 @@ class WebServer:
         await response.write_eof()
 
 
+def _refused(request: web.BaseRequest, no: Refusal, *, ends: bool) -> web.Response:
+    said = refuse(request.path, no.kind, f"{no}")
+    headers = {"Server": "ipuhub", **said.headers}
+    response = web.Response(status=said.status, body=said.text.encode(), headers=headers)
+    if ends:
+        response.force_close()
+    return response
+
+
 async def _take_place(pool: _Pool, until: float) -> None:
-    """Wait for a free thread. Raise _Refusal if none becomes free in time."""
+    """Wait for a free thread. Raise Refusal if none becomes free in time."""
     try:
         async with asyncio.timeout_at(until):
             await pool.free.acquire()
     except TimeoutError:
-        raise _Refusal(503, pool.sentence) from None
+        raise Refusal(_BUSY, pool.sentence) from None
 
 
 async def _in_time(head: asyncio.Future[Head], pool: _Pool, until: float | None) -> Head:
-    """Wait for the head of the response. Raise _Refusal if the deadline passes."""
+    """Wait for the head of the response. Raise Refusal if the deadline passes."""
     try:
         async with asyncio.timeout_at(until):
             return await asyncio.shield(head)
     except TimeoutError:
-        raise _Refusal(503, pool.sentence) from None
+        raise Refusal(_BUSY, pool.sentence) from None
 
 
 def _pool(

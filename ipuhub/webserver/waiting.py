@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.concurrency import Pauses
 from ipuhub.process.runtime import until_stopped
+from ipuhub.webserver.refusals import refuse
 from ipuhub.webserver.server import WebServer
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from ipuhub.webserver.server import Limits
-
-RETRY_SECONDS = 5
 
 
 async def serve_until(
@@ -41,15 +40,12 @@ async def serve_until(
 
 
 def unavailable(sentence: str, limits: Limits) -> WebServer:
-    """Return a server that is alive (`/healthz`) and answers all else 503 with a sentence."""
+    """Return a server that is alive (`/healthz`) and answers all else that PostgreSQL is
+    unavailable, with a sentence."""
 
-    def answer(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        headers = [
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Cache-Control", "no-store"),
-            ("Retry-After", str(RETRY_SECONDS)),
-        ]
-        start_response("503 Service Unavailable", headers)
-        return [sentence.encode()]
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        said = refuse(environ.get("PATH_INFO", ""), "database-unavailable", sentence)
+        start_response("503 Service Unavailable", [*said.headers.items()])
+        return [said.text.encode()]
 
     return WebServer(answer, limits, constants={"/healthz": "ok"})

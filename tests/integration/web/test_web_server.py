@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
 MEBIBYTE = 2**20
+CALL = "/api/v1/jobs"
 
 
 class Site:
@@ -73,6 +75,16 @@ async def said(port: int, *lines: str, body: bytes = b"") -> str:
     answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return answer.decode()
+
+
+def problem_in(answer: str, status: int) -> str:
+    """The kind of the problem that an answer has, as programs expect it of the API."""
+    head, _, body = answer.partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ")
+    assert "Content-Type: application/problem+json" in head
+    problem = json.loads(body)
+    assert problem["status"] == status
+    return str(problem["type"].removeprefix("urn:ipuhub:problem:"))
 
 
 @pytest.mark.parametrize("coding", ["length", "chunks", "expected"])
@@ -144,6 +156,8 @@ async def test_an_unfinished_body_is_refused_in_time_and_a_head_ended() -> None:
     async with serving(Site(), body_seconds=0.2, head_seconds=0.2) as port:
         half = await said(port, "POST / HTTP/1.1", "Content-Length: 9", body=b"half")
         assert half.startswith("HTTP/1.1 408 ")
+        half = await said(port, f"POST {CALL} HTTP/1.1", "Content-Length: 9", body=b"half")
+        assert problem_in(half, 408) == "body-too-slow"
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HT")
         assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -157,6 +171,8 @@ async def test_a_body_that_is_too_large_is_refused(is_told: bool) -> None:
         body, line = b"7d0\r\n" + body + b"\r\n0\r\n\r\n", "Transfer-Encoding: chunked"
     async with serving(Site(), body_bytes=1000) as port:
         assert (await said(port, "POST / HTTP/1.1", line, body=body)).startswith("HTTP/1.1 413 ")
+        refused = await said(port, f"POST {CALL} HTTP/1.1", line, body=body)
+        assert problem_in(refused, 413) == "body-too-large"
 
 
 async def test_probes_answer_while_every_thread_is_busy_and_others_are_told_to_come_again() -> None:
@@ -167,6 +183,7 @@ async def test_probes_answer_while_every_thread_is_busy_and_others_are_told_to_c
         while not refused.startswith("HTTP/1.1 503"):
             refused = await said(port, "GET / HTTP/1.1")
         assert "Retry-After: 5" in refused
+        assert problem_in(await said(port, f"GET {CALL} HTTP/1.1"), 503) == "server-busy"
         assert (await said(port, "GET /healthz HTTP/1.1")).endswith("ok")
         unready = await said(port, "GET /readyz HTTP/1.1")
         assert unready.startswith("HTTP/1.1 503")
@@ -213,6 +230,7 @@ async def test_beyond_the_connections_with_a_request_only_probes_are_answered() 
         refused = await said(port, "GET / HTTP/1.1")
         assert refused.startswith("HTTP/1.1 503")
         assert "Retry-After: 5" in refused
+        assert problem_in(await said(port, f"GET {CALL} HTTP/1.1"), 503) == "server-busy"
         silent = await open_ones(port, 60)
         assert (await said(port, "GET /healthz HTTP/1.1")).endswith("ok")
         busy[0][1].write(b"x" * 9)
