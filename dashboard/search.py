@@ -18,9 +18,9 @@ from dashboard.nav import entries_for
 from dashboard.templatetags.fleet import machine_address
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
 from ipuhub.web.filters import filter_text
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from jobs.selectors import listed_jobs, names_like, state_of, visible_jobs
-from usage.selectors import visible_lifetimes
+from usage.selectors import USED_WITHIN, names_used, visible_lifetimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +63,7 @@ def find(text: str, scope: Scope, usage: Scope, entries: Iterable[Entry]) -> lis
     """Everything that matches `text` and that the reader may see; `usage`: whose pods they see,
     `entries`: the pages that they may open.
 
-    Asks PostgreSQL three times.
+    Asks PostgreSQL three times, and for accountants once more.
     """
     return [
         *_pages(text, entries),
@@ -71,7 +71,7 @@ def find(text: str, scope: Scope, usage: Scope, entries: Iterable[Entry]) -> lis
         *_machines(text),
         *_partitions(text, scope),
         *_nodes(text, usage),
-        *_names(text, scope),
+        *_names(text, scope, usage),
     ]
 
 
@@ -144,20 +144,37 @@ def _nodes(text: str, usage: Scope) -> list[Found]:
     ]
 
 
-def _names(text: str, scope: Scope) -> Iterator[Found]:
-    """Namespaces, groups and users with the text in their names: each leads to its jobs."""
-    for kind, name in names_like(scope, text, _NAMES):
+def _names(text: str, scope: Scope, usage: Scope) -> Iterator[Found]:
+    """Namespaces, groups and users with the text in their names: each leads to its jobs, or to its
+    usage if the reader sees no job of it."""
+    shown = names_like(scope, text, _NAMES)
+    for kind, name in shown:
         address = f"{reverse('jobs:list')}?{urlencode({kind: filter_text(name)})}"
         yield Found(kind.capitalize(), name, address, "its jobs")
+    if not settings.USAGE_ENABLED or not _sees_more(usage, scope):
+        return
+    for kind, name in names_used(usage, text, _NAMES, timezone.now()):
+        if (kind, name) not in shown:
+            asked = {kind: filter_text(name), "window": USED_WITHIN}
+            address = f"{reverse('usage:month')}?{urlencode(asked)}"
+            yield Found(kind.capitalize(), name, address, "its usage")
+
+
+def _sees_more(usage: Scope, jobs: Scope) -> bool:
+    """Return whether there is usage of jobs that the reader does not see, as for accountants."""
+    if jobs.namespaces is None:
+        return False
+    return usage.namespaces is None or not usage.namespaces <= jobs.namespaces
 
 
 @require_safe
 @signed_in
+@takes("q")
 def search(request: HttpRequest) -> HttpResponseBase:
     """Show what matches `q`."""
     text = request.GET.get("q", "").strip()
-    if len(text) > LONGEST or "\0" in text:
-        return bad_parameters(request, [f"q: at most {LONGEST} printable characters."])
+    if len(text) > LONGEST:
+        return bad_parameters(request, [f"q: at most {LONGEST} characters."])
     user = request.user
     scopes = (scope_of(user), usage_scope_of(user))
     results = find(text, *scopes, entries_for(user)) if text else []

@@ -14,12 +14,16 @@ from django.db.models import Min
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
 from ipuhub.web.exports import CHUNK_ROWS
+from ipuhub.web.filters import BadFilter
 from usage.models import PodLifetime
 from usage.rates.linecosts import EVER, PODS, read_line_costs
 from usage.sums.columns import JOB
 from usage.sums.compare import Line
-from usage.sums.queries import SumRow
+from usage.sums.measures import dimensions
+from usage.sums.queries import Question, SumRow, read_sums
 from usage.time.months import usage_zone
+from usage.time.ranges import read_window
+from usage.time.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 
     from ipuhub.web.access import Scope
 
+USED_WITHIN: Final = "30d"
+_NAMED: Final = ("namespace", "group", "user")
+_MOST_OWNERS: Final = 10_000
 _Row = TypeVar("_Row", SumRow, Line)
 
 
@@ -42,6 +49,27 @@ def job_names(uids: Sequence[str]) -> dict[str | tuple[str, ...] | None, str]:
     """Return the names of jobs by UID, as their pods carry them."""
     rows = PodLifetime.objects.filter(job_uid__in=uids).exclude(job_uid="")
     return dict(rows.order_by().values_list("job_uid", "component_name").distinct())
+
+
+def names_used(scope: Scope, text: str, most: int, now: datetime) -> list[tuple[str, str]]:
+    """Return kind and name of the namespaces, groups and users with usage in `USED_WITHIN` that
+    have the text in their names, at most so many of a kind, the exact one first."""
+    window = Window.of(*read_window(USED_WITHIN, now, usage_zone()), now)
+    question = Question(scope, window, usage_zone(), dimensions(_NAMED, ()))
+    try:
+        sums = read_sums(question, [window.begin], "micro_ipu_seconds", _MOST_OWNERS)
+    except BadFilter:  # the rows are purged
+        return []
+    return [
+        (kind, name)
+        for place, kind in enumerate(_NAMED)
+        for name in _like(text, {row.key[place] for row in sums.rows}, most)
+    ]
+
+
+def _like(text: str, names: Iterable[str], most: int) -> list[str]:
+    found = [name for name in names if name and text.lower() in name.lower()]
+    return sorted(found, key=lambda name: (name != text, name))[:most]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
