@@ -18,6 +18,7 @@ from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import signed_in
+from ipuhub.web.problems import takes
 from ipuhub.web.signin import LimitedAttempts, forget_attempts
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def _owner(request: HttpRequest) -> User:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@takes()
 @never_cache
 def tokens(request: HttpRequest) -> HttpResponse:
     """Show the user's tokens; a POST makes a token and shows its text, this once."""

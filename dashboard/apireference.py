@@ -17,10 +17,11 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from ipuhub.api.kinds import KINDS, PREFIX
+from ipuhub.api.views import PlainView
 from ipuhub.web.access import signed_in
+from ipuhub.web.problems import takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +59,7 @@ class Operation(NamedTuple):
 
 
 @extend_schema(exclude=True)
-class Index(APIView):
+class Index(PlainView):
     """The addresses of the API that need no arguments."""
 
     token_scope = ""  # each token may see what there is
@@ -92,6 +93,7 @@ def _answers_get(pattern: URLPattern) -> bool:
 
 @require_safe
 @signed_in
+@takes()
 def api_reference(request: HttpRequest) -> HttpResponse:
     """Show every operation, and every kind of error."""
     root = request.build_absolute_uri("/").rstrip("/")

@@ -25,12 +25,19 @@ from dashboard.machines.api import IpuView, MachineView
 from dashboard.notify.api import NotificationList
 from dashboard.notify.subscriptionapi import OneSubscription, SubscriptionList
 from dashboard.partitions import AllPartitions, PartitionUsage
+from dashboard.queue.api import QueueView
 from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
+from ipuhub.api.views import PlainView
 from partitions.api import urlpatterns as partition_api
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
+
+
+class Document(PlainView, SpectacularJSONAPIView):
+    """The OpenAPI document of this release, as JSON."""
+
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs", JobsView.as_view(), name="jobs"),
@@ -57,6 +64,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
             )
         ),
     ),
+    *with_files("queue", QueueView, "api-queue"),
     path("fleet", FleetView.as_view(), name="api-fleet"),
     path(
         "fleet/machines/<str:controller>/<str:machine>", MachineView.as_view(), name="api-machine"
@@ -67,7 +75,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="api-ipu",
     ),
     path("components", Components.as_view(), name="api-components"),
-    path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
+    path("schema/", Document.as_view(), name="api-schema"),
 ]
 if settings.USAGE_ENABLED:
     urlpatterns += [

@@ -18,6 +18,8 @@ DOWN: Final = "down"
 UNKNOWN: Final = "unknown"
 PARTLY: Final = "partly"
 """Of the header: nothing is known to be down, and of some components nothing is known."""
+STATES: Final = (UP, DOWN, UNKNOWN)
+"""Of a component."""
 PROXY: Final = "V-IPU Proxy"
 KUBERNETES: Final = "Kubernetes API"
 _CONTROLLER: Final = "V-IPU controller "
@@ -288,6 +290,12 @@ def _worker(signs: TaskSigns, now: datetime) -> Component:
         detail = f"a task has been waiting for {spell_duration(waited)}"
         return replace(found, state=DOWN, detail=detail)
     return found
+
+
+def steady(found: Iterable[Component]) -> list[Component]:
+    """Return them without the last sign of life of what is up, which changes with each reading:
+    nothing that shows it would ever be unchanged."""
+    return [replace(each, since=None) if each.state == UP else each for each in found]
 
 
 def summary(components: Iterable[Component]) -> tuple[str, str]:

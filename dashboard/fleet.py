@@ -9,17 +9,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from dashboard.fleetmap import FILLS, Reader, draw_fleet, list_ipus
+from dashboard.fleetfits import FIT_KINDS
+from dashboard.fleetmap import FILLS, IPU_STATES, Reader, draw_fleet, list_ipus
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import live_reader
+from dashboard.queue.lines import WaitingJobSerializer, record_of
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
+from ipuhub.api.views import LiveView, without
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fields import FIELDS, whole_number
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
+    from rest_framework.response import Response
 
     from dashboard.fleetfits import SizeFit
     from dashboard.fleetmap import FleetMap
-    from dashboard.fleetqueue import Waiting
     from dashboard.live import LiveState
     from ipuhub.kube.resources import Manifest
     from ipuhub.web.access import Scope
@@ -130,7 +131,7 @@ class IpuSerializer(serializers.Serializer[Any]):
     ipulink_domain = serializers.IntegerField()
     machine = serializers.CharField()
     position = serializers.IntegerField(help_text="Place in the IPU-Link domain, 0 to 63.")
-    state = serializers.CharField()
+    state = serializers.ChoiceField(choices=IPU_STATES)
     partition = serializers.CharField()
     job_uid = serializers.CharField()
 
@@ -152,7 +153,7 @@ class FitsSerializer(serializers.Serializer[Any]):
 
     size = serializers.IntegerField()
     count = serializers.IntegerField()
-    kind = serializers.CharField()
+    kind = serializers.ChoiceField(choices=FIT_KINDS)
     places = FitPlaceSerializer(many=True)
     blockers = serializers.ListField(child=serializers.CharField())
     free_by = serializers.DateTimeField(allow_null=True)
@@ -167,25 +168,6 @@ class FragmentsSerializer(serializers.Serializer[Any]):
     largest = serializers.IntegerField()
     possible = serializers.IntegerField()
     percent = serializers.IntegerField()
-
-
-class WaitingJobSerializer(serializers.Serializer[Any]):
-    """A request for IPUs. `position` 0: it can never be served. `kind`: block (a block has to come
-    free), blocked (an older job is served first), soon or never; `blockers`: UIDs of visible jobs
-    that hold the block which can come free first; `free_by`: when their time limits end (null: not
-    all of them free their IPUs by a limit). `job_uid` and `job_name` are empty for a job that
-    the caller may not see.
-    """
-
-    position = serializers.IntegerField()
-    job_uid = serializers.CharField()
-    job_name = serializers.CharField()
-    ipus = serializers.IntegerField()
-    since = serializers.DateTimeField(allow_null=True)
-    kind = serializers.CharField()
-    reason = serializers.CharField()
-    blockers = serializers.ListField(child=serializers.CharField())
-    free_by = serializers.DateTimeField(allow_null=True)
 
 
 class FleetSerializer(serializers.Serializer[Any]):
@@ -203,7 +185,7 @@ class FleetSerializer(serializers.Serializer[Any]):
     policy = serializers.CharField(allow_blank=True)
 
 
-class FleetView(APIView):
+class FleetView(LiveView):
     """Each IPU with its job, the queue in the order of service, and what fits now."""
 
     permission_classes = (IsSignedIn,)
@@ -217,16 +199,17 @@ class FleetView(APIView):
         drawn = read_map(state, scope, now, FILLS[0])
         reader = Reader(scope.covers, scope.sees_all, now)
         body: dict[str, Any] = {
-            "read_at": state.fleet.read_at,
             "problem": state.fleet.sentence(in_full=scope.sees_all),
             "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope, now), reader),
             "fits": [_fit(fit) for fit in drawn.fits],
             "fragmentation": drawn.fragments,
-            "queue": [_line(line) for line in drawn.queue],
+            "queue": [record_of(line) for line in with_typical_runs(drawn.queue, scope, now)],
             "out_of_service": drawn.out_of_service,
             "policy": drawn.policy,
         }
-        return Response(FleetSerializer(body).data)
+        at = state.fleet.read_at
+        data = FleetSerializer(body | {"read_at": at}).data
+        return self.answer(request, data, without(data, "read_at"), at)
 
 
 def _fit(fit: SizeFit) -> dict[str, Any]:
@@ -236,22 +219,9 @@ def _fit(fit: SizeFit) -> dict[str, Any]:
     }
 
 
-def _line(line: Waiting) -> dict[str, Any]:
-    return {
-        "position": line.position,
-        "job_uid": line.job.uid if line.job else "",
-        "job_name": line.job.name if line.job else "",
-        "ipus": line.ipus,
-        "since": line.since,
-        "kind": line.kind,
-        "reason": line.reason,
-        "blockers": [uid for _, uid in line.blockers],
-        "free_by": line.free_by,
-    }
-
-
 @require_safe
 @signed_in
+@takes("fill")
 def fleet_page(request: HttpRequest) -> HttpResponseBase:
     """Show who holds which IPUs, who waits, and what fits; only the changing part for htmx."""
     try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dashboard.fleetqueue import Holding
 
+FIT_KINDS: Final = ("now", "later", "shut", "never", "unknown")
 _WHOLE: Final = 100
 
 

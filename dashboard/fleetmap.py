@@ -36,6 +36,7 @@ FILLS: Final = ("job", "group", "user", "state")
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
 _FEW_CONTROLLERS: Final = 4
 _OTHERS: Final = ("idle", "removing", "faulty", "free", "cordoned", "outside")
+IPU_STATES: Final = ("held", "idle", "removing", "faulty", "free", "cordoned", "outside")
 _STATES: Final = {"ERROR": "faulty", "REMOVING": "removing"}
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+KINDS: Final = ("soon", "block", "blocked", "never")
+"""Of lines of the queue."""
 UNKNOWN_GROUP: Final = "group not known yet"
 """Of a job that no recorder has seen: no group has a name with blanks."""
 

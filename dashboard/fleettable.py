@@ -17,8 +17,8 @@ from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import make_cells
 from ipuhub.web.columns import Column, columns_of
 from ipuhub.web.exports import export, known_format
-from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.filters import PAGE, BadFilter, read_page_number
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
 
 if TYPE_CHECKING:
@@ -71,10 +71,12 @@ COLUMNS: Final = (
 
 @require_safe
 @signed_in
+@takes("format", PAGE)
 def fleet_table(request: HttpRequest) -> HttpResponseBase:
     """Show a page of the IPUs with all that the map says of each; `?format=` has all of them."""
     try:
         kind = known_format(request.GET.get("format", ""))
+        number = read_page_number(request.GET.get(PAGE, ""))
     except BadFilter as error:
         return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
@@ -84,7 +86,7 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
     rows = list(list_ipus(state.fleet.value, visible_jobs_of(state, scope, now), reader))
     if kind:
         return export(kind, COLUMNS, rows, "ipus")
-    page = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(rows, A_PAGE).get_page(number)
     shown_rows = list(page.object_list)
     columns = columns_of(COLUMNS, shown_rows)
     context = {

@@ -14,16 +14,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from dashboard import components, observing
 from dashboard.components import Component, TaskSigns
 from dashboard.observing import observed, read_missing, read_now, read_observed
 from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.views import LiveView
 from ipuhub.heartbeats import BEAT, MONITOR, PROBER, TASKS, WEB, WORKER
 from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
 from ipuhub.web.access import require_admin, signed_in
+from ipuhub.web.problems import takes
 from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
+    from rest_framework.response import Response
 
 _PROBER: Final = "Prober"
 _CAPACITY: Final = "capacity"
@@ -128,6 +129,7 @@ def _judge_monitor(now: datetime) -> Component:
 
 @require_safe
 @signed_in
+@takes()
 def health_dot(request: HttpRequest) -> HttpResponseBase:
     """Show the header's one line of all components. Raises PermissionDenied."""
     require_admin(request.user)
@@ -144,7 +146,7 @@ class ComponentSerializer(serializers.Serializer[Any]):
     that do not answer."""
 
     name = serializers.CharField()
-    state = serializers.CharField()
+    state = serializers.ChoiceField(choices=components.STATES)
     detail = serializers.CharField()
     holder = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
@@ -160,7 +162,7 @@ class ComponentListSerializer(serializers.Serializer[Any]):
     results = ComponentSerializer(many=True)
 
 
-class Components(APIView):
+class Components(LiveView):
     """The components of the product, each up, down or unknown."""
 
     permission_classes = (IsSignedIn, IsAdmin)
@@ -168,7 +170,9 @@ class Components(APIView):
     @extend_schema(
         operation_id="components", summary="Components", responses=ComponentListSerializer
     )
-    def get(self, _request: Request) -> Response:
+    def get(self, request: Request) -> Response:
         """The components by their own signs of life; administrators only."""
-        found = read_components(timezone.now())
-        return Response(ComponentListSerializer({"results": found}).data)
+        now = timezone.now()
+        found = read_components(now)
+        data = ComponentListSerializer({"results": found}).data
+        return self.answer(request, data, components.steady(found), now)

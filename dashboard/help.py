@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import signed_in
+from ipuhub.web.problems import takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,7 @@ WORDS: Final[Mapping[str, str]] = {
 
 @require_safe
 @signed_in
+@takes()
 def help_page(request: HttpRequest) -> HttpResponse:
     """Show the words; the reference of the API is a page of its own."""
     return render(request, "help.html", {"words": WORDS})

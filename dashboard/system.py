@@ -3,7 +3,7 @@ sums."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,14 +11,14 @@ from django.db.models import Count, Max, Sum
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.components import UP
+from dashboard.components import steady
 from dashboard.health import read_components
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.readings import STALE_SECONDS
 from ipuhub.web.requests import live_page
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
-
-    from dashboard.components import Component
 
     Shown: TypeAlias = dict[str, Any]
 
@@ -61,6 +59,7 @@ class WatchRow:
 
 @require_safe
 @signed_in
+@takes("format")
 def system(request: HttpRequest) -> HttpResponseBase:
     """Show the page, its fragment, or the twins of the watches. Raises PermissionDenied."""
     require_admin(request.user)
@@ -72,7 +71,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return bad_parameters(request, error.messages)
     context = {
-        "components": _steady(read_components(now)),
+        "components": steady(read_components(now)),
         "watches": _watch_rows(watches, now),
         "monitor": MonitorRound.objects.order_by("-ended_at").first(),
         **_faults(),
@@ -83,12 +82,6 @@ def system(request: HttpRequest) -> HttpResponseBase:
     return live_page(
         request, ("system.html", "_system.html"), context, now, now=now, gap_days=GAP_DAYS
     )
-
-
-def _steady(found: list[Component]) -> list[Component]:
-    """Without the last sign of life of what is up: it changes with each reading, and the page would
-    never be answered by 304."""
-    return [replace(each, since=None) if each.state == UP else each for each in found]
 
 
 def _watch_rows(watches: list[WatchCheckpoint], now: datetime) -> list[WatchRow]:

@@ -28,6 +28,7 @@ from dashboard.search import search
 from dashboard.system import system
 from dashboard.users import role_changes, users_page
 from ipuhub.web.access import signed_in
+from ipuhub.web.problems import takes
 from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page, utilization_week
 
@@ -76,7 +77,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="account-subscription",
     ),
     path("account/roles/", role_changes, name="role-changes"),
-    path("account/password/", signed_in(PasswordPage.as_view()), name="account-password"),
+    path("account/password/", signed_in(takes()(PasswordPage.as_view())), name="account-password"),
     path("audit/", audit_page, name="audit"),
     path("metrics", metrics, name="metrics"),
 ]

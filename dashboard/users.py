@@ -25,6 +25,7 @@ from ipuhub.web.columns import Column
 from ipuhub.web.filters import Filters, InstantFilter
 from ipuhub.web.grants import grant_role, revoke_role
 from ipuhub.web.lists import ListPage
+from ipuhub.web.problems import takes
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -77,6 +78,7 @@ class RoleForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@takes()
 @never_cache
 def users_page(request: HttpRequest) -> HttpResponse:
     """Show the users; a POST grants or revokes a role. Raises PermissionDenied."""

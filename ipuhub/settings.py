@@ -70,7 +70,14 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["ipuhub.api.auth.IsSignedIn"],
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {"JobState": "jobs.selectors.STATES"},  # `state` of other things, too
+    "ENUM_NAME_OVERRIDES": {  # `state` and `kind` are of several things
+        "JobState": "jobs.selectors.STATES",
+        "IpuState": "dashboard.fleetmap.IPU_STATES",
+        "MachineState": "dashboard.machines.facts.MACHINE_STATES",
+        "ComponentState": "dashboard.components.STATES",
+        "WaitingKind": "dashboard.fleetqueue.KINDS",
+        "FitKind": "dashboard.fleetfits.FIT_KINDS",
+    },
 }
 DATABASES = {"default": database_settings(DATABASE_URL, DATABASE_TLS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

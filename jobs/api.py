@@ -15,7 +15,7 @@ from rest_framework import serializers
 from rest_framework.generics import RetrieveAPIView
 
 from ipuhub.api.files import file_of
-from ipuhub.api.views import FileList
+from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.access import scope_of
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from jobs.selectors import NO_JOB, STATES, find_job, listed_jobs, state_of
@@ -128,7 +128,7 @@ class JobList(FileList[JobRecord]):
 
 
 @extend_schema_view(get=extend_schema(operation_id="jobs_read", summary="One job", tags=["jobs"]))
-class JobDetail(RetrieveAPIView[JobRecord]):
+class JobDetail(PlainView, RetrieveAPIView[JobRecord]):
     """One job by its UID, with attempts and transitions. Deleted jobs stay available."""
 
     queryset = JobRecord.objects.none()

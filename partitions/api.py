@@ -13,13 +13,12 @@ from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.parsing import read_body
 from ipuhub.api.schema import body_example
 from ipuhub.api.scopes import READ
-from ipuhub.api.views import FileList, PlainView
+from ipuhub.api.views import FileList, LiveView, PlainView, without
 from ipuhub.web.access import scope_of
 from ipuhub.web.readings import problem_sentence
 from partitions.connections import PROXY_AWAY, fleet_reader
@@ -152,7 +151,7 @@ class PartitionList(FileList[PartitionLifetime]):
         return visible_partitions(scope_of(self.request.user))
 
 
-class Stats(APIView):
+class Stats(LiveView):
     """IPUs held per namespace and free in the fleet: current or last known numbers."""
 
     permission_classes = (IsSignedIn,)
@@ -163,16 +162,17 @@ class Stats(APIView):
         reading, scope = fleet_reader().stats(timezone.now()), scope_of(request.user)
         table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
         body: dict[str, Any] = {
-            "read_at": reading.read_at,
             "problem": reading.sentence(in_full=scope.sees_all),
             "available": table.available,
             "total": table.total,
             "namespaces": table.rows,
         }
-        return Response(StatsSerializer(body).data)
+        at = reading.read_at
+        data = StatsSerializer(body | {"read_at": at}).data
+        return self.answer(request, data, without(data, "read_at"), at)
 
 
-class Capacity(APIView):
+class Capacity(PlainView):
     """The IPUs of each V-IPU controller, as last recorded."""
 
     permission_classes = (IsSignedIn, IsAdmin)

@@ -20,7 +20,7 @@ from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, Filters, InstantFilter
 from ipuhub.web.lists import ListPage
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.readings import problem_sentence
 from ipuhub.web.requests import live_page
 from partitions.connections import PROXY_AWAY, fleet_reader
@@ -177,6 +177,7 @@ PARTITIONS = ListPage(
 
 @require_safe
 @signed_in
+@takes("format")
 def stats(request: HttpRequest) -> HttpResponseBase:
     """Show IPUs held and available, and for administrators what each controller has."""
     now, scope = timezone.now(), scope_of(request.user)
@@ -211,6 +212,7 @@ def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:
 
 @require_safe
 @signed_in
+@takes("size")
 def query(request: HttpRequest) -> HttpResponse:
     """Ask how many partitions of `?size=` fit now; a size of no use is a 400 with a sentence."""
     is_sent = "size" in request.GET

@@ -9,7 +9,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from dashboard.actions.audit import Actor, carry_out, require_kubernetes_user
 from dashboard.actions.changes import (
@@ -24,10 +23,10 @@ from dashboard.actions.manifests import MOST_BYTES
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import DRY_RUN, OutcomeUnknown, idempotent
-from ipuhub.api.kinds import KINDS
+from ipuhub.api.kinds import CONTENT_TYPE, KINDS
 from ipuhub.api.parsing import JsonBody, read_body
-from ipuhub.api.problems import CONTENT_TYPE
 from ipuhub.api.schema import NoBodySerializer, ProblemSerializer, body_example
+from ipuhub.api.views import PlainView
 from ipuhub.models import ApiToken
 from ipuhub.web.access import is_admin, require_operator, scope_of
 from jobs.api import JobList
@@ -141,7 +140,7 @@ def _described(summary: str, name: str, body: Any, status: int = 200) -> Callabl
     )
 
 
-class JobAction(APIView):
+class JobAction(PlainView):
     """Base of the actions on one job."""
 
     key: ClassVar[str]

@@ -33,6 +33,7 @@ from dashboard.actions.writer import WriteProblem, send
 from dashboard.job.tabs import require_job
 from ipuhub.api.kinds import KINDS
 from ipuhub.web.access import access_of, is_admin, require_operator, signed_in
+from ipuhub.web.problems import takes
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -70,6 +71,7 @@ def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@takes("instances", "name")
 @never_cache
 def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
     """Show what an action would do; a POST does it. Raises Http404 and PermissionDenied."""
@@ -140,6 +142,7 @@ def _refuse(
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@takes()
 @never_cache
 def create_job(request: HttpRequest) -> HttpResponse:
     """Show a form for a manifest; a POST checks it with a dry run, or creates the job.

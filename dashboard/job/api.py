@@ -9,12 +9,13 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from dashboard.job.logs import require_own_job
-from dashboard.job.queue import read_waiting
+from dashboard.job.queue import read_place
 from dashboard.job.usage import read_held
-from ipuhub.api.views import FileList
+from dashboard.queue.lines import WaitingJobSerializer, record_of
+from dashboard.queue.typical import with_typical_runs
+from ipuhub.api.views import FileList, LiveView, PlainView, without
 from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.columns import file_columns
 from jobs.selectors import NO_JOB, find_job
@@ -93,9 +94,19 @@ class JobWaitingSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="Older waiting jobs of all namespaces, which are tried before this job.",
     )
+    queue_length = serializers.IntegerField(
+        allow_null=True, help_text="Jobs in the order of service."
+    )
+    line = WaitingJobSerializer(
+        allow_null=True,
+        help_text="Its line of the queue. Null: the V-IPU Proxy does not know of the job yet.",
+    )
     free = serializers.IntegerField(
         allow_null=True,
         help_text="Free IPUs of the whole fleet, not necessarily one block. Null: unknown.",
+    )
+    largest_free = serializers.IntegerField(
+        allow_null=True, help_text="IPUs of the largest free block. Null: unknown."
     )
     free_as_of = serializers.DateTimeField(
         allow_null=True,
@@ -132,7 +143,7 @@ class JobPods(FileList[PodLifetime]):
         responses=JobUsageSerializer,
     )
 )
-class JobUsageSoFar(APIView):
+class JobUsageSoFar(LiveView):
     """The amounts that a job's pods and partitions held so far."""
 
     def get(self, request: Request, uid: str) -> Response:
@@ -140,7 +151,8 @@ class JobUsageSoFar(APIView):
         job = require_own_job(request.user, uid)
         costed = may_see_cost(request.user, job.namespace)
         usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
-        return Response(JobUsageSerializer(usage).data)
+        data = JobUsageSerializer(usage).data
+        return self.answer(request, data, without(data, "until"), usage.until)
 
 
 @extend_schema_view(
@@ -151,7 +163,7 @@ class JobUsageSoFar(APIView):
         responses=JobWaitingSerializer,
     )
 )
-class JobWaiting(APIView):
+class JobWaiting(PlainView):
     """The number of jobs that ask for IPUs before this job, and of free IPUs."""
 
     def get(self, request: Request, uid: str) -> Response:
@@ -160,11 +172,16 @@ class JobWaiting(APIView):
         job = find_job(scope, uid)
         if job is None:
             raise Http404(NO_JOB)
-        found = read_waiting(job, scope, timezone.now())
+        now = timezone.now()
+        found = read_place(job, scope, now)
+        lines = with_typical_runs([found.line], scope, now) if found and found.line else ()
         body: dict[str, Any] = {
             "waits": found is not None,
             "jobs_before": found.before if found else None,
+            "queue_length": found.queue if found else None,
+            "line": record_of(lines[0]) if lines else None,
             "free": found.free if found else None,
+            "largest_free": found.largest_free if found else None,
             "free_as_of": found.free_as_of if found else None,
             "problem": found.problem if found else "",
         }

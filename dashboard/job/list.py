@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import may_see_cost, scope_of, signed_in
 from ipuhub.web.filters import filter_text
+from ipuhub.web.problems import takes
 from jobs.selectors import NAMED, names_like, newest_names
 from jobs.views import JOBS
 from usage.rates.linecosts import read_job_costs
@@ -53,6 +54,7 @@ job_list = dataclasses.replace(
 
 @require_safe
 @signed_in
+@takes()
 def job_suggestions(request: HttpRequest) -> HttpResponseBase:
     """Show the names that the filters of the list suggest, of jobs that the user may see."""
     scope = scope_of(request.user)

@@ -23,7 +23,7 @@ from dashboard.job.tabs import answer_static_tab, read_view
 from ipuhub.kube.podlogs import LogRequest, PodRef
 from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from jobs.models import JobAttempt
 from jobs.selectors import NO_JOB, jobs_with_uid
 from usage.models import PodLifetime
@@ -133,6 +133,7 @@ def find_attempt(attempts: Iterable[JobAttempt], pod: PodLifetime) -> JobAttempt
 
 @require_safe
 @signed_in
+@takes("after", "container", "format", "lines", "pod", "previous", "q")
 def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show the newest lines of a container; with `after` what came since, with `format` a file."""
     require_logs()

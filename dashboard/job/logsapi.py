@@ -9,15 +9,15 @@ from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import APIException, ValidationError
-from rest_framework.views import APIView
 
 from dashboard.job.loglines import AsJson, AsText, KeptLines
 from dashboard.job.logreader import LogProblem, containers_now, stream_lines
 from dashboard.job.logs import find_pod, ref_of, require_logs, require_own_job, stored_attempt
 from ipuhub.api.files import read_yes
+from ipuhub.api.kinds import CONTENT_TYPE
 from ipuhub.api.parsing import AnyAccept
-from ipuhub.api.problems import CONTENT_TYPE
 from ipuhub.api.schema import ProblemSerializer
+from ipuhub.api.views import PlainView
 from ipuhub.kube.podlogs import LogRequest
 from ipuhub.web.access import is_admin
 from ipuhub.web.filters import InstantField
@@ -79,9 +79,10 @@ class NoLog(APIException):
         self.default_code, self.status_code = problem.kind, problem.status
 
 
-class JobLogs(APIView):
+class JobLogs(PlainView):
     """The log of a container of a job's pod."""
 
+    parameters = frozenset({"container", "pod", "previous", "since", "tail_lines", "timestamps"})
     content_negotiation_class = AnyAccept
 
     @extend_schema(

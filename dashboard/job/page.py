@@ -24,7 +24,7 @@ from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.pollcache import cached_until_rows_change, note_live_data
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from partitions.vipu.topology import agent_order
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _OF_PODS = ("pods", "attempts", "partitions")
 
 @require_safe
 @signed_in
+@takes("format", "table")
 @cached_until_rows_change
 def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show how far a job has come and what is wrong with it; or the twin of one of its tables."""
@@ -73,6 +74,7 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@takes()
 @cached_until_rows_change
 def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show a job's pods, attempts and partitions."""
@@ -89,6 +91,7 @@ def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@takes()
 @cached_until_rows_change
 def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
@@ -103,6 +106,7 @@ def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@takes()
 @cached_until_rows_change
 def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show what a job's pods and partitions used, and what that cost."""
@@ -113,6 +117,7 @@ def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+@takes("format", "view")
 @cached_until_rows_change
 def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show the applied manifest, the effective manifest, or their difference; `?format=yaml`

@@ -6,7 +6,6 @@ each read: the position from the recorded jobs, the free IPUs from the V-IPU Pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.fleet import visible_jobs_of
@@ -15,7 +14,6 @@ from dashboard.fleetqueue import current_fits, queue_lines
 from dashboard.job.diagnosis import Place
 from dashboard.job.minimap import draw_minimap
 from dashboard.live import live_reader
-from partitions.connections import fleet_reader
 from partitions.stats import stat_table
 
 if TYPE_CHECKING:
@@ -23,32 +21,6 @@ if TYPE_CHECKING:
 
     from ipuhub.web.access import Scope
     from jobs.models import JobRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The number of jobs that ask for IPUs before this job, and of free IPUs in the fleet.
-
-    `free` None: never read. `free_as_of` is set while the proxy does not answer, and `problem`
-    says so: `free` is then the last known number.
-    """
-
-    before: int
-    free: int | None
-    free_as_of: datetime | None
-    problem: str
-
-
-def read_waiting(job: JobRecord, scope: Scope, now: datetime) -> Waiting | None:
-    """Return it for a job of `find_job`; None where it does not wait for IPUs. Costs no query."""
-    before = job.past.asking_before
-    if before is None:
-        return None
-    reading = fleet_reader().stats(now)
-    table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
-    # A fresh time changes with every reading: without it an unchanged answer keeps its ETag.
-    as_of = reading.read_at if reading.problem else None
-    return Waiting(before, table.available, as_of, reading.sentence(in_full=scope.sees_all))
 
 
 def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:

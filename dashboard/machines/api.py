@@ -9,18 +9,20 @@ from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from dashboard.fleetmap import IPU_STATES
+from dashboard.machines.facts import MACHINE_STATES
 from dashboard.machines.heartbeat import heard_at, sensors_of
 from dashboard.machines.page import NO_IPU, require_machine, see_machine
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.api.auth import IsSignedIn
+from ipuhub.api.views import LiveView, without
 from ipuhub.web.access import scope_of
 from partitions.api import PartitionSerializer
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
+    from rest_framework.response import Response
 
     from dashboard.machines.facts import IpuFacts, MachineFacts
     from dashboard.machines.page import Seen
@@ -37,7 +39,7 @@ class MachineIpuSerializer(serializers.Serializer[Any]):
 
     position = serializers.IntegerField(help_text="Place in the IPU-Link domain, 0 to 63.")
     device = serializers.IntegerField(help_text="Number in the machine.")
-    state = serializers.CharField()
+    state = serializers.ChoiceField(choices=IPU_STATES)
     reason = serializers.CharField(allow_blank=True)
     partition = serializers.CharField(allow_blank=True)
     job_uid = serializers.CharField(allow_blank=True)
@@ -66,7 +68,7 @@ class MachineSerializer(serializers.Serializer[Any]):
     problem = serializers.CharField(allow_blank=True)
     controller = serializers.CharField()
     machine = serializers.CharField()
-    state = serializers.CharField()
+    state = serializers.ChoiceField(choices=MACHINE_STATES)
     cluster = serializers.CharField(allow_blank=True)
     ipulink_domain = serializers.IntegerField(allow_null=True)
     agent_problem = serializers.CharField(
@@ -102,7 +104,7 @@ _IPU: Final = [
 ]
 
 
-class MachineView(APIView):
+class MachineView(LiveView):
     """An IPU-Machine: its IPUs now, and its last day."""
 
     permission_classes = (IsSignedIn,)
@@ -116,10 +118,10 @@ class MachineView(APIView):
     )
     def get(self, request: Request, controller: str, machine: str) -> Response:
         """Its IPUs of one reading, current or the last known, and its last day. Raises Http404."""
-        return _answer(request, controller, machine, None)
+        return _answer(self, request, controller, machine)
 
 
-class IpuView(APIView):
+class IpuView(LiveView):
     """One IPU of a machine, and its last day."""
 
     permission_classes = (IsSignedIn,)
@@ -133,10 +135,12 @@ class IpuView(APIView):
     )
     def get(self, request: Request, controller: str, machine: str, position: int) -> Response:
         """The machine with this IPU alone, and the last day of that IPU. Raises Http404."""
-        return _answer(request, controller, machine, position)
+        return _answer(self, request, controller, machine, position)
 
 
-def _answer(request: Request, controller: str, name: str, position: int | None) -> Response:
+def _answer(
+    view: LiveView, request: Request, controller: str, name: str, position: int | None = None
+) -> Response:
     now, scope = timezone.now(), scope_of(request.user)
     seen = see_machine(scope, controller, name, now)
     stays = read_stays(scope, controller, name, now, position)
@@ -146,7 +150,8 @@ def _answer(request: Request, controller: str, name: str, position: int | None) 
         "events": read_events(controller, name, now, ipu.device if ipu else None),
         "partitions": [stay.partition for stay in stays],
     }
-    return Response(MachineSerializer(body).data)
+    data = MachineSerializer(body).data
+    return view.answer(request, data, without(data, "read_at"), seen.read_at)
 
 
 def _now(seen: Seen, controller: str, name: str, position: int | None) -> dict[str, Any]:

@@ -27,6 +27,9 @@ _HARDWARE: Final = {
 }
 
 
+MACHINE_STATES: Final = ("up", "cordoned", "faulty", "lost", "unknown", "gone")
+
+
 @dataclass(frozen=True, slots=True)
 class IpuFacts:
     """An IPU. `position` in its IPU-Link domain (0 to 63), `device`: its number in the machine;

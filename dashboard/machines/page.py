@@ -16,6 +16,7 @@ from dashboard.machines.facts import find_machine, is_open
 from dashboard.machines.heartbeat import heard_at, read_heartbeat, sensor_texts, sensors_of
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.problems import takes
 from ipuhub.web.requests import live_page
 from partitions.vipu.telemetry import Heartbeat
 
@@ -76,6 +77,7 @@ def require_machine(seen: Seen, stays: Sequence[Stay]) -> None:
 
 @require_safe
 @signed_in
+@takes()
 def machine_page(request: HttpRequest, controller: str, name: str) -> HttpResponseBase:
     """Show a machine's IPUs and its last day; only the changing part for htmx."""
     return _answer(request, controller, name, None)
@@ -83,6 +85,7 @@ def machine_page(request: HttpRequest, controller: str, name: str) -> HttpRespon
 
 @require_safe
 @signed_in
+@takes()
 def ipu_page(request: HttpRequest, controller: str, name: str, position: int) -> HttpResponseBase:
     """Show one IPU and its last day; only the changing part for htmx."""
     return _answer(request, controller, name, position)

@@ -20,6 +20,7 @@ from dashboard.notify.outbox import DEAD, QUEUED
 from dashboard.notify.subscriptions import USAGE_OFF, SubscriptionForm, pause, resume, subscribe
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import signed_in
+from ipuhub.web.problems import takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ _SHOWN: Final = 50
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@takes()
 @never_cache
 def notifications(request: HttpRequest) -> HttpResponse:
     """Show the user's subscriptions and sent messages; a POST subscribes and shows the secret,

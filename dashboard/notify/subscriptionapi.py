@@ -10,7 +10,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from dashboard.notify.events import EVENTS
 from dashboard.notify.outbox import MAIL, WEBHOOK
@@ -25,7 +24,7 @@ from dashboard.notify.subscriptions import (
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import read_body
 from ipuhub.api.schema import NoBodySerializer, body_example
-from ipuhub.api.views import FileList
+from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import Subscription
 from ipuhub.web.columns import file_columns
 
@@ -134,7 +133,7 @@ class SubscriptionList(FileList[Subscription]):
         return Response(NewSubscriptionSerializer(made).data, status=status.HTTP_201_CREATED)
 
 
-class OneSubscription(APIView):
+class OneSubscription(PlainView):
     """One of the caller's subscriptions."""
 
     @extend_schema(

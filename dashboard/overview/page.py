@@ -36,7 +36,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.readings import STALE_SECONDS, Shared
 from ipuhub.web.requests import (
     etag_of,
@@ -125,6 +125,7 @@ _POLLED: Final[Shared[Audience, Shown]] = Shared()
 
 @require_safe
 @signed_in
+@takes("fill")
 def overview(request: HttpRequest) -> HttpResponseBase:
     """Show the page, or just its changing part when htmx asks."""
     try:

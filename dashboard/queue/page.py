@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.core.paginator import Paginator
 from django.utils import timezone
@@ -11,36 +11,62 @@ from django.views.decorators.http import require_safe
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader, read_board
 from dashboard.live import live_reader
+from dashboard.queue.lines import COLUMNS
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.exports import export, known_format
+from ipuhub.web.filters import PAGE, BadFilter, read_page_number
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
+
+    from dashboard.fleetmap import FleetMap
+    from ipuhub.web.access import Scope
+    from ipuhub.web.readings import Reading
 
 A_PAGE: Final = 50
 """Lines of a page."""
 
 
-@require_safe
-@signed_in
-def queue_page(request: HttpRequest) -> HttpResponseBase:
-    """Show a page of those who wait, and each size; only the changing part for htmx."""
-    now, scope = timezone.now(), scope_of(request.user)
+def read_queue(scope: Scope, now: datetime) -> tuple[Reading[Mapping[str, Any]], FleetMap]:
+    """Return the reading of the fleet, and its queue as far as a reader may see it."""
     state = live_reader().read(now)
     reader = Reader(scope.covers, scope.sees_all, now)
     board = read_board(state.fleet.value, visible_jobs_of(state, scope, now), reader)
+    return state.fleet, board
+
+
+@require_safe
+@signed_in
+@takes("format", PAGE)
+def queue_page(request: HttpRequest) -> HttpResponseBase:
+    """Show a page of those who wait, and each size; only the changing part for htmx. `?format=` has
+    all who wait."""
+    try:
+        kind = known_format(request.GET.get("format", ""))
+        number = read_page_number(request.GET.get(PAGE, ""))
+    except BadFilter as error:
+        return bad_parameters(request, error.messages)
+    now, scope = timezone.now(), scope_of(request.user)
+    reading, board = read_queue(scope, now)
+    if kind:
+        return export(kind, COLUMNS, with_typical_runs(board.queue, scope, now), "queue")
     # A queue shrinks while it is read: a page beyond the end becomes the last page that is
     # left.
-    page = Paginator(board.queue, A_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(board.queue, A_PAGE).get_page(number)
     context = {
         "map": board,
         "lines": with_typical_runs(page.object_list, scope, now),
         "number": page.number,
         "pages": page.paginator.num_pages,
-        "problem": state.fleet.sentence(in_full=scope.sees_all),
-        "read_at": state.fleet.read_at if state.fleet.problem else None,
+        "problem": reading.sentence(in_full=scope.sees_all),
+        "read_at": reading.read_at if reading.problem else None,
         "sees_all": scope.sees_all,
     }
-    return live_page(request, ("queue.html", "_queue.html"), context, state.fleet.read_at, now=now)
+    return live_page(request, ("queue.html", "_queue.html"), context, reading.read_at, now=now)

@@ -15,7 +15,7 @@ from django.conf import settings
 from rest_framework.throttling import BaseThrottle
 
 from ipuhub.models import ApiToken
-from ipuhub.web.requests import MORE_HEADERS
+from ipuhub.web.requests import add_headers
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -76,7 +76,7 @@ class PerCaller(BaseThrottle):
             "RateLimit-Policy": f'"minute";q={state.limit};w={WINDOW_SECONDS}',
             "RateLimit": f'"minute";r={state.remaining};t={state.seconds}',
         }
-        setattr(request._request, MORE_HEADERS, headers)  # noqa: SLF001  # DRF hides Django's
+        add_headers(request._request, headers)  # noqa: SLF001  # DRF hides Django's
         return not state.is_exceeded
 
     def wait(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
@@ -19,9 +19,9 @@ from rest_framework import serializers
 from ipuhub.api.auth import scope_for
 from ipuhub.api.files import FORM, describe_file, describe_json
 from ipuhub.api.idempotency import PARAMETER, is_idempotent
+from ipuhub.api.kinds import CONTENT_TYPE
 from ipuhub.api.parsing import AnyAccept
-from ipuhub.api.problems import CONTENT_TYPE
-from ipuhub.api.views import JSON, MEDIA_TYPES
+from ipuhub.api.views import JSON, MEDIA_TYPES, LiveView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +37,14 @@ _ALWAYS = {
     HTTPStatus.SERVICE_UNAVAILABLE: "A required service is unavailable. Try again later.",
 }
 _KEYS = {"uid": "UID of the job.", "id": "Number of the row, from the list."}
+_ETAG: Final[dict[str, Any]] = {
+    "description": "Of the answer, but of no stream: send it as `If-None-Match` next time.",
+    "schema": {"type": "string"},
+}
+_AS_OF: Final[dict[str, Any]] = {
+    "description": "When the data was read.",
+    "schema": {"type": "string", "format": "date-time"},
+}
 _RAISES = re.compile(r"\s*\bRaises? [^.]*\.")
 _BY_FIELD = serializers.DictField(
     child=serializers.ListField(child=serializers.CharField()),
@@ -113,10 +121,27 @@ class Described(AutoSchema):
         content = {CONTENT_TYPE: {"schema": component.ref}}
         for status, description in sorted(self._refusals()):
             bodies.setdefault(str(status.value), {"description": description, "content": content})
-        if self.method == "GET":
-            unchanged = "Not modified: the ETag still matches If-None-Match."
-            bodies[str(HTTPStatus.NOT_MODIFIED.value)] = {"description": unchanged}
+        if self._is_tagged(bodies):
+            self._add_unchanged(bodies)
         return bodies
+
+    def _is_tagged(self, bodies: Mapping[str, Any]) -> bool:
+        """Return whether the answer has an ETag: JSON has, streams do not, but for stored files."""
+        if self.method != "GET":
+            return False
+        is_json = MEDIA_TYPES[JSON] in bodies["200"]["content"] and not self.path.endswith(FORM)
+        return is_json or getattr(self.view, "has_etag", False)
+
+    def _add_unchanged(self, bodies: dict[str, Any]) -> None:
+        """Add the headers of a tagged answer, and the 304."""
+        headers = {"ETag": _ETAG}
+        if isinstance(self.view, LiveView):
+            headers["X-As-Of"] = _AS_OF
+        bodies["200"].setdefault("headers", {}).update(copy.deepcopy(headers))
+        bodies[str(HTTPStatus.NOT_MODIFIED.value)] = {
+            "description": "Not modified: the ETag still matches If-None-Match.",
+            "headers": copy.deepcopy(headers),
+        }
 
     def _map_basic_serializer(self, serializer: Any, direction: Direction) -> Any:
         """Return the schema of a serializer; a body that is not `is_open` has no other fields."""

@@ -5,19 +5,23 @@ Format of an API response: JSON, CSV or JSON lines.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django.db.models import Model
 from rest_framework.generics import ListAPIView
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
 from ipuhub.web.filters import TOTAL, BadFilter, refuse_unknown, wants_total
+from ipuhub.web.requests import note_as_of, release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from django.db.models import QuerySet
     from rest_framework.request import Request
@@ -57,9 +61,12 @@ _M = TypeVar("_M", bound=Model)
 
 
 class PlainView(APIView):
-    """A view without a list. It refuses query parameters other than `parameters`."""
+    """A view without a list. It refuses query parameters other than `parameters`.
+
+    `has_etag`: its file has an ETag; JSON has one in any case."""
 
     parameters: ClassVar[frozenset[str]] = frozenset()
+    has_etag: ClassVar[bool] = False
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the caller, then the names. Raises BadFilter."""
@@ -67,6 +74,24 @@ class PlainView(APIView):
         method = getattr(self, str(request.method).lower(), None)
         if not getattr(method, "is_idempotent", False):  # such a write refuses them itself
             refuse_unknown(dict(request.query_params.lists()), self.parameters)
+
+
+def without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the data without these fields."""
+    return {name: value for name, value in data.items() if name not in names}
+
+
+class LiveView(PlainView):
+    """A view of data that each answer reads again. Its ETag ignores the time of reading."""
+
+    def answer(
+        self, request: Request, data: Mapping[str, Any], marked: object, as_of: datetime | None
+    ) -> Response:
+        """Return `data`. The ETag is computed from `marked`: `data` without times of reading.
+        `as_of`: the time of the data, for the header `X-As-Of`, also of a 304."""
+        note_as_of(request._request, as_of)  # noqa: SLF001  # DRF hides Django's
+        made = hashlib.sha256(f"{release()} {marked!r}".encode()).hexdigest()
+        return Response(data, headers={"ETag": f'W/"{made[:32]}"'})
 
 
 class FileList(ListAPIView[_M], Generic[_M]):

@@ -41,6 +41,8 @@ TOTAL: Final = "total"
 OF_THE_LIST = frozenset({"cursor", "page_size", "format", TOTAL})
 """Parameters that are no filters."""
 SORT = "sort"
+PAGE: Final = "page"
+_PAGE_DIGITS: Final = 9
 NONE: Final = "(none)"
 """As the value of a filter: what has no value."""
 _NAMED_NONE: Final = re.compile(r"\\*\(none\)")
@@ -92,6 +94,17 @@ def wants_total(text: str) -> bool:
     if text not in {"", "yes", "no"}:
         raise BadFilter([f"{TOTAL}: must be yes or no, not {text[:80]!r}."])
     return text != "no"
+
+
+def read_page_number(text: str) -> int:
+    """Return the page that `?page=` names, the first without one. Raises BadFilter.
+
+    One beyond the last page is valid, since lists shrink while they are read."""
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdecimal() and len(text) <= _PAGE_DIGITS and int(text)):
+        raise BadFilter([f"{PAGE}: {text[:50]!r} is not the number of a page: 1 or more."])
+    return int(text)
 
 
 class InstantField(forms.CharField):

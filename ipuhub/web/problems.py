@@ -5,6 +5,7 @@ programs.
 from __future__ import annotations
 
 import sys
+from functools import wraps
 from typing import TYPE_CHECKING, Final
 
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent
@@ -14,10 +15,11 @@ from django.shortcuts import render
 from django.template import loader
 
 from ipuhub.api.problems import problem_answer
+from ipuhub.web.filters import BadFilter, refuse_unknown
 from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from django.http import HttpRequest, HttpResponseBase
 
@@ -86,6 +88,27 @@ def bad_parameters(request: HttpRequest, sentences: Sequence[str]) -> HttpRespon
         return problem_answer(400, " ".join(sentences), "invalid-value")
     context = {"problems": sentences, "again": request.path}
     return render(request, "400.html", context, status=400)
+
+
+def takes(
+    *names: str,
+) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
+    """Return a decorator of a page that has only these query parameters: with another one it is a
+    400 with its name. A parameter that nothing reads would be a filter that does not filter."""
+    known = frozenset(names)
+
+    def decorate(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+        @wraps(view)
+        def checked(request: HttpRequest, *given: object, **options: object) -> HttpResponseBase:
+            try:
+                refuse_unknown(dict(request.GET.lists()), known)
+            except BadFilter as error:
+                return bad_parameters(request, error.messages)
+            return view(request, *given, **options)
+
+        return checked
+
+    return decorate
 
 
 def bad_request(request: HttpRequest, sentence: str) -> HttpResponseBase:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 
-_AS_OF: Final = "_ipuhub_as_of"
+_HEADERS: Final = "_ipuhub_headers"
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}  # of dataclasses, so that a map costs 2 ms less
 # What most values are: no rows are in them.
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), date, datetime, timedelta})
@@ -52,8 +52,21 @@ def wants_fragment(request: HttpRequest) -> bool:
 
 
 def note_as_of(request: HttpRequest, at: datetime | None) -> None:
-    """Note of when the figures of the answer are (None: not known), for its header `X-As-Of`."""
-    setattr(request, _AS_OF, at)
+    """Note of when the figures of the answer are (None: not known), for its header `X-As-Of`. A 304
+    has it, too, without a text to say it."""
+    if at is not None:
+        add_headers(request, {"X-As-Of": at.astimezone(UTC).isoformat(timespec="seconds")})
+
+
+def add_headers(request: HttpRequest, headers: Mapping[str, str]) -> None:
+    """Note headers for whatever the answer becomes; `KeepPrivate` writes them."""
+    setattr(request, _HEADERS, {**added_headers(request), **headers})
+
+
+def added_headers(request: HttpRequest) -> dict[str, str]:
+    """Return the headers noted for the answer."""
+    found: dict[str, str] = getattr(request, _HEADERS, {})
+    return found
 
 
 def fragment_etag(request: HttpRequest, *values: object) -> str:
@@ -117,8 +130,6 @@ def tagged(request: HttpRequest, answer: HttpResponse, tag: str) -> HttpResponse
     # tag of an earlier visit the browser would show that visit's page, without the message.
     answer["ETag"] = tag if wants_fragment(request) else f'W/"{token_hex(16)}"'
     answer["Cache-Control"] = "private, no-cache"
-    # Of an unchanged fragment, too, which has no text to say it.
-    set_as_of(answer, getattr(request, _AS_OF, None))
     patch_vary_headers(answer, ("HX-Request", "Cookie"))
     return answer
 
@@ -142,12 +153,6 @@ def live_page(
     page, part = templates
     context = {**shown, **unmarked, "etag": tag, "as_of": as_of}
     return tagged(request, render(request, part if wants_fragment(request) else page, context), tag)
-
-
-def set_as_of(answer: HttpResponse, at: datetime | None) -> None:
-    """Write the header `X-As-Of`: of when the figures of the answer are (None: not known)."""
-    if at is not None:
-        answer["X-As-Of"] = at.astimezone(UTC).isoformat(timespec="seconds")
 
 
 @lru_cache(maxsize=1)
@@ -185,7 +190,3 @@ def _parse(text: str) -> Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-MORE_HEADERS: Final = "_ipuhub_headers"
-"""The attribute of a request for headers of its answer that a later stage decides on."""

@@ -12,7 +12,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAccountant
 from ipuhub.api.idempotency import idempotent
@@ -90,7 +89,7 @@ class RatePreview(PlainView):
         return Response(RatePreviewSerializer(preview(rate, now, settings.REPORT_ZONE)).data)
 
 
-class RateEnd(APIView):
+class RateEnd(PlainView):
     """The end of a rate."""
 
     permission_classes = (IsAccountant,)

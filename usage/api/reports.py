@@ -21,7 +21,7 @@ from ipuhub.api.auth import IsAccountant
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import AnyAccept, read_body
-from ipuhub.api.views import FileList
+from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.columns import Column, file_columns
 from usage.api.reportserializers import (
     ReportSerializer,
@@ -178,7 +178,7 @@ class ReportList(FileList[MonthReport]):
         add_outdated(rows)
 
 
-class ReportReview(APIView):
+class ReportReview(PlainView):
     """Points to check before a month is closed."""
 
     permission_classes = (IsAccountant,)
@@ -199,9 +199,11 @@ class ReportReview(APIView):
         return Response(ReviewSerializer(review).data)
 
 
-class ReportFile(APIView):
+class ReportFile(PlainView):
     """A month's summary or details, streamed; see the headers for what the report says of it."""
 
+    has_etag = True
+    parameters = frozenset({"excel", "profile", "total"})
     permission_classes = (IsAccountant,)
     content_negotiation_class = AnyAccept
 
@@ -238,9 +240,11 @@ class ReportFile(APIView):
         return report_file(request, wanted)
 
 
-class CorrectionFile(APIView):
+class CorrectionFile(PlainView):
     """The differences that one correction of a closed month makes, as CSV."""
 
+    has_etag = True
+    parameters = frozenset({"excel", "total"})
     permission_classes = (IsAccountant,)
     content_negotiation_class = AnyAccept
 
@@ -309,7 +313,7 @@ class RunList(FileList[ReportRun]):
         return Response(body, status=status.HTTP_202_ACCEPTED, headers={"Location": where})
 
 
-class RunDetail(RetrieveAPIView[ReportRun]):
+class RunDetail(PlainView, RetrieveAPIView[ReportRun]):
     """A run: its progress and result."""
 
     queryset = ReportRun.objects.all()
@@ -331,9 +335,10 @@ class RunDetail(RetrieveAPIView[ReportRun]):
         return run
 
 
-class RunFile(APIView):
+class RunFile(PlainView):
     """The file of a range that a run made."""
 
+    parameters = frozenset({"excel", "total"})
     permission_classes = (IsAccountant,)
     content_negotiation_class = AnyAccept
 

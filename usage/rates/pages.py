@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.web.access import require_accountant, signed_in
+from ipuhub.web.problems import takes
 from usage.models import Rate
 from usage.rates.preview import preview
 from usage.rates.pricing import Price, overlap, sentence
@@ -150,6 +151,7 @@ class EndForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@takes()
 def rates(request: HttpRequest) -> HttpResponse:
     """Show all rates; POST previews a rate on last month, and with `save` sets it.
 

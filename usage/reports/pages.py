@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from ipuhub.web.access import require_accountant, signed_in
 from ipuhub.web.pollcache import cached_until_rows_change
+from ipuhub.web.problems import takes
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
@@ -40,6 +41,7 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
 
 @require_safe
 @signed_in
+@takes()
 @cached_until_rows_change
 def reports(request: HttpRequest) -> HttpResponse:
     """Show the reports, or only the list for a poll. Raises PermissionDenied."""
@@ -71,6 +73,7 @@ def make_reports(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @signed_in
+@takes()
 def review(request: HttpRequest, month: str) -> HttpResponse:
     """Show what to check before a month is closed; redirect to the list if there is nothing to
     close.

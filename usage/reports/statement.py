@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import require_statements, signed_in
 from ipuhub.web.filters import BadFilter, filter_value
-from ipuhub.web.problems import bad_parameters
+from ipuhub.web.problems import bad_parameters, takes
 from usage.models import MonthReport, ReportRow
 from usage.query import given, single_value
 from usage.rates.pricing import money_of
@@ -213,6 +213,7 @@ def read_statement(month: str, scope: Scope, group: str) -> dict[str, Any]:
 
 @require_safe
 @signed_in
+@takes()
 def groups(request: HttpRequest, month: str) -> HttpResponse:
     """Show the groups of a month's report, each with its statement. Raises PermissionDenied and
     Http404."""
@@ -220,21 +221,15 @@ def groups(request: HttpRequest, month: str) -> HttpResponse:
     return render(request, "usage/groups.html", read_groups(month, scope))
 
 
-def _group_of(request: HttpRequest) -> str:
-    group = single_value(given(request.GET), "group")
-    if "\0" in group:
-        raise BadFilter(["group: Null characters are not allowed."])
-    return filter_value(group)
-
-
 @require_safe
 @signed_in
+@takes("group")
 def statement(request: HttpRequest, month: str) -> HttpResponseBase:
     """Show what one group used (`group`; empty or `(none)`: without a group). Raises
     PermissionDenied and Http404."""
     scope = require_statements(request.user)
     try:
-        group = _group_of(request)
+        group = filter_value(single_value(given(request.GET), "group"))
     except BadFilter as error:
         return bad_parameters(request, error.messages)
     return render(request, "usage/statement.html", read_statement(month, scope, group))

@@ -19,7 +19,7 @@ from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, refuse_unknown
 from ipuhub.web.problems import bad_parameters
-from ipuhub.web.requests import set_as_of
+from ipuhub.web.requests import note_as_of
 from usage.query import (
     given,
     read_format,
@@ -242,9 +242,8 @@ def utilization_page(request: HttpRequest) -> HttpResponseBase:
     if kind:
         lines = answer.lines(has_total=has_total and kind == "csv")
         return export(kind, capacity_columns(), lines, "utilization")
-    page = render(request, "usage/utilization.html", _context(answer, params, now))
-    set_as_of(page, _as_of(answer))
-    return page
+    note_as_of(request, _as_of(answer))
+    return render(request, "usage/utilization.html", _context(answer, params, now))
 
 
 @require_safe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +20,10 @@ from schemathesis.specs.openapi.checks import (
 
 from ipuhub.api.auth import make_token
 from ipuhub.wsgi import application
+from tests.builders.clients import tool
 from tests.builders.documents import openapi
 from tests.fakes.longform import IS_LONG
+from tests.integration.web.addresses import api_reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +45,9 @@ API = schemathesis.openapi.from_dict(openapi())
 API.app = read_whole
 API.config.generation.update(with_security_parameters=False)
 OPERATIONS = {found.ok().label: found.ok() for found in API.get_all_operations()}
+API_READS = api_reads(uid="uid-team-a-train")
+UNTIL_NOW = tuple(f"/api/v1/usage/{name}" for name in ("summary", "series", "capacity"))
+"""What is added up until now, unless the range has ended: each answer is another one."""
 CALLERS = st.sampled_from(["admin", "accountant", "user", "stranger", "nobody"])
 ODD = st.sampled_from(
     [
@@ -77,9 +83,38 @@ def check(case: Case, headers: dict[str, str], checks: list[CheckFunction]) -> N
         assert answer.json()["detail"].endswith((".", ".'")), answer.json()["detail"]
 
 
+def described_at(address: str) -> dict[str, Any] | None:
+    """The operation of an address in the document, the one with the fewest places."""
+    paths = {
+        path: each["get"]
+        for path, each in openapi()["paths"].items()
+        if "get" in each and re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)), address)
+    }
+    return paths[min(paths, key=lambda path: path.count("{"))] if paths else None
+
+
 @pytest.fixture(scope="module")
 def tokens(people: dict[str, User]) -> dict[str, str]:
     return {name: make_token(user, "test", timezone.now())[1] for name, user in people.items()}
+
+
+@pytest.mark.parametrize("name", API_READS)
+def test_the_document_names_an_etag_and_304_where_the_answer_has_them(
+    name: str, people: dict[str, User]
+) -> None:
+    address, client = API_READS[name], tool(people["admin"])
+    first = client.get(address, secure=True)
+    if first.streaming:
+        assert b"".join(first) is not None  # frees the download's slot
+    described = described_at(address)
+    if described is None or first.status_code != 200:
+        return  # outside the document, or a file that is not there
+    headers = described["responses"]["200"].get("headers", {})
+    tagged = "ETag" in first.headers, "ETag" in headers, "304" in described["responses"]
+    assert len(set(tagged)) == 1, tagged
+    if tagged[0] and not address.startswith(UNTIL_NOW):
+        again = client.get(address, secure=True, headers={"If-None-Match": first["ETag"]})
+        assert again.status_code == 304
 
 
 @pytest.mark.parametrize("label", sorted(OPERATIONS))

@@ -21,9 +21,10 @@ from django.utils import timezone
 
 from ipuhub.api.auth import make_token
 from ipuhub.models import Subscription
-from tests.builders.clients import browser
+from ipuhub.web.filters import PAGE
+from tests.builders.clients import browser, tool
 from tests.fakes.longform import IS_LONG
-from tests.integration.web.addresses import page_addresses
+from tests.integration.web.addresses import api_reads, page_addresses
 from usage.time.windows import Month
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _ODD: Final = [_MARKUP, "\0", "-1", "9" * 400, "9999-12-31", "2026-11-31", "\u20
 _TURNS: Final = 3
 _UNREAD: Final = "odd"  # no view looks it up: it stands for all names that nobody reads
 _OF_EVERY_PAGE: Final = frozenset({_UNREAD, "format", "cursor", "page_size"})
+_OF_OTHERS: Final = frozenset({"login", "oidc-start", "oidc-callback", "usage:primehub-health"})
+"""Addresses that others write, who may add parameters of their own: providers and probes."""
 _RANGE: Final = frozenset({"from", "to", "since", "until", "window"})
 
 
@@ -56,6 +59,9 @@ def pages() -> dict[str, str]:
     """The addresses of all pages of the URL table, by name."""
     month = Month.of(timezone.now(), django_settings.REPORT_ZONE).previous()
     return page_addresses(uid="uid-team-a-train", month=f"{month}", key="run-again")
+
+
+API_READS: Final = api_reads(uid="uid-team-a-train")
 
 
 class _Forms(HTMLParser):
@@ -160,6 +166,12 @@ def test_every_parameter_of_a_page_is_understood_or_refused_by_its_name(
             names |= set(fields) if method == "get" and action in {"", address} else set()
         queries = [link.query for link in map(urlsplit, seen.links) if link.path in {"", address}]
         names |= {key for query in queries for key, _ in parse_qsl(query)}
+    if page not in _OF_OTHERS:
+        refused = client.get(f"{address}?{_UNREAD}=1")
+        assert refused.status_code == 400, "a parameter that nothing reads is ignored"
+        assert _UNREAD in _said(refused, _text(refused))
+    for number in ("abc", "-3", "0") if PAGE in looked_up else ():
+        assert client.get(f"{address}?{PAGE}={number}").status_code == 400, number
     turn = [*pages()].index(page)
     for number, name in enumerate(sorted(names)):
         for value in odd_values(turn + number):
@@ -168,6 +180,15 @@ def test_every_parameter_of_a_page_is_understood_or_refused_by_its_name(
             _check(client.get(asked, headers=part), name, value)
             if name != _UNREAD and name not in looked_up:
                 break  # its value makes no difference
+
+
+@pytest.mark.parametrize("name", API_READS)
+def test_a_read_of_the_api_refuses_a_parameter_that_nothing_reads(
+    name: str, people: dict[str, User]
+) -> None:
+    refused = tool(people["admin"]).get(f"{API_READS[name]}?{_UNREAD}=1")
+    assert refused.status_code == 400
+    assert {_UNREAD, "unknown"} <= set(re.findall(r"\w+", refused.json()["detail"]))
 
 
 def test_the_pages_of_the_url_table_are_found() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
+import io
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +135,46 @@ def test_who_waits_without_a_limit_is_told_how_long_such_jobs_ran(
         job_row(name, "team-b", ipus=ipus, started_at=NOON, completed_at=NOON)
     for address in ("/fleet/", "/queue/"):
         assert "; jobs of this size ran 20 min (median of 3)" in shown(user, address), address
+    (line,) = user.get("/api/v1/fleet").json()["queue"]
+    assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)
+    assert user.get("/api/v1/queue").json()["results"] == [line]
+
+
+def test_the_queue_has_files_and_pages_of_the_api(
+    user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    hold(cluster, proxy, "all", "team-a", 32)
+    for number, ipus in enumerate((4, 2, 64, 1)):  # of 64 there is no block
+        name, namespace = f"waits-{number}", "team-b" if ipus == 2 else "team-a"
+        uid = cluster.add_job(name, namespace, user=f"user-{number}")
+        proxy.hold(name, namespace, ipus, uid=uid)
+    clock.later(3)
+    page = shown(user, "/queue/")
+    table, rows, lines = (
+        b"".join(user.get(f"/queue/?format={form}").streaming_content).decode()
+        for form in ("csv", "json", "jsonl")
+    )
+    assert [f'href="?format={form}"' in page for form in ("csv", "json", "jsonl")] == [True] * 3
+    order = [int(row["ipus"]) for row in csv.DictReader(io.StringIO(table))]
+    assert (sorted(order), order[-1]) == ([1, 2, 4, 64], 64)  # the others came at one instant
+    found = json.loads(rows)
+    assert [json.loads(line) for line in lines.splitlines()] == found
+    assert [row["position"] for row in found] == [1, 2, 3, 0]
+    users = {row["ipus"]: row["user"] for row in found}
+    assert users == {4: "user-0", 2: "", 1: "user-3", 64: "user-2"}
+    assert found[0]["blockers"] == "all"
+    assert "user-1" not in table
+    address, sizes = "/api/v1/queue?page_size=1", []
+    while address:
+        body = user.get(address).json()
+        sizes += [line["ipus"] for line in body["results"]]
+        address = body["next"]
+    assert sizes == order
+    for form in ("csv", "jsonl"):
+        answer = user.get(f"/api/v1/queue.{form}")
+        assert len(b"".join(answer.streaming_content).splitlines()) == 4 + (form == "csv")
+    assert user.get("/api/v1/queue?cursor=WzFd").status_code == 400
+    assert user.get("/api/v1/queue.csv?cursor=x").status_code == 400
 
 
 def test_how_long_jobs_ran_is_read_once_a_minute_for_each_that_waits(

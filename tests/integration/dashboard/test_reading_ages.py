@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 LIVE = ("/", "/fleet/", "/queue/", "/fleet/machines/v1:8090/ag0/", "/partitions/stats/", "/system/")
+FLEET_CALLS = (
+    "/api/v1/fleet",
+    "/api/v1/queue",
+    "/api/v1/stats",
+    "/api/v1/fleet/machines/v1:8090/ag0",
+    "/api/v1/fleet/machines/v1:8090/ag0/ipus/0",
+)
+CALLS = (*FLEET_CALLS, "/api/v1/components", "/api/v1/jobs/uid-team-a-bert/usage")
 RECORDED = ("/jobs/", "/partitions/", "/usage/", "/usage/pods/", "/jobs/uid-team-a-bert/")
 
 
@@ -78,3 +86,29 @@ def test_a_poll_says_it_without_a_new_text(
     assert again.status_code == 304
     times = [dt.datetime.fromisoformat(each["X-As-Of"]) for each in (first, again)]
     assert times[1] - times[0] == dt.timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("address", CALLS)
+def test_a_call_that_reads_the_same_again_is_a_304_with_the_new_age(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
+) -> None:
+    job_row("bert")
+    proxy.hold("bert", "team-a", 2)
+    clock.hold()
+    first = admin.get(address)
+    clock.later(5)
+    again = admin.get(address, headers={"If-None-Match": first["ETag"]})
+    assert (first.status_code, again.status_code) == (200, 304)
+    times = [dt.datetime.fromisoformat(each["X-As-Of"]) for each in (first, again)]
+    assert times[1] - times[0] == dt.timedelta(seconds=5)
+
+
+def test_a_call_that_reads_something_else_has_another_tag(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    tags = [admin.get(address)["ETag"] for address in FLEET_CALLS]
+    proxy.hold("bert", "team-a", 4)
+    proxy.hold("large", "team-a", 32)
+    clock.later(5)
+    for address, tag in zip(FLEET_CALLS, tags, strict=True):
+        assert admin.get(address, headers={"If-None-Match": tag}).status_code == 200, address

@@ -56,7 +56,10 @@ def test_page_and_api_show_who_is_before_and_what_is_free_at_this_moment(
     assert asked(user, job) == {
         "waits": True,
         "jobs_before": 1,
+        "queue_length": 0,
+        "line": None,
         "free": 32,
+        "largest_free": 32,
         "free_as_of": None,
         "problem": "",
     }
@@ -117,7 +120,10 @@ def test_a_job_that_asks_for_no_ipus_has_no_place(
     assert asked(admin, job) == {
         "waits": False,
         "jobs_before": None,
+        "queue_length": None,
+        "line": None,
         "free": None,
+        "largest_free": None,
         "free_as_of": None,
         "problem": "",
     }
@@ -198,6 +204,11 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     page = admin.get(f"/jobs/{job.uid}/").content.decode()
     assert page.count('<div class="machine is-target">') == 8
     assert "<title>ag0: team-a/limited, p-limited-team-a-0" in page
+    called = asked(admin, job)
+    assert called["line"] == admin.get("/api/v1/queue").json()["results"][0]
+    assert (called["line"]["position"], called["queue_length"]) == (1, 1)
+    assert (called["line"]["blockers"], called["largest_free"]) == ([limited], 16)
+    assert dt.datetime.fromisoformat(called["line"]["free_by"]) == end
     second = waits("second", uid="uid-second", ipus=32)
     proxy.hold("second", "team-a", 32)
     clock.later(2)

@@ -174,7 +174,9 @@ _JOBS: Final = {
 _MACHINE: Final = {"controller": "vipu-1", "name": "ag0"}
 _API_MACHINE: Final = {"controller": "vipu-1", "machine": "ag0"}
 _FLEET: Final = {
-    "queue": Example(OF_ALL, queries=("", "?page=2")),
+    "queue": Example(OF_ALL, queries=("?page=2", *_FILES)),
+    "api-queue": Example(API_OF_ALL),
+    "api-queue-file": Example(API_OF_ALL, _CSV),
     "fleet": Example(OF_ALL),
     "fleet-table": Example(OF_ALL, queries=_FILES),
     "machine": Example(OF_ALL, _MACHINE),
@@ -274,15 +276,22 @@ _NO_PAGES: Final = ("/api/v1/", "/report/", "/healthz", "/readyz", "/metrics")
 
 def page_addresses(**known: str) -> dict[str, str]:
     """Return the address of each page of the URL table by name; `known`: arguments of addresses."""
-    found = {}
+    return {name: at for name, at in _reads(known) if not at.startswith(_NO_PAGES)}
+
+
+def _reads(known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, example in EXAMPLES.items():
+        if example.form is not None:
+            continue
         given = {key: known.get(key, value) for key, value in example.arguments.items()}
         # A form of a row needs its number, a page does not.
         given = {key: 1 if f"{value}".startswith("{") else value for key, value in given.items()}
-        address = reverse(name, kwargs=given)
-        if example.form is None and not address.startswith(_NO_PAGES):
-            found[name] = address
-    return found
+        yield name, reverse(name, kwargs=given)
+
+
+def api_reads(**known: str) -> dict[str, str]:
+    """Return the address of each read of the API by name; `known`: arguments of addresses."""
+    return {name: at for name, at in _reads(known) if at.startswith("/api/v1/")}
 
 
 def named_addresses() -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from dashboard.job.api import POD_COLUMNS
 from dashboard.notify.api import COLUMNS as NOTIFICATIONS
 from dashboard.notify.subscriptionapi import COLUMNS as SUBSCRIPTIONS
 from dashboard.partitions import PartitionUsageSerializer
+from dashboard.queue.lines import COLUMNS as QUEUE
 from dashboard.system import WATCH_COLUMNS
 from dashboard.users import ROLE_COLUMNS
 from jobs.views import COLUMNS as JOBS
@@ -82,6 +83,7 @@ FILES = {
     "Role changes": keys(ROLE_COLUMNS),
     "Notifications": keys(NOTIFICATIONS),
     "IPUs": keys(IPUS),
+    "Queue": keys(QUEUE),
 }
 
 
