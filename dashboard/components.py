@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from partitions.fleetjson import FleetJson, MachineJson
+
 UP: Final = "up"
 DOWN: Final = "down"
 UNKNOWN: Final = "unknown"
@@ -142,7 +144,7 @@ def of_answering(lease: Component, problem: str, kubernetes: Component) -> Compo
     return replace(lease, state=UP, detail="answers")
 
 
-def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
+def of_controllers(fleet: FleetJson) -> list[Component]:
     """The V-IPU controllers as the proxy reaches them; a controller that does not answer some
     orders is down, too."""
     found = []
@@ -155,7 +157,7 @@ def of_controllers(fleet: Mapping[str, Any]) -> list[Component]:
     return found
 
 
-def of_agents(fleet: Mapping[str, Any]) -> list[Component]:
+def of_agents(fleet: FleetJson) -> list[Component]:
     """The V-IPU agents of each controller that answers and names them."""
     return [
         _agents_of(each["address"], named)
@@ -165,7 +167,7 @@ def of_agents(fleet: Mapping[str, Any]) -> list[Component]:
     ]
 
 
-def _agents_of(address: str, machines: Iterable[Mapping[str, Any]]) -> Component:
+def _agents_of(address: str, machines: Iterable[MachineJson]) -> Component:
     lost = {machine["agent"]: bool(machine.get("lost")) for machine in machines}
     absent = tuple(agent for agent, is_lost in lost.items() if is_lost)
     detail = f"{len(lost) - len(absent)} of {len(lost)} answer"

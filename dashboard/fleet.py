@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dashboard.live import LiveState
     from ipuhub.kube.resources import Manifest
     from ipuhub.web.access import Scope
+    from partitions.fleetjson import FleetJson
 
 
 _LINES: Final = 12
@@ -70,12 +71,12 @@ def draw_map(
     return draw_fleet(state.fleet.value, visible_jobs_of(state, scope, now), reader)
 
 
-def read_groups(fleet: Mapping[str, Any], scope: Scope) -> dict[str, str]:
+def read_groups(fleet: FleetJson, scope: Scope) -> dict[str, str]:
     """Return by UID the groups for which the usage of jobs with partitions counts, as recorded."""
     return groups_of(scope, holders(fleet))
 
 
-def holders(fleet: Mapping[str, Any]) -> set[str]:
+def holders(fleet: FleetJson) -> set[str]:
     """Return the UIDs of the jobs that hold partitions."""
     partitions = (each for c in fleet.get("controllers") or () for each in c["partitions"])
     return {each["job"]["uid"] for each in partitions if each["job"]}

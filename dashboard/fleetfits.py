@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dashboard.fleetqueue import current_fits, free_by, in_the_way, silent_of
 from partitions.vipu.topology import PARTITION_SIZES
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dashboard.fleetqueue import Holding
+    from partitions.fleetjson import BlockJson, ControllerJson, FitJson, FleetJson, PlaceJson
 
 FIT_KINDS: Final = ("now", "later", "shut", "never", "unknown")
 _WHOLE: Final = 100
@@ -61,9 +62,7 @@ class Fragments:
         return round(_WHOLE * (1 - self.largest / self.possible)) if self.possible else 0
 
 
-def size_fits(
-    fleet: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
-) -> tuple[SizeFit, ...]:
+def size_fits(fleet: FleetJson, holdings: Mapping[tuple[str, str], Holding]) -> tuple[SizeFit, ...]:
     """Return all possible partition sizes and their availability from `/v1/fleet`."""
     fits, silent = {each["size"]: each for each in current_fits(fleet)}, silent_of(fleet)
     if not fits:
@@ -78,8 +77,8 @@ def size_fits(
 
 
 def _size_fit(
-    fit: Mapping[str, Any],
-    controllers: Mapping[str, Mapping[str, Any]],
+    fit: FitJson,
+    controllers: Mapping[str, ControllerJson],
     holdings: Mapping[tuple[str, str], Holding],
     silent: Collection[str],
 ) -> SizeFit:
@@ -105,7 +104,7 @@ def _size_fit(
 
 
 def _places(
-    places: Sequence[Mapping[str, Any]], controllers: Mapping[str, Mapping[str, Any]]
+    places: Sequence[PlaceJson], controllers: Mapping[str, ControllerJson]
 ) -> Iterator[Place]:
     for each in places:
         address = each["controller"]
@@ -113,7 +112,7 @@ def _places(
         yield Place(address, each["count"], machines)
 
 
-def _machines(controller: Mapping[str, Any] | None, block: Mapping[str, Any]) -> tuple[str, ...]:
+def _machines(controller: ControllerJson | None, block: BlockJson | PlaceJson) -> tuple[str, ...]:
     """The names of the machines of a block, in IPU-Link order; none where places are guessed."""
     if controller is None or not controller["placesKnown"]:
         return ()
@@ -127,7 +126,7 @@ def _machines(controller: Mapping[str, Any] | None, block: Mapping[str, Any]) ->
     )
 
 
-def fragments_of(fleet: Mapping[str, Any]) -> tuple[Fragments, ...]:
+def fragments_of(fleet: FleetJson) -> tuple[Fragments, ...]:
     """Return the fragmentation of free IPUs on each controller that answers and that jobs can
     reach."""
     silent = silent_of(fleet)
@@ -139,7 +138,7 @@ def fragments_of(fleet: Mapping[str, Any]) -> tuple[Fragments, ...]:
     )
 
 
-def _fragments(controller: Mapping[str, Any], fleet: Mapping[str, Any]) -> Fragments | None:
+def _fragments(controller: ControllerJson, fleet: FleetJson) -> Fragments | None:
     blocks_by_size = controller.get("freeBlocks")
     if blocks_by_size is None or not controller["machines"]:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dashboard.fleetfits import fragments_of, size_fits
 from dashboard.fleetpaint import MARKS, Painter, detail_of, state_without_holder
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dashboard.fleetpaint import Block, Detail
     from dashboard.fleetqueue import Waiting
     from ipuhub.web.palette import Paint
+    from partitions.fleetjson import BlockJson, ControllerJson, FleetJson, PartitionJson
 
 FILLS: Final = ("job", "group", "user", "state")
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
@@ -167,7 +168,7 @@ class Reader:
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
-def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
+def draw_fleet(fleet: FleetJson, jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
     """Draw the map from the answer to `/v1/fleet`; `jobs` by UID as the cluster lists them."""
     controllers = fleet.get("controllers") or []
     if not controllers:
@@ -191,14 +192,14 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
     )
 
 
-def read_board(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
+def read_board(fleet: FleetJson, jobs: Mapping[str, JobFacts], reader: Reader) -> FleetMap:
     """Return who waits and what fits, as `draw_fleet` has it, without the drawing."""
     holdings = read_holdings(fleet.get("controllers") or [], jobs, reader)
     return _undrawn(fleet, jobs, holdings, reader)
 
 
 def _undrawn(
-    fleet: Mapping[str, Any],
+    fleet: FleetJson,
     jobs: Mapping[str, JobFacts],
     holdings: Mapping[tuple[str, str], Holding],
     reader: Reader,
@@ -223,7 +224,7 @@ def _idle(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
     return tuple(sorted(named, key=lambda each: (each.since is None, each.since)))
 
 
-def _names(controllers: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+def _names(controllers: Iterable[ControllerJson]) -> tuple[tuple[str, str], ...]:
     places = ((c["address"], machine["agent"]) for c in controllers for machine in c["machines"])
     return tuple(dict.fromkeys(place for place in places if place[1]))
 
@@ -231,7 +232,7 @@ def _names(controllers: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], .
 def painter_of(
     holdings: Mapping[tuple[str, str], Holding],
     fill: str,
-    target: Mapping[str, Any] | None,
+    target: BlockJson | None,
     detail: Detail,
 ) -> Painter:
     """A painter that gives each holder the colour it has on the map."""
@@ -241,16 +242,14 @@ def painter_of(
     )
 
 
-def list_ipus(
-    fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader
-) -> Iterator[IpuRow]:
+def list_ipus(fleet: FleetJson, jobs: Mapping[str, JobFacts], reader: Reader) -> Iterator[IpuRow]:
     """Each IPU of the map, in the order of controllers, machines and IPU-Links."""
     controllers = fleet.get("controllers") or []
     holdings = read_holdings(controllers, jobs, reader)
     for controller in controllers:
         for machine in controller["machines"]:
             for ipu in machine["ipus"]:
-                holding = holdings.get((controller["address"], ipu["partition"]))
+                holding = holdings.get((controller["address"], ipu["partition"] or ""))
                 yield IpuRow(
                     controller=controller["address"],
                     cluster=machine["cluster"],
@@ -267,7 +266,7 @@ def list_ipus(
 
 
 def read_holdings(
-    controllers: Sequence[Mapping[str, Any]], jobs: Mapping[str, JobFacts], reader: Reader
+    controllers: Sequence[ControllerJson], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> dict[tuple[str, str], Holding]:
     """The partitions by controller and id, as far as a reader may see them."""
     return {
@@ -277,13 +276,13 @@ def read_holdings(
     }
 
 
-def _silent_controller(controller: Mapping[str, Any], now: datetime) -> SilentController:
+def _silent_controller(controller: ControllerJson, now: datetime) -> SilentController:
     age = controller.get("ageSeconds")
     at = (now - timedelta(seconds=age)).replace(second=0, microsecond=0) if age else None
     return SilentController(controller["message"], at)
 
 
-def _holding(each: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader) -> Holding:
+def _holding(each: PartitionJson, jobs: Mapping[str, JobFacts], reader: Reader) -> Holding:
     held_by = each["job"]
     state = _STATES.get(each["state"], "held")
     ending = ", being removed" if state == "removing" else ""
@@ -350,7 +349,7 @@ def _key(name: str, uid: str, found: Sequence[Holding], paints: Mapping[str, Pai
     )
 
 
-def _target(fleet: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _target(fleet: FleetJson) -> BlockJson | None:
     """The block that the first who waits would get, of those who can be served; None: there is
     none, or its controller does not answer."""
     block = next((each["block"] for each in fleet.get("queue") or () if each["block"]), None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dashboard.fleetqueue import Holding
     from ipuhub.web.palette import Paint
+    from partitions.fleetjson import BlockJson, ControllerJson, IpuJson, MachineJson
 
 MARKS: Final = {
     "idle": ("hatch",),
@@ -91,7 +92,7 @@ class Painter:
         self,
         holdings: Mapping[tuple[str, str], Holding],
         paint_of: Callable[[Holding], Paint],
-        target: Mapping[str, Any] | None,
+        target: BlockJson | None,
         *,
         detail: Detail,
     ) -> None:
@@ -102,18 +103,19 @@ class Painter:
         self.counts: Counter[str] = Counter()
         self.closed = 0
 
-    def blocks(self, controller: Mapping[str, Any]) -> Iterable[Block]:
+    def blocks(self, controller: ControllerJson) -> Iterable[Block]:
         """A block for each IPU-Link domain of the controller."""
         by_domain = groupby(controller["machines"], lambda m: (m["cluster"], m["domain"]))
         for (cluster, domain), machines in by_domain:
-            racks = [_joined(cluster, domain, [*machines])] if self._detail == "racks" else machines
+            together = self._detail == "racks"
+            racks = [_joined(cluster, domain, [*machines])] if together else [*machines]
             before = self.counts["free"]
             drawn = tuple(self.machine(controller, machine) for machine in racks)
             free = self.counts["free"] - before
             is_stale = bool(controller["message"])
             yield Block(controller["address"], cluster, domain, drawn, free, is_stale)
 
-    def machine(self, controller: Mapping[str, Any], machine: Mapping[str, Any]) -> Machine:
+    def machine(self, controller: ControllerJson, machine: MachineJson) -> Machine:
         """Draw an IPU-Machine, or the machines of a domain joined to one."""
         ipus = machine["ipus"]
         alike = (
@@ -130,16 +132,16 @@ class Painter:
             x += width + _GAP
         name = machine["agent"] or "IPU-Machine"
         is_target = self._is_target(controller["address"], machine)
-        is_one = machine["agent"] and "agent" not in (ipus[0] if ipus else {})
+        is_one = machine["agent"] and not any("agent" in ipu for ipu in ipus[:1])
         own = (controller["address"], machine["agent"]) if is_one else None
         joints = tuple(_joints([run[0]["partition"] for run in alike], squares))
         return Machine(name, max(x - _GAP, 1), tuple(squares), joints, is_target, own)
 
     def _square(
-        self, controller: Mapping[str, Any], run: Sequence[Mapping[str, Any]], x: int, width: int
+        self, controller: ControllerJson, run: Sequence[IpuJson], x: int, width: int
     ) -> Square:
         """Draw neighbours with one holder."""
-        holding = self._holdings.get((controller["address"], run[0]["partition"]))
+        holding = self._holdings.get((controller["address"], run[0]["partition"] or ""))
         if holding is None:
             state, label = state_without_holder(controller, run[0])
             self.counts[state] += len(run)
@@ -154,7 +156,7 @@ class Painter:
         label = _place(run) + (f"{holding.label}; {problem}" if problem else holding.label)
         return Square(x, width, css, label, uid, (*decals, *marks))
 
-    def _is_target(self, address: str, machine: Mapping[str, Any]) -> bool:
+    def _is_target(self, address: str, machine: MachineJson) -> bool:
         block = self._target
         if block is None or block["controller"] != address:
             return False
@@ -172,25 +174,27 @@ def _joints(partitions: Sequence[str | None], squares: Sequence[Square]) -> Iter
             yield HolderOutline(own[0].x, own[-1].x + own[-1].width - own[0].x)
 
 
-def _joined(cluster: str, domain: int, machines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _joined(cluster: str, domain: int, machines: Sequence[MachineJson]) -> MachineJson:
     """All machines of a domain as one; each IPU keeps the name of its own."""
-    ipus = [{**ipu, "agent": machine["agent"]} for machine in machines for ipu in machine["ipus"]]
+    ipus: list[IpuJson] = [
+        {**ipu, "agent": machine["agent"]} for machine in machines for ipu in machine["ipus"]
+    ]
     name = f"{cluster or 'IPU-Link domain'} {domain}" if domain or not cluster else cluster
     return {"agent": name, "cluster": cluster, "domain": domain, "ipus": ipus}
 
 
-def _place(run: Sequence[Mapping[str, Any]]) -> str:
+def _place(run: Sequence[IpuJson]) -> str:
     """The machines of neighbours in a rack, as a beginning of their label."""
     first, last = run[0].get("agent", ""), run[-1].get("agent", "")
     return f"{first} to {last}, " if last != first else f"{first}, " if first else ""
 
 
-def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
+def _holder(ipu: IpuJson) -> tuple[object, ...]:
     """Return the key that neighbours drawn as one block share."""
     return ipu["partition"], bool(ipu.get("outside")), ipu.get("cordon"), ipu.get("fault")
 
 
-def state_without_holder(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
+def state_without_holder(controller: ControllerJson, ipu: IpuJson) -> tuple[str, str]:
     """The state of an IPU that no partition holds, and its meaning."""
     if ipu.get("outside"):
         return "outside", "in a cluster or allocation that jobs do not use"

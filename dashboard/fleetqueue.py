@@ -4,7 +4,7 @@ page."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import parse_time
 from ipuhub.text import spell_duration
@@ -12,6 +12,8 @@ from ipuhub.text import spell_duration
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
+
+    from partitions.fleetjson import FitJson, FleetJson, WaiterJson
 
 
 KINDS: Final = ("soon", "block", "blocked", "never")
@@ -88,7 +90,7 @@ class Waiting:
         return self.kind in {"block", "blocked"} and self.has_block and self.free_by is None
 
 
-def silent_of(fleet: Mapping[str, Any]) -> frozenset[str]:
+def silent_of(fleet: FleetJson) -> frozenset[str]:
     """The V-IPU controllers of `/v1/fleet` that do not answer: what they said last is no promise of
     what a job gets, and what they have is not known."""
     return frozenset(
@@ -96,9 +98,9 @@ def silent_of(fleet: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def current_fits(fleet: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def current_fits(fleet: FleetJson) -> list[FitJson]:
     """The fits of `/v1/fleet` without the places on controllers that do not answer."""
-    found: list[Mapping[str, Any]] = []
+    found: list[FitJson] = []
     silent = silent_of(fleet)
     for each in fleet.get("fits") or ():
         places = each.get("places") or ()
@@ -109,7 +111,7 @@ def current_fits(fleet: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def queue_lines(
-    fleet: Mapping[str, Any],
+    fleet: FleetJson,
     jobs: Mapping[str, JobFacts],
     holdings: Mapping[tuple[str, str], Holding],
 ) -> tuple[Waiting, ...]:
@@ -132,7 +134,7 @@ def queue_lines(
                 reason=reason,
                 blockers=blockers,
                 free_by=free_by(in_the_way(each, holdings)) if blockers else None,
-                has_block=bool(each["block"]) and each["block"]["controller"] not in silent,
+                has_block=bool((block := each["block"]) and block["controller"] not in silent),
             )
         )
     return tuple(lines)
@@ -145,9 +147,9 @@ def served_first(lines: Iterable[Waiting]) -> tuple[Waiting, ...]:
 
 
 def _why(
-    each: Mapping[str, Any],
+    each: WaiterJson,
     holdings: Mapping[tuple[str, str], Holding],
-    fits: Sequence[Mapping[str, Any]],
+    fits: Sequence[FitJson],
     closed: str,
     silent: Collection[str],
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
@@ -170,7 +172,7 @@ def _why(
     return "block", f"needs a block of {each['size']}, {free}", blockers
 
 
-def _unknown(each: Mapping[str, Any], closed: str, silent: Collection[str]) -> str:
+def _unknown(each: WaiterJson, closed: str, silent: Collection[str]) -> str:
     """Return why a waiting job's block is unknown; empty: it is known."""
     if each["block"] is None:
         if closed:
@@ -182,11 +184,13 @@ def _unknown(each: Mapping[str, Any], closed: str, silent: Collection[str]) -> s
 
 
 def in_the_way(
-    each: Mapping[str, Any], holdings: Mapping[tuple[str, str], Holding]
+    each: WaiterJson | FitJson, holdings: Mapping[tuple[str, str], Holding]
 ) -> list[Holding | None]:
     """Return the holders of IPUs in the block that a waiting job, or a size, needs."""
-    controller = each["block"]["controller"]
-    return [holdings.get((controller, partition)) for partition in each["blockers"]]
+    block = each.get("block")
+    if block is None:
+        return []
+    return [holdings.get((block["controller"], partition)) for partition in each["blockers"]]
 
 
 def free_by(found: Sequence[Holding | None]) -> datetime | None:
@@ -196,7 +200,7 @@ def free_by(found: Sequence[Holding | None]) -> datetime | None:
     return max(known) if known and len(known) == len(ends) else None
 
 
-def policy_of(fleet: Mapping[str, Any]) -> str:
+def policy_of(fleet: FleetJson) -> str:
     """The order of service in words; empty if the proxy does not report it."""
     seconds = fleet.get("reserveAfterSeconds")
     if seconds is None:

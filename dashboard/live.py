@@ -17,13 +17,14 @@ from partitions.connections import sources
 from partitions.errors import PartitionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.resources import Manifest
     from ipuhub.partition import Partition
     from partitions.connections import Sources
+    from partitions.fleetjson import FleetJson
 
 _ERRORS = (ApiError, PartitionsError)
 
@@ -34,7 +35,7 @@ class LiveState:
 
     jobs: Reading[Sequence[Manifest]] = field(default_factory=lambda: Reading(()))
     partitions: Reading[Sequence[Partition]] = field(default_factory=lambda: Reading(()))
-    fleet: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
+    fleet: Reading[FleetJson] = field(default_factory=lambda: Reading({}))
 
     @property
     def readings(self) -> tuple[Reading[Any], ...]:

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
 from django.db import transaction
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from partitions.connections import Sources
+    from partitions.fleetjson import FleetJson
 
 OPERATOR: Final = "ipu-operator"
 PROXY: Final = "ipuhub-proxy"
@@ -47,7 +48,7 @@ class ComponentReadings:
     """The state of the components. `webhooks`: why their port does not answer (empty: it does)."""
 
     leases: Mapping[str, Signs]
-    fleet: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
+    fleet: Reading[FleetJson] = field(default_factory=lambda: Reading({}))
     webhooks: str = ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlencode
 
 import aiohttp
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ipuhub.partition import Partition, PodKey
+    from partitions.fleetjson import FleetJson
     from partitions.vipu.telemetry import Heartbeat
 
 
@@ -117,12 +118,12 @@ class ProxyClient:
             raise ProxyUnavailable("the response to /v1/controllers is not an object")
         return found
 
-    async def fleet(self) -> Mapping[str, Any]:
+    async def fleet(self) -> FleetJson:
         """Return `/v1/fleet`: each IPU, its holder, and the queue."""
         _, found, _ = await self._send("GET", "/v1/fleet")
         if not isinstance(found, dict) or not isinstance(found.get("controllers"), list):
             raise ProxyUnavailable("the response to /v1/fleet has an unknown format")
-        return found
+        return cast("FleetJson", found)
 
     async def machine(self, controller: str, agent: str) -> Heartbeat:
         """Return `/v1/fleet/machine`: the last heartbeat of an IPU-Machine's agent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dashboard.fleetmap import painter_of
 from dashboard.fleetpaint import detail_of
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dashboard.fleetpaint import Block
     from dashboard.fleetqueue import Holding
+    from partitions.fleetjson import ControllerJson, FleetJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,14 @@ class MiniMap:
 
 
 def draw_minimap(
-    fleet: Mapping[str, Any], uid: str, holdings: Mapping[tuple[str, str], Holding], fill: str
+    fleet: FleetJson, uid: str, holdings: Mapping[tuple[str, str], Holding], fill: str
 ) -> MiniMap | None:
     """Draw the map from the answer to `/v1/fleet`.
 
     The `holdings` include the whole fleet: each job has its colour of the fleet map. None: the job
     has no known block, or its controller does not answer.
     """
-    controllers: Sequence[Mapping[str, Any]] = fleet.get("controllers") or ()
+    controllers: Sequence[ControllerJson] = fleet.get("controllers") or ()
     waiting = next((each for each in fleet.get("queue") or () if each["uid"] == uid), None)
     wanted = waiting["block"] if waiting else None
     if wanted is None or wanted["controller"] in silent_of(fleet):

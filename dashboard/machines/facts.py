@@ -6,7 +6,7 @@ Names of jobs that the reader may not see are left out, as on the map.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dashboard.fleetmap import painter_of, read_holdings
 from dashboard.fleetpaint import state_without_holder
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from dashboard.fleetmap import Reader
     from dashboard.fleetqueue import Holding, JobFacts
     from ipuhub.web.palette import Paint
+    from partitions.fleetjson import (
+        ControllerJson,
+        FleetJson,
+        HardwareJson,
+        IpuJson,
+        MachineJson,
+    )
 
 _HARDWARE: Final = {
     "boardType": "Board type",
@@ -96,7 +103,7 @@ class MachineFacts:
 
 
 def find_machine(
-    fleet: Mapping[str, Any],
+    fleet: FleetJson,
     jobs: Mapping[str, JobFacts],
     reader: Reader,
     address: str,
@@ -127,7 +134,7 @@ def find_machine(
     )
 
 
-def is_open(fleet: Mapping[str, Any], address: str) -> bool:
+def is_open(fleet: FleetJson, address: str) -> bool:
     """Return whether a controller's machines are still unknown: no answer has been read yet."""
     controllers = fleet.get("controllers")
     if controllers is None:
@@ -137,8 +144,8 @@ def is_open(fleet: Mapping[str, Any], address: str) -> bool:
 
 
 def _ipus(
-    controller: Mapping[str, Any],
-    parts: list[Mapping[str, Any]],
+    controller: ControllerJson,
+    parts: list[MachineJson],
     holdings: Mapping[tuple[str, str], Holding],
 ) -> Iterator[IpuFacts]:
     painter = painter_of(holdings, "job", None, "ipus")
@@ -146,7 +153,7 @@ def _ipus(
         made_of = machine.get("hardware") or {}
         squares = painter.machine(controller, machine).squares
         for number, (ipu, square) in enumerate(zip(machine["ipus"], squares, strict=True)):
-            holding = holdings.get((controller["address"], ipu["partition"]))
+            holding = holdings.get((controller["address"], ipu["partition"] or ""))
             yield IpuFacts(
                 position=ipu["position"],
                 device=ipu.get("device", number),
@@ -162,7 +169,7 @@ def _ipus(
             )
 
 
-def _reason(controller: Mapping[str, Any], ipu: Mapping[str, Any], holding: Holding | None) -> str:
+def _reason(controller: ControllerJson, ipu: IpuJson, holding: Holding | None) -> str:
     problem = ipu.get("fault") or ipu.get("cordon") or ""
     if problem or holding is not None:
         return str(problem)
@@ -170,5 +177,6 @@ def _reason(controller: Mapping[str, Any], ipu: Mapping[str, Any], holding: Hold
     return "" if state == "free" else label.removeprefix("free, but ")
 
 
-def _named(hardware: Mapping[str, str]) -> dict[str, str]:
-    return {label: hardware[key] for key, label in _HARDWARE.items() if hardware.get(key)}
+def _named(hardware: HardwareJson) -> dict[str, str]:
+    texts: Mapping[str, object] = hardware
+    return {label: str(texts[key]) for key, label in _HARDWARE.items() if texts.get(key)}

@@ -8,14 +8,14 @@ component (`dashboard.notify.outages`).
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from django.db import transaction
 
 from ipuhub.models import MachineIncident
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from partitions.fleetjson import FleetJson, MachineJson
 
 WHOLE: Final = -1
 """As a device: the whole machine, which alone can be cordoned."""
@@ -24,7 +24,7 @@ KEPT: Final = dt.timedelta(days=60)
 _Key: TypeAlias = tuple[str, str, int]
 
 
-def incidents_of(fleet: Mapping[str, Any]) -> dict[_Key, str]:
+def incidents_of(fleet: FleetJson) -> dict[_Key, str]:
     """Return why IPUs get no new partition, by controller, machine and device."""
     found: dict[_Key, str] = {}
     for address, machine in _told(fleet):
@@ -38,7 +38,7 @@ def incidents_of(fleet: Mapping[str, Any]) -> dict[_Key, str]:
 
 
 @transaction.atomic
-def record_incidents(fleet: Mapping[str, Any], now: dt.datetime) -> None:
+def record_incidents(fleet: FleetJson, now: dt.datetime) -> None:
     """Begin incidents that the fleet reports at `now`, and end incidents that it no longer reports.
 
     What is unknown, because a controller or an agent does not answer, stays unchanged.
@@ -72,7 +72,7 @@ def _key_of(row: MachineIncident) -> _Key:
     return row.controller, row.machine, row.device
 
 
-def _told(fleet: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _told(fleet: FleetJson) -> list[tuple[str, MachineJson]]:
     """Return the machines of controllers that answer and name them, each with its controller."""
     return [
         (each["address"], machine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from django.core.paginator import Paginator
 from django.utils import timezone
@@ -20,7 +20,6 @@ from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from django.http import HttpRequest
@@ -29,12 +28,13 @@ if TYPE_CHECKING:
     from dashboard.fleetmap import FleetMap
     from ipuhub.web.access import Scope
     from ipuhub.web.readings import Reading
+    from partitions.fleetjson import FleetJson
 
 A_PAGE: Final = 50
 """Lines of a page."""
 
 
-def read_queue(scope: Scope, now: datetime) -> tuple[Reading[Mapping[str, Any]], FleetMap]:
+def read_queue(scope: Scope, now: datetime) -> tuple[Reading[FleetJson], FleetMap]:
     """Return the reading of the fleet, and its queue as far as a reader may see it."""
     state = live_reader().read(now)
     reader = Reader(scope.covers, scope.sees_all, now)

@@ -17,11 +17,12 @@ from ipuhub.recording.store import explain
 from partitions.errors import PartitionsError, ProxyUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from psycopg import Cursor
 
     from partitions.client import ProxyClient
+    from partitions.fleetjson import ControllerJson, FleetJson, IpuJson
 
 log = structlog.get_logger(__name__)
 _EVERY_SECONDS: Final = 30.0
@@ -50,7 +51,7 @@ Places = dict[tuple[str, str], dict[str, list[int]]]
 """Positions of IPUs in the IPU-Link domain by agent, by the partition's controller and id."""
 
 
-def places_of(fleet: Mapping[str, Any]) -> tuple[set[str], Places]:
+def places_of(fleet: FleetJson) -> tuple[set[str], Places]:
     """Return the controllers that say where their IPUs stand, and the places of their partitions.
 
     Raises ProxyUnavailable for an answer that makes no sense.
@@ -64,7 +65,7 @@ def places_of(fleet: Mapping[str, Any]) -> tuple[set[str], Places]:
         ) from error
 
 
-def _places(controllers: Sequence[Mapping[str, Any]]) -> Places:
+def _places(controllers: Sequence[ControllerJson]) -> Places:
     found: Places = {}
     for controller in controllers:
         for machine in controller["machines"]:
@@ -75,14 +76,14 @@ def _places(controllers: Sequence[Mapping[str, Any]]) -> Places:
     return found
 
 
-def _position(ipu: Mapping[str, Any]) -> int:
+def _position(ipu: IpuJson) -> int:
     position = ipu["position"]
     if not isinstance(position, int):
         raise TypeError(f"position is {position!r}")
     return position
 
 
-def _reports_places(controller: Mapping[str, Any]) -> bool:
+def _reports_places(controller: ControllerJson) -> bool:
     """Return whether it answers, and says where its IPUs stand; Graphcore's does not."""
     return bool(controller.get("reachable") and controller.get("placesKnown"))
 

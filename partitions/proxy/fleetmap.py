@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase, format_time
 from partitions.proxy.capacity import stats
@@ -17,6 +17,19 @@ from partitions.vipu.types import OperationState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from partitions.fleetjson import (
+        ControllerJson,
+        FitJson,
+        FleetJson,
+        FreeBlockJson,
+        HardwareJson,
+        HolderJson,
+        IpuJson,
+        MachineJson,
+        PlaceJson,
+        WaiterJson,
+        WantedJson,
+    )
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.queue import Room, Waiter
@@ -41,7 +54,7 @@ def fleet_to_json(
     removals: Collection[tuple[str, str]] = (),
     *,
     reserve_after_seconds: float = 0.0,
-) -> dict[str, Any]:
+) -> FleetJson:
     """The fleet from one snapshot, so that all numbers are consistent.
 
     `controllers` in the order of the list, each with its partitions, partitions in `removals` (by
@@ -69,7 +82,7 @@ def fleet_to_json(
 
 def _controller(
     view: ControllerView, live: Iterable[TrackerEntry], removals: Collection[tuple[str, str]]
-) -> dict[str, Any]:
+) -> ControllerJson:
     key, _, value = view.spec.label.partition("=")
     jobs = {entry.id: entry for entry in live if entry.controller == view.spec.address}
     return {
@@ -100,13 +113,13 @@ def _controller(
     }
 
 
-def _free_blocks(view: ControllerView) -> list[dict[str, int]]:
+def _free_blocks(view: ControllerView) -> list[FreeBlockJson]:
     """The free IPUs as blocks, the largest first."""
     counts = Counter(block.size for block in view.free_blocks)
     return [{"size": size, "count": count} for size, count in sorted(counts.items(), reverse=True)]
 
 
-def _job(entry: TrackerEntry | None) -> dict[str, Any] | None:
+def _job(entry: TrackerEntry | None) -> HolderJson | None:
     """The job that holds a partition; None: it was made by hand."""
     if entry is None:
         return None
@@ -120,7 +133,7 @@ def _job(entry: TrackerEntry | None) -> dict[str, Any] | None:
     }
 
 
-def _machines(view: ControllerView) -> Iterable[dict[str, Any]]:
+def _machines(view: ControllerView) -> Iterable[MachineJson]:
     if view.topology is None or view.reach is None:
         return
     holders = {ipu: partition.id for partition in view.partitions for ipu in partition.ipus}
@@ -128,25 +141,31 @@ def _machines(view: ControllerView) -> Iterable[dict[str, Any]]:
     for (cluster, domain, agent, _), found in groupby(view.topology.ipus, _machine_of):
         ipus = list(found)
         lost, hardware = ipus[0].lost, ipus[0].hardware
-        yield {
+        machine: MachineJson = {
             "agent": agent,
             "cluster": cluster,
             "domain": domain,
-            **({"lost": lost} if lost else {}),
-            **_made_of(hardware),
-            "ipus": [
-                _ipu(ipu, holders, ours)
-                # Most IPUs of a machine are alike: what differs stands with the IPU.
-                | (_made_of(ipu.hardware) if ipu.hardware != hardware else {})
-                for ipu in ipus
-            ],
+            "ipus": [_ipu(ipu, hardware, holders, ours) for ipu in ipus],
         }
+        if lost:
+            machine["lost"] = lost
+        if made_of := _made_of(hardware):
+            machine["hardware"] = made_of
+        yield machine
 
 
-def _made_of(hardware: Hardware) -> dict[str, Any]:
-    names = ("boardType", "boardSerial", "clock", "firmware")
-    texts = {name: text for name, text in zip(names, hardware, strict=True) if text}
-    return {"hardware": texts} if texts else {}
+def _made_of(hardware: Hardware) -> HardwareJson:
+    board_type, board_serial, clock, firmware = hardware
+    found: HardwareJson = {}
+    if board_type:
+        found["boardType"] = board_type
+    if board_serial:
+        found["boardSerial"] = board_serial
+    if clock:
+        found["clock"] = clock
+    if firmware:
+        found["firmware"] = firmware
+    return found
 
 
 def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
@@ -154,49 +173,61 @@ def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
     return ipu.id.cluster, ipu.id.domain, ipu.agent, place
 
 
-def _ipu(ipu: Ipu, holders: Mapping[IpuId, str], ours: Collection[IpuId]) -> dict[str, Any]:
-    """`device`: its number in the machine; `outside`: in a cluster or allocation of which our
-    partitions get nothing; `cordon` and `fault`: why it gets no new partition."""
-    found: dict[str, Any] = {
+def _ipu(
+    ipu: Ipu, usual: Hardware, holders: Mapping[IpuId, str], ours: Collection[IpuId]
+) -> IpuJson:
+    """An IPU of a machine whose IPUs have the `usual` hardware: what differs stands with it."""
+    found: IpuJson = {
         "position": ipu.id.position,
         "device": ipu.index,
         "partition": holders.get(ipu.id),
     }
-    found |= {name: text for name, text in (("cordon", ipu.cordon), ("fault", ipu.fault)) if text}
-    return found if ipu.id in ours else {**found, "outside": True}
+    if ipu.cordon:
+        found["cordon"] = ipu.cordon
+    if ipu.fault:
+        found["fault"] = ipu.fault
+    if ipu.id not in ours:
+        found["outside"] = True
+    if ipu.hardware != usual and (made_of := _made_of(ipu.hardware)):
+        found["hardware"] = made_of
+    return found
 
 
-def _fits(views: Sequence[ControllerView], rooms: Sequence[Room]) -> list[dict[str, Any]]:
+def _fits(views: Sequence[ControllerView], rooms: Sequence[Room]) -> list[FitJson]:
     """`places`: on which controllers it fits, with the block that the next partition gets there
     where that is known. Of a size that fits nowhere the block that comes free first, as in the
     queue."""
     usable = [view for view in views if view.has_node]
     largest = max((view.largest_block for view in usable), default=0)
     listed = {view.spec.address: view for view in views}
-    found: list[dict[str, Any]] = []
+    found: list[FitJson] = []
     for size in (each for each in PARTITION_SIZES if each <= largest):
         fitting = [(view, count) for view in usable if (count := view.fitting(size))]
-        fit = {"size": size, "count": sum(count for _, count in fitting)}
-        places = [_place(view, size, count) for view, count in fitting]
-        wanted = {} if fitting else _wanted(_target(rooms, size), listed, size)
-        found.append({**fit, "places": places, **wanted})
+        fit: FitJson = {
+            "size": size,
+            "count": sum(count for _, count in fitting),
+            "places": [_place(view, size, count) for view, count in fitting],
+        }
+        if not fitting:
+            fit = {**fit, **_wanted(_target(rooms, size), listed, size)}
+        found.append(fit)
     return found
 
 
-def _place(view: ControllerView, size: int, count: int) -> dict[str, Any]:
-    described: dict[str, Any] = {"controller": view.spec.address, "count": count}
+def _place(view: ControllerView, size: int, count: int) -> PlaceJson:
+    place: PlaceJson = {"controller": view.spec.address, "count": count}
     if view.topology is None or view.topology.is_guess:
-        return described
+        return place
     block = min(block for block in view.free_blocks if block.size >= size)  # as `place` has it
-    place = {"cluster": block.cluster, "domain": block.domain, "start": block.start}
-    return described | place | {"size": size}
+    place |= {"cluster": block.cluster, "domain": block.domain, "start": block.start, "size": size}
+    return place
 
 
 def _queue(
     views: Sequence[ControllerView],
     rooms: Sequence[Room],
     waiters: Sequence[tuple[Waiter, bool]],
-) -> list[dict[str, Any]]:
+) -> list[WaiterJson]:
     sizes = {waiter.size for waiter, _ in waiters}
     targets = {size: _target(rooms, size) for size in sizes}
     never = {size: never_fits(views, size) for size in sizes}
@@ -224,10 +255,7 @@ def _target(rooms: Iterable[Room], size: int) -> _Target | None:
     return min(found, key=lambda target: target.in_the_way, default=None)
 
 
-def _wanted(
-    target: _Target | None, listed: Mapping[str, ControllerView], size: int
-) -> dict[str, Any]:
-    """`inTheWay`: IPUs of `block` that `blockers` hold; null where there is no such block."""
+def _wanted(target: _Target | None, listed: Mapping[str, ControllerView], size: int) -> WantedJson:
     if target is None:
         return {"inTheWay": None, "block": None, "blockers": []}
     ipus = set(target.block.ipus())
