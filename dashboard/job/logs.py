@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 LINES: Final = (100, 1000, 10000)
 _MORE: Final = 2000
 _MOST_WORDS: Final = 200
+_MOST_LINES: Final = 20_000  # of a followed log in the browser; twice as many while one reads above
 _NOT_YET: Final = 409  # the container has written nothing so far
 _GAP: Final = mark_safe(
     '<div class="line gap">Older lines were skipped: too many came at once.</div>'
@@ -169,6 +170,7 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         "shown": count,
         "choices": LINES,
         "most_words": _MOST_WORDS,
+        "most_lines": _MOST_LINES,
         "more": f"?{urlencode(own)}" if _goes_on(seen, query) else "",
         "mark": seen.lines[-1].mark if seen.lines else _beginning(pod),
         "download": f"?{urlencode({**chosen, 'format': 'text'})}",

@@ -6,7 +6,7 @@
   if (!box) return;
   box.scrollTop = box.scrollHeight;
   if (!button || !box.dataset.more) return;
-  const [PAUSE, MOST] = [2000, 20000];
+  const PAUSE = 2000;
   let timer = 0, follows = false, asking = false;
   const say = (text) => { if (note) note.textContent = text; };
   const sayRead = (now) => {
@@ -22,10 +22,21 @@
     clearTimeout(timer);
     if (on) ask();
   };
+  // Whoever reads further up keeps twice as many lines, and the line being read its place.
+  const trim = (atEnd) => {
+    const most = Number(box.dataset.most) * (atEnd ? 1 : 2);
+    const gone = [...box.children].slice(0, Math.max(0, box.childElementCount - most));
+    if (!gone.length) return;
+    const { top } = box.getBoundingClientRect();
+    const read = [...box.children].slice(gone.length).find((line) => line.getBoundingClientRect().bottom > top);
+    const before = read.getBoundingClientRect().top;
+    for (const line of gone) line.remove();
+    box.scrollTop += read.getBoundingClientRect().top - before;
+  };
   const append = (html) => {
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
     box.insertAdjacentHTML("beforeend", html);
-    while (atEnd && box.childElementCount > MOST) box.firstElementChild.remove();
+    trim(atEnd);
     if (atEnd) box.scrollTop = box.scrollHeight;
   };
   const take = async (answer) => {

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from tests.fakes.background import Background, Cluster
 
 
+FIRST_SEEN = """() => {
+  const { top } = document.getElementById("log").getBoundingClientRect();
+  const lines = [...document.querySelectorAll("#log .line")];
+  const line = lines.find((each) => each.getBoundingClientRect().bottom > top);
+  return [line.textContent, Math.round(line.getBoundingClientRect().top)];
+}"""
+
+
 @pytest.mark.usefixtures("transactional_db")
 def test_a_log_is_followed_where_it_is_read_and_found_in_without_scripts(
     background: Background, cluster: Cluster, django_user_model: type
@@ -44,6 +52,16 @@ def test_a_log_is_followed_where_it_is_read_and_found_in_without_scripts(
                 if number == 1:  # who reads what is above stays there
                     page.evaluate("document.getElementById('log').scrollTop = 200")
             assert page.evaluate("document.getElementById('log').scrollTop") == 200
+            # What is followed does not grow for ever, and who reads above keeps the place.
+            page.evaluate("document.getElementById('log').scrollTop = 600")
+            page.evaluate("document.getElementById('log').dataset.most = 40")
+            read = page.evaluate(FIRST_SEEN)
+            written += [f"more {number}" for number in range(5)]
+            pods.note(pod, "\n".join(written))
+            page.get_by_text("more 4", exact=True).wait_for()
+            expect(page.locator("#log .line")).to_have_count(80)
+            assert page.evaluate(FIRST_SEEN) == read
+            written = written[-80:]
             pods.say(pod, ended(0))
             wait_until(follow.is_disabled)
             assert page.locator("#log .line > span").all_inner_texts() == written
