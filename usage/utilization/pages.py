@@ -218,13 +218,13 @@ def _exact(output: Output) -> Callable[[Any], object]:
 
 
 # Name in the chart, the sum, and its colour: the same in light and dark.
-_BANDS: Final = (
-    ("Running pods", "busy", "#4269d0"),
-    ("Held idle", "held_idle", "#efb118"),
-    ("By others", "by_others", "#a463f2"),
-    ("Free", "idle", "#6cc5b0"),
-    ("Down", "down", "#ff725c"),
-    ("Unknown", "unknown", "#97979f"),
+BANDS: Final = (
+    ("Running pods", "busy", "#0072b2"),
+    ("Held idle", "held_idle", "#f0c840"),
+    ("By others", "by_others", "#cc79a7"),
+    ("Free", "idle", "#56b4e9"),
+    ("Down", "down", "#d55e00"),
+    ("Unknown", "unknown", "#bdbdc4"),
 )
 
 
@@ -272,7 +272,7 @@ def utilization_chart(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
     form = "%Y-%m-%d %H:%M" if answer.step == "hour" else "%Y-%m-%d"
-    bands = [band for band in _BANDS if any(getattr(r.amounts, band[1]) for r in answer.rows)]
+    bands = [band for band in BANDS if any(getattr(r.amounts, band[1]) for r in answer.rows)]
     response = JsonResponse(
         {
             "label": "IPU-hours",
@@ -324,7 +324,7 @@ def _figures(total: Utilization) -> list[tuple[str, str, object]]:
     """Return name, share and IPU-hours of each state; the state of others only if not zero."""
     return [
         (name, spell_share(getattr(total, band), total.capacity), hours(getattr(total, band)))
-        for name, band, _ in _BANDS
+        for name, band, _ in BANDS
         if band != "by_others" or total.by_others
     ]
 
@@ -339,7 +339,7 @@ def _line(name: str, amounts: Utilization) -> dict[str, Any]:
                 spell_share(getattr(amounts, part), amounts.capacity),
                 hours(getattr(amounts, part)),
             )
-            for label, part, *_ in (("Reserved", "reserved"), *_BANDS)
+            for label, part, *_ in (("Reserved", "reserved"), *BANDS)
         ],
         "bar": _bar(amounts),
     }
@@ -349,7 +349,7 @@ def _bar(amounts: Utilization) -> list[dict[str, Any]]:
     """Return the bands as parts of 1000, each from where the band before it ends."""
     parts, begin = [], 0
     so_far = 0
-    for name, band, colour in _BANDS:
+    for name, band, colour in BANDS:
         so_far += getattr(amounts, band)
         end = 1000 * so_far // amounts.capacity if amounts.capacity else 0
         if end > begin:

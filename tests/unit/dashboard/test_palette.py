@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipuhub.web.palette import COLOURS, PATTERNS, UNKNOWN
+from usage.utilization.pages import BANDS
 from usage.utilization.weekhours import LEVELS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,13 +61,25 @@ def seen(colour: Colour, sight: tuple[Colour, Colour, Colour]) -> Colour:
     )
 
 
+def closest(colours: dict[str, Colour], sight: str) -> tuple[float, str, str]:
+    """How far the two colours are apart that are closest, and their names."""
+    after = {name: seen(colour, SIGHT[sight]) for name, colour in colours.items()}
+    return min(
+        (
+            sum((a - b) ** 2 for a, b in zip(after[one], after[other], strict=True)) ** 0.5,
+            one,
+            other,
+        )
+        for one, other in combinations(after, 2)
+    )
+
+
 @pytest.mark.parametrize("sight", SIGHT)
 def test_any_two_colours_are_told_apart(sight: str) -> None:
-    colours = [seen(colour, SIGHT[sight]) for colour in palette()]
-    for one, other in combinations(range(COLOURS), 2):
-        pairs = zip(colours[one], colours[other], strict=True)
-        distance = sum((a - b) ** 2 for a, b in pairs) ** 0.5
-        assert distance > 0.07, f"fill-{one} and fill-{other} for {sight}: {distance:.3f}"
+    fills = {f"fill-{number}": colour for number, colour in enumerate(palette())}
+    assert closest(fills, sight) > (0.07,)
+    bands = {name: linear(colour.removeprefix("#")) for name, _, colour in BANDS}
+    assert closest(bands, sight) > (0.07,)
 
 
 def test_each_pattern_is_drawn_and_looks_different() -> None:
