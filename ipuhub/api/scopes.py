@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 READ, WRITE, REPORTS = "read", "write", "reports"
 SCOPES: Final = {
     READ: "read jobs, partitions, the fleet and usage",
-    WRITE: "change jobs",
+    WRITE: "change jobs and your subscriptions",
     REPORTS: "read and generate month reports, close months, read and set rates",
 }
 DEFAULT: Final = f"{READ} {REPORTS}"

@@ -115,7 +115,7 @@ WEB_QUEUE_SECONDS = ENV.integer(
 )
 API_REQUESTS_PER_MINUTE = ENV.integer(
     "IPUHUB_API_REQUESTS_PER_MINUTE",
-    0,
+    1200,
     minimum=0,
     doc="API requests per minute of one token, or of one user without a token; further requests "
     "are rejected (429, Retry-After). Each web process counts for itself. 0: no limit.",

@@ -49,6 +49,7 @@ def configure() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
     os.environ.setdefault("IPUHUB_SECRET_KEY", "only for the bench " * 4)
     os.environ["IPUHUB_HTTPS"] = "0"
+    os.environ["IPUHUB_API_REQUESTS_PER_MINUTE"] = "0"
 
 
 @contextmanager

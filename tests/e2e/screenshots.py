@@ -75,7 +75,8 @@ PAGES: dict[str, tuple[str, dict[str, str]]] = {
     "users": ("account-users", {}),
     "roles": ("role-changes", {}),
     "audit": ("audit", {}),
-    "help": ("api-reference", {}),
+    "help": ("help", {}),
+    "api": ("api-reference", {}),
 }
 OF_A_MONTH = {"statements": "groups/", "statement": "statement/?group=language", "review": "close/"}
 PRINTED = (

@@ -37,6 +37,7 @@ def people(
     """Users by name, beside a committed history: downloads read it by connections of their own."""
     with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patched:
         patched.setattr(django_settings, "PROXY_URL", "http://127.0.0.1:9")
+        patched.setattr(django_settings, "API_REQUESTS_PER_MINUTE", 0)  # so many are tried
         _write_history(timezone.now())
         yield _people()
         empty_tables(connection)

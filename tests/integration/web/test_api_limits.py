@@ -59,7 +59,11 @@ def test_a_token_beyond_its_limit_is_told_when_to_come_back(alice: User) -> None
     assert browser(alice).get("/api/v1/jobs").status_code == 200
 
 
-def test_without_a_limit_there_are_no_headers(alice: User) -> None:
+def test_there_is_a_limit_unless_none_is_set(alice: User, settings: SettingsWrapper) -> None:
+    answer = tool(alice).get("/api/v1/jobs")
+    assert answer["RateLimit-Policy"] == '"minute";q=1200;w=60'
+    assert answer["RateLimit"].startswith('"minute";r=1199;t=')
+    settings.API_REQUESTS_PER_MINUTE = 0
     assert "RateLimit" not in tool(alice).get("/api/v1/jobs").headers
 
 
