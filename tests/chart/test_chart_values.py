@@ -49,6 +49,13 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
+        (("image.repository=r:5000/ipuhub:1",), "image.repository: r:5000/ipuhub:1 has a tag"),
+        (("image.tag=sha256:0a",), "global.launcherImage is missing: a digest names one image"),
+        (("image.repository=r/ipuhub@sha256:0a",), "global.launcherImage is missing"),
+        (
+            ("image.tag=sha256:0a", "global.launcherImage=r/l@sha256:0b", "database.enabled=true"),
+            "database.image is missing: a digest names one image",
+        ),
         (("contoller.replicas=2",), "additional properties 'contoller' not allowed"),
         (
             ("controller.resources.limit.cpu=1",),
@@ -95,6 +102,22 @@ def test_wrong_values_stop_with_the_keys_name(values: tuple[str, ...], said: str
     done = template(*given)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        (("image.tag=sha256:0a",), "localhost/ipuhub@sha256:0a"),
+        (("image.repository=r:5000/ipuhub@sha256:0a",), "r:5000/ipuhub@sha256:0a"),
+        (("image.repository=r:5000/ipuhub", "image.tag=v1"), "r:5000/ipuhub:v1"),
+    ],
+)
+def test_images_may_be_pinned_by_their_digests(values: tuple[str, ...], want: str) -> None:
+    named_beside = "global.launcherImage=r/launcher@sha256:0b"
+    deployments = named(render(VIPU, named_beside, *values), "Deployment").values()
+    assert {container(each)["image"] for each in deployments} == {want}
+    (operator,) = (each for each in deployments if "LAUNCHER" in str(each))
+    assert environment(operator)["IPUHUB_LAUNCHER_IMAGE"] == "r/launcher@sha256:0b"
 
 
 def test_helm_lint_has_nothing_to_say() -> None:

@@ -83,7 +83,30 @@ labels:
 {{- $image := .image | default dict -}}
 {{- $repository := $image.repository | default (include "ipuhub.repository" .root) -}}
 {{- $tag := ternary (include "ipuhub.tag" .root) (.root.Values.image.tag | default .root.Chart.AppVersion) (empty $image.repository) -}}
-{{- printf "%s:%s" $repository ($image.tag | default $tag) -}}
+{{- include "ipuhub.imageName" (dict "repository" $repository "tag" ($image.tag | default $tag)) -}}
+{{- end -}}
+
+{{/* repository and tag as one name; either may have a digest, which is an image's whole name. */}}
+{{- define "ipuhub.imageName" -}}
+{{- if contains "@" .repository -}}
+{{- .repository -}}
+{{- else if regexMatch ":[^/]*$" .repository -}}
+{{- fail (printf "image.repository: %s has a tag; set image.tag" .repository) -}}
+{{- else if hasPrefix "sha256:" .tag -}}
+{{- printf "%s@%s" .repository .tag -}}
+{{- else -}}
+{{- printf "%s:%s" .repository .tag -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image beside IPUHub's own; dict root suffix tag parameter(that names it otherwise). */}}
+{{- define "ipuhub.imageBeside" -}}
+{{- $repository := include "ipuhub.repository" .root -}}
+{{- $tag := .tag | default (include "ipuhub.tag" .root) -}}
+{{- if or (contains "@" $repository) (and (hasPrefix "sha256:" $tag) (not .tag)) -}}
+{{- fail (printf "%s is missing: a digest names one image, and this one has its own" .parameter) -}}
+{{- end -}}
+{{- include "ipuhub.imageName" (dict "repository" (printf "%s-%s" $repository .suffix) "tag" $tag) -}}
 {{- end -}}
 
 {{/*
@@ -105,9 +128,9 @@ registry has the others', too.
 {{- fail (printf "global.launcherImageTag: global.launcherImage %s has a tag already" $image) -}}
 {{- end -}}
 {{- if $image -}}
-{{- ternary (printf "%s:%s" $image $tag) $image (ne $tag "") -}}
+{{- if $tag -}}{{- include "ipuhub.imageName" (dict "repository" $image "tag" $tag) -}}{{- else -}}{{- $image -}}{{- end -}}
 {{- else -}}
-{{- printf "%s-launcher:%s" (include "ipuhub.repository" .) ($tag | default (include "ipuhub.tag" .)) -}}
+{{- include "ipuhub.imageBeside" (dict "root" . "suffix" "launcher" "tag" $tag "parameter" "global.launcherImage") -}}
 {{- end -}}
 {{- end -}}
 
