@@ -29,6 +29,7 @@ from devcluster.storage.watchers import Watchers
 from devcluster.webhooks.admitted import AdmittedWrites
 from devcluster.webhooks.webhooks import WebhookClient, Webhooks
 from ipuhub.certificates import write_private
+from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import Limits, build_runner
 from ipuhub.times import utc_now
 
@@ -163,14 +164,15 @@ class DevCluster:
         self._runner = build_runner(
             app,
             shutdown_seconds=_STOP_SECONDS,
-            limits=Limits(silence_seconds=90),  # as a real API server
+            # As a real API server; each watch is a connection with a request.
+            limits=Limits(silence_seconds=90, connections=100_000),
             handler_cancellation=True,  # ends the watch of a client that went away
             auto_decompress=True,
         )
         await self._runner.setup()
         hosts = (self._host, "localhost", "127.0.0.1", "::1", "kubernetes.default.svc")
         context = self._authority.server_context(tuple(dict.fromkeys(hosts)))
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=context)
+        site = CountedSite(self._runner, self._host, self._port, context)
         try:
             await site.start()
         except OSError as error:

@@ -25,6 +25,7 @@ from devcluster.processes.logclock import LogOptions, Stamps
 from devcluster.status import StatusError
 from ipuhub.certificates import self_signed
 from ipuhub.concurrency import end_tasks
+from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import build_runner
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Endpoint:
         app.router.add_get(f"/containerLogs{where}", self._logs)
         self._runner = build_runner(app, shutdown_seconds=1.0, handler_cancellation=True)
         await self._runner.setup()
-        await web.TCPSite(self._runner, LOOPBACK, 0, ssl_context=self._context()).start()
+        await CountedSite(self._runner, LOOPBACK, 0, self._context()).start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.log import server_logger
 
 from ipuhub.kube.errors import ConfigError
+from ipuhub.process.connections import CountedRunner, CountedSite
 
 if TYPE_CHECKING:
     import ssl
@@ -39,13 +40,15 @@ class Limits:
     `body_seconds`: until a body is whole, and for how long a large body waits until there is room
     for it among the `bodies_bytes` of all; bodies of at most 64 KiB do not wait. Without
     `bodies_bytes` (0) the application limits bodies itself. `lingering_seconds`: how long the rest
-    of a body is read and discarded after its answer.
+    of a body is read and discarded after its answer. `connections`: with a request at a time, as
+    far as open files allow; above it only probes are answered.
     """
 
     silence_seconds: float = IDLE_SECONDS
     body_seconds: float = 20.0
     bodies_bytes: int = 32 * 1024 * 1024
     lingering_seconds: float = 2.0
+    connections: int = 1000
 
 
 LIMITS: Final = Limits()
@@ -100,8 +103,9 @@ def build_runner(
     """
     log_bad_requests_in_one_line()
     app.middlewares.append(_bodies_within(limits))  # the innermost: all others see its refusals
-    return web.AppRunner(
+    return CountedRunner(
         app,
+        limits.connections,
         access_log=None,
         shutdown_timeout=shutdown_seconds,
         keepalive_timeout=limits.silence_seconds,  # aiohttp begins it with the connection
@@ -303,7 +307,7 @@ async def listening(
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=ssl_context).start()
+            await CountedSite(runner, host, port, ssl_context).start()
         except OSError as error:
             hint = f" (set {setting})" if setting else ""
             problem = f"cannot listen on {host}:{port}{hint}: {error.strerror}"

@@ -1,7 +1,8 @@
 """io: the event loop of processes that serve thousands of requests: uvloop, rare garbage
 collection.
 
-Also how the C library returns memory in a process that runs for days.
+Also how the C library returns memory in a process that runs for days, and how many files a process
+may open.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import resource
 import signal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,6 +37,16 @@ def return_free_memory() -> None:
     if mallopt is not None:
         for option, amount in _MALLOC.values():
             mallopt(option, amount)
+
+
+def allow_open_files() -> int:
+    """Raise the soft limit of open files to the hard limit, and return the limit then in force."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems allow less than the hard limit says.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1_000_000 if soft == resource.RLIM_INFINITY else soft
 
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from ipuhub.process.connections import CountedServer, CountedSite
 from ipuhub.process.health import log_bad_requests_in_one_line
 from ipuhub.webserver.exchange import Head, answer, environ_of
 from ipuhub.webserver.refusals import Refusal, refuse
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from wsgiref.types import WSGIApplication
 
-FOR_PROBES: Final = 16
-"""Connections beyond the limit: they are read, and if all others are busy only probes are answered.
-"""
 _LOG = structlog.get_logger(__name__)
 _BODY_IN_MEMORY_BYTES: Final = 64 * 1024
 _TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
@@ -36,52 +34,6 @@ _FULL: Final = "The server has reached its connection limit. Try again in a few 
 _BUSY: Final = "server-busy"
 _LEAVING: Final = "end: this replica is shutting down\n"
 _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
-
-
-class CountedServer(web.Server):
-    """aiohttp server with at most `most` connections with a request, plus a few for probes.
-
-    A new connection replaces the connection that has been idle longest. So idle connections never
-    block others, file descriptors never run out, and probes can always connect.
-    """
-
-    def __init__(self, most: int, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._most = most
-        self._silent: dict[asyncio.BaseProtocol, asyncio.BaseTransport] = {}  # longest silent first
-        self._asking: dict[asyncio.BaseProtocol, asyncio.BaseTransport] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Return whether the limit of connections with a request is exceeded."""
-        return len(self._asking) > self._most
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Count a connection; if there are too many, close the connection that has been idle
-        longest."""
-        super().connection_made(handler, transport)
-        self._silent[handler] = transport
-        if len(self._silent) + len(self._asking) > self._most + FOR_PROBES:
-            ended = self._silent.pop(next(iter(self._silent)))
-            if isinstance(ended, asyncio.Transport):
-                ended.abort()
-
-    def connection_lost(
-        self, handler: web.RequestHandler, exc: BaseException | None = None
-    ) -> None:
-        super().connection_lost(handler, exc)
-        self._silent.pop(handler, None)
-        self._asking.pop(handler, None)
-
-    def mark_asking(self, handler: asyncio.BaseProtocol) -> None:
-        """Mark a connection as having a request."""
-        if (transport := self._silent.pop(handler, None)) is not None:
-            self._asking[handler] = transport
-
-    def mark_answered(self, handler: asyncio.BaseProtocol) -> None:
-        """Mark the request of a connection as answered."""
-        if (transport := self._asking.pop(handler, None)) is not None:
-            self._silent[handler] = transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +108,7 @@ class WebServer:
         )
         self._runner = web.ServerRunner(self._server, shutdown_timeout=20.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=1024)
-        await site.start()
+        await CountedSite(self._runner, host, port).start()
         return int(self._runner.addresses[0][1])
 
     async def leave(self, path: str, seconds: float) -> None:
@@ -177,14 +128,10 @@ class WebServer:
             pool.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._server.mark_asking(request.protocol)
-        try:
-            response = await self._answer(request)
-            if self._unready:
-                response.force_close()
-            return response
-        finally:
-            self._server.mark_answered(request.protocol)
+        response = await self._answer(request)
+        if self._unready:
+            response.force_close()
+        return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         text = self.constants.get(request.path)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import resource
 import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
@@ -177,13 +175,6 @@ def listen(server: _Port, host: str, port: int, credentials: grpc.ServerCredenti
         f"cannot listen on {address_of(host, port)}: {reason}; "
         + remedy(reason, "choose another --port or --host, or stop what uses it")
     )
-
-
-def allow_open_files() -> None:
-    """Raise the soft limit of open files to the hard limit; each connection is an open file."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems allow less than the hard limit says
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def remedy(problem: str, usual: str) -> str:

@@ -252,7 +252,19 @@ def test_options_are_given_by_their_names() -> None:
     assert unnamed == []
 
 
-def test_every_http_server_has_the_limits_of_all() -> None:
-    """aiohttp alone waits an hour for half a head, and logs a traceback for bytes of a stranger."""
-    made = [name for name, path in NAMES.items() if "web.AppRunner(" in path.read_text("utf-8")]
-    assert made == ["ipuhub.process.health"]
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        ("web.AppRunner(", []),
+        ("web.TCPSite(", []),
+        ("web.SockSite(", []),
+        (".create_server(", []),
+        (" CountedRunner(", ["ipuhub.process.connections", "ipuhub.process.health"]),
+        ("web.ServerRunner(", ["ipuhub.webserver.server"]),
+    ],
+)
+def test_every_http_server_has_the_limits_of_all(call: str, where: list[str]) -> None:
+    """aiohttp alone waits an hour for half a head, logs a traceback for bytes of a stranger, and
+    lets silent connections take every open file."""
+    made = [name for name, path in NAMES.items() if call in path.read_text("utf-8")]
+    assert sorted(made) == where

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import build_runner
 from ipuhub.process.metrics import Meters
 from partitions.vipu.serving import ListenError, address_of, remedy
@@ -197,7 +198,7 @@ class Exporter:
         """Listen and return the port; raises ListenError."""
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await CountedSite(self._runner, host, port).start()
         except OSError as error:
             await self.stop()
             reason = os.strerror(error.errno) if error.errno else str(error)

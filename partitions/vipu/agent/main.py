@@ -20,6 +20,7 @@ import structlog
 from grpc import aio
 
 from ipuhub.process import logs
+from ipuhub.process.runtime import allow_open_files
 from ipuhub.times import utc_now
 from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.exporter import Exporter
@@ -41,7 +42,6 @@ from partitions.vipu.serving import (
     add_secure_options,
     add_standard_services,
     add_tls_options,
-    allow_open_files,
     listen,
     port_number,
     seconds,

@@ -19,6 +19,7 @@ import grpc
 import structlog
 
 from ipuhub.process import logs
+from ipuhub.process.runtime import allow_open_files
 from ipuhub.times import utc_now
 from partitions.vipu.certificates import init_certificates
 from partitions.vipu.discovery import Discovery
@@ -50,7 +51,6 @@ from partitions.vipu.serving import (
     STATE_FILE,
     ListenError,
     add_standard_services,
-    allow_open_files,
     listen,
     say_health,
 )

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+import subprocess
+import sys
 from contextlib import asynccontextmanager
+from subprocess import PIPE
 from typing import TYPE_CHECKING
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiohttp import web
 
-from ipuhub.process.health import Health, Limits, build_runner
+from ipuhub.certificates import self_signed
+from ipuhub.process.connections import FOR_PROBES
+from ipuhub.process.health import Health, Limits, build_runner, listening
 from ipuhub.times import utc_now
 from partitions.vipu.agent.exporter import Exporter
 from partitions.vipu.agent.machine import Machine
-from tests.fakes.waiting import eventually
+from tests.fakes.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 HASTY = Limits(silence_seconds=0.2, body_seconds=0.2, bodies_bytes=200_000, lingering_seconds=0.1)
 POST = b"POST /size HTTP/1.1\r\nHost: 10.1.2.3:8080\r\n"
@@ -28,22 +35,26 @@ async def size(request: web.Request) -> web.Response:
     return web.Response(text=str(len(await request.read())))
 
 
+async def watch(request: web.Request) -> web.StreamResponse:
+    """Says nothing until its client says something, as a watch without events."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(await request.content.readany())
+    return response
+
+
 @asynccontextmanager
-async def serving(limits: Limits) -> AsyncIterator[int]:
+async def serving(limits: Limits, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     app = web.Application(client_max_size=150_000)
-    app.add_routes([web.post("/size", size), *Health().routes()])
+    app.add_routes([web.post("/size", size), web.post("/watch", watch), *Health().routes()])
     runner = build_runner(app, shutdown_seconds=0.1, limits=limits)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with listening(runner, "127.0.0.1", 0, ssl_context=context) as port:
+        yield port
 
 
-async def said(port: int, sent: bytes) -> bytes:
+async def said(port: int, sent: bytes, context: ssl.SSLContext | None = None) -> bytes:
     """All that comes back until the server hangs up."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(sent)
     answer = await reader.read()
     writer.close()
@@ -78,15 +89,110 @@ async def test_what_is_whole_is_answered_beside_many_that_are_not() -> None:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
         for number, (_, writer) in enumerate(silent):
             writer.write([b"", POST, POST + b"Content-Length: 10\r\n\r\n1"][number % 3])
-        close = b"Connection: close\r\n"
-        whole = await said(port, POST + close + b"Content-Length: 3\r\n\r\n123")
+        whole = await said(port, POST + CLOSE + b"Content-Length: 3\r\n\r\n123")
         assert whole.endswith(b"\r\n\r\n3")
-        probe = await said(
-            port, b"GET /healthz HTTP/1.1\r\nHost: 10.1.2.3:8080\r\n" + close + b"\r\n"
-        )
-        assert probe.startswith(b"HTTP/1.1 200 OK")
+        assert (await said(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
         for _, writer in silent:
             writer.close()
+
+
+CLOSE = b"Connection: close\r\n"
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.1.2.3:8080\r\n" + CLOSE + b"\r\n"
+
+
+def own_certificate(tmp_path: Path) -> ssl.SSLContext:
+    pair = self_signed("localhost", "127.0.0.1", utc_now())
+    (tmp_path / "pem").write_bytes(pair.key + pair.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pem")
+    return context
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+async def test_probes_and_requests_in_progress_outlive_more_silent_ones_than_the_limit(
+    with_tls: bool, tmp_path: Path
+) -> None:
+    """Each silent connection stayed for two minutes, and is an open file."""
+    limits = Limits(silence_seconds=600, connections=20)
+    served, trusting = None, None
+    if with_tls:
+        served = own_certificate(tmp_path)
+        trusting = ssl._create_unverified_context()  # its name is of no matter
+    async with serving(limits, served) as port:
+        begun = POST.replace(b"/size", b"/watch") + CLOSE + b"Content-Length: 3\r\n\r\n"
+        answers, watching = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        watching.write(begun)
+        await answers.readuntil(b"\r\n\r\n")
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+        assert (await said(port, PROBE, trusting)).startswith(b"HTTP/1.1 200 OK")
+        oldest = (reader.read() for reader, _ in silent[: 60 - 20 - FOR_PROBES])
+        ended = asyncio.gather(*oldest, return_exceptions=True)
+        for end in await asyncio.wait_for(ended, PATIENCE_SECONDS):  # they make room
+            assert end == b"" or isinstance(end, ConnectionError)
+        watching.write(b"end")
+        assert b"end" in await answers.read()
+        for _, writer in [*silent, (answers, watching)]:
+            writer.close()
+
+
+async def test_with_the_limit_of_requests_in_progress_only_probes_are_answered() -> None:
+    async with serving(Limits(connections=2, lingering_seconds=0.1)) as port:
+        begun = POST.replace(b"/size", b"/watch") + b"Content-Length: 3\r\n\r\n"
+        watches = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in watches:
+            writer.write(begun)
+            await reader.readuntil(b"\r\n\r\n")
+        whole = POST + CLOSE + b"Content-Length: 1\r\n\r\n1"
+        refused = await said(port, whole)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: " in refused
+        assert (await said(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
+        watches[0][1].write(b"end")
+        await watches[0][0].readuntil(b"0\r\n\r\n")
+        assert (await said(port, whole)).endswith(b"\r\n\r\n1")
+        for _, writer in watches:
+            writer.close()
+
+
+FEW_FILES = """
+import asyncio, resource, sys
+from ipuhub.process import runtime
+from ipuhub.process.health import Health, Limits, build_runner, listening
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 128))
+
+async def serve():
+    limits = Limits(silence_seconds=600)
+    async with listening(build_runner(Health().app(), limits=limits), "127.0.0.1", 0) as port:
+        held = [open("/dev/null") for _ in range(int(sys.argv[1]))]
+        print(port, resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+(runtime if sys.argv[2:] else asyncio).run(serve())
+"""
+
+
+def few_files(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", FEW_FILES, *arguments]
+    return subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+
+
+@pytest.mark.parametrize("loop", [[], ["uvloop"]])
+@pytest.mark.parametrize("others", [0, 100])
+async def test_silent_connections_never_take_all_open_files(others: int, loop: list[str]) -> None:
+    """`others`: files that the rest of the process has open, of the 128 that it may."""
+    with few_files(str(others), *loop) as child:
+        assert child.stdout is not None
+        try:
+            port, files = map(int, child.stdout.readline().split())
+            assert files == 128  # all that the system allows
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+            assert (await said(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
+            for _, writer in silent:
+                writer.close()
+        finally:
+            _, errors = child.communicate()
+    assert child.returncode == 0
+    assert errors.count("\n") == (1 if others else 0), errors
 
 
 async def test_large_bodies_share_a_bound_and_small_ones_wait_for_nobody() -> None:

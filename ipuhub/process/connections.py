@@ -1,0 +1,267 @@
+"""io: HTTP servers that count their connections, so that silent clients exclude nobody.
+
+Anybody who can connect can open many connections and send nothing. Each is an open file, of which a
+process has few, and its own calls need some, too. So a new connection replaces the connection that
+has been silent longest, from the moment it is accepted: a client that never begins its TLS
+handshake counts as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiohttp import web
+from aiohttp.log import server_logger
+
+from ipuhub.process.runtime import allow_open_files
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+FOR_PROBES: Final = 16
+"""Connections beyond the limit: they are read, and if all others are busy only probes are answered.
+"""
+PROBES: Final = frozenset({"/healthz", "/readyz", "/livez"})
+HANDSHAKE_SECONDS: Final = 20.0
+_PART_OF_FILES: Final = 3  # a process has up to two servers, and calls of its own
+_AT_ONCE: Final = 100  # accepted connections before anything else gets a turn
+_PAUSE_SECONDS: Final = 0.2  # without a free file, and with no connection to end for it
+_CLOSING_SECONDS: Final = 0.001
+_FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"
+_SAYS_FULL_EVERY_SECONDS: Final = 60.0
+
+
+class CountedServer(web.Server):
+    """aiohttp server with at most `most` connections with a request, plus a few for probes.
+
+    A new connection replaces the connection that has been idle longest. So idle connections never
+    block others, file descriptors never run out, and probes can always connect. A connection whose
+    request is in progress (a watch, for example) is never replaced.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        handler: Callable[[Any], Awaitable[web.StreamResponse]],
+        *arguments: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__(self._count, *arguments, **options)
+        self._most = max(1, min(most, allow_open_files() // _PART_OF_FILES - FOR_PROBES))
+        self._answer = handler
+        # Longest silent first: handshakes, and connections without a request.
+        self._silent: dict[asyncio.Task[None] | asyncio.BaseProtocol, asyncio.Transport | None] = {}
+        self._asking: dict[asyncio.BaseProtocol, asyncio.Transport | None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the limit of connections with a request is exceeded."""
+        return len(self._asking) > self._most
+
+    def admit(self, arriving: asyncio.Task[None]) -> None:
+        """Count an accepted connection, whose task ends once its HTTP can begin; if there are too
+        many, end the connection that has been silent longest."""
+        self._silent[arriving] = None
+        arriving.add_done_callback(lambda task: self._silent.pop(task, None))
+        if len(self._silent) + len(self._asking) > self._most + FOR_PROBES:
+            self.end_longest_silent()
+
+    def end_longest_silent(self) -> bool:
+        """End the connection that has been silent longest, and return whether there was any. One
+        whose answer is still being sent ends only if all others are in use, too."""
+        if not self._silent:
+            return False
+        sent = (
+            each
+            for each, transport in self._silent.items()
+            if transport is None or not transport.get_write_buffer_size()
+        )
+        ended = next(sent, next(iter(self._silent)))
+        transport = self._silent.pop(ended)
+        if isinstance(ended, asyncio.Task):
+            ended.cancel()
+        elif transport is not None:
+            transport.abort()
+        return True
+
+    def end_arriving(self) -> None:
+        """End the connections whose HTTP has not begun."""
+        for each in tuple(self._silent):
+            if isinstance(each, asyncio.Task):
+                each.cancel()
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Count a connection that can send a request."""
+        super().connection_made(handler, transport)
+        self._silent[handler] = transport
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        super().connection_lost(handler, exc)
+        self._silent.pop(handler, None)
+        self._asking.pop(handler, None)
+
+    async def _count(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; its connection is not silent meanwhile."""
+        handler = request.protocol
+        if (transport := self._silent.pop(handler, None)) is not None:
+            self._asking[handler] = transport
+        try:
+            return await self._answer(request)
+        finally:
+            if (transport := self._asking.pop(handler, None)) is not None:
+                self._silent[handler] = transport
+
+
+class CountedRunner(web.AppRunner):
+    """aiohttp's runner of an application, on a CountedServer."""
+
+    def __init__(self, app: web.Application, most: int, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._most = most
+
+    async def _make_server(self) -> CountedServer:
+        plain = await super()._make_server()
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            if server.is_full and request.path not in PROBES:
+                full = web.Response(status=503, text=_FULL, headers={"Retry-After": "5"})
+                full.force_close()
+                return full
+            return await plain.request_handler(request)
+
+        server = CountedServer(
+            self._most,
+            answer,
+            request_factory=plain.request_factory,
+            handler_cancellation=plain.handler_cancellation,
+            **plain._kwargs,  # noqa: SLF001  # aiohttp makes servers only as plain ones
+        )
+        return server
+
+
+class _Listener:
+    """Accepts connections for a CountedServer on sockets that listen.
+
+    asyncio's own server knows a TLS connection only after its handshake, and writes a traceback for
+    each connection that finds no free file.
+    """
+
+    def __init__(
+        self, server: CountedServer, context: ssl.SSLContext | None, sockets: list[socket.socket]
+    ) -> None:
+        self.sockets = sockets
+        self._server, self._context = server, context
+        self._loop = asyncio.get_running_loop()
+        self._said_full_at = -_SAYS_FULL_EVERY_SECONDS
+        for each in sockets:
+            self._loop.add_reader(each, self._accept, each)
+
+    def close(self) -> None:
+        for each in self.sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self.sockets = []
+        self._server.end_arriving()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, _peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no free file, or no memory
+                self._make_room(listening, error)
+                return
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._open(accepted))
+            task.add_done_callback(partial(_settle, accepted))
+            self._server.admit(task)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        """Let the server speak HTTP on a connection, after the handshake of TLS if there is one."""
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        seconds = HANDSHAKE_SECONDS if self._context else None
+        await self._loop.connect_accepted_socket(
+            self._server, accepted, ssl=self._context, ssl_handshake_timeout=seconds
+        )
+
+    def _make_room(self, listening: socket.socket, error: OSError) -> None:
+        """End a silent connection and accept again once it is closed; without any, in a moment:
+        other parts of the process hold what is missing."""
+        now = self._loop.time()
+        if now - self._said_full_at >= _SAYS_FULL_EVERY_SECONDS:
+            self._said_full_at = now
+            server_logger.warning("New connections have to wait: %s", error.strerror)
+        pause = _CLOSING_SECONDS if self._server.end_longest_silent() else _PAUSE_SECONDS
+        self._loop.remove_reader(listening)
+        self._loop.call_later(pause, self._listen_again, listening)
+
+    def _listen_again(self, listening: socket.socket) -> None:
+        if listening in self.sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+
+def _settle(accepted: socket.socket, opening: asyncio.Task[None]) -> None:
+    """Close a connection that did not come to HTTP; only faults of ours are logged."""
+    error = None if opening.cancelled() else opening.exception()
+    if opening.cancelled() or error is not None:
+        accepted.close()
+    if error is not None and not isinstance(error, OSError):  # left, or spoke no TLS
+        server_logger.error("A connection could not be opened", exc_info=error)
+
+
+class CountedSite(web.BaseSite):
+    """An address on which a runner of a CountedServer listens."""
+
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        host: str,
+        port: int,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(runner, ssl_context=ssl_context, backlog=1024)
+        self._address = (host, port)
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return "{}:{}".format(*self._address)
+
+    async def start(self) -> None:
+        """Listen. Raise OSError if the address is in use or not ours."""
+        await super().start()
+        server = self._runner.server
+        if not isinstance(server, CountedServer):
+            raise TypeError(f"{type(server).__name__} does not count its connections")
+        sockets = await _listening_sockets(*self._address, self._backlog)
+        listener = _Listener(server, self._ssl_context, sockets)
+        self._server = cast("asyncio.AbstractServer", listener)  # what runners need of it
+
+
+async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            made.append(one)
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+            one.listen(backlog)
+    except OSError:
+        for one in made:
+            one.close()
+        raise
+    return made
