@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from celery import Celery
 from celery.schedules import crontab
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_process_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
 # Django's checks import every page: half of a worker's start. The web process makes them.
@@ -21,6 +21,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 from django.conf import settings
 
 from ipuhub import heartbeats, taskqueue, workerhealth
+from ipuhub.database import bounded_tasks
 from ipuhub.process import logs
 
 SUM_DAYS_SECONDS = 300.0
@@ -90,6 +91,13 @@ def forget_keys() -> None:
     from ipuhub.models.idempotency import forget_expired  # the app is made before the models
 
     forget_expired(timezone.now())
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def _limit_queries(**_: Any) -> None:
+    """Let no task wait without end for a silent PostgreSQL: there is one process for all tasks."""
+    database = settings.DATABASES["default"]
+    database.update(bounded_tasks(database, settings.TASK_QUERY_SECONDS))
 
 
 @setup_logging.connect  # type: ignore[untyped-decorator]

@@ -16,6 +16,13 @@ _EVERY_SESSION: Final = "-c jit=off"
 the work took a tenth of a second: it goes by the estimated cost, and sums over many columns look
 dear."""
 
+_VANISHED: Final = (
+    "-c tcp_user_timeout=25s -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 "
+    "-c tcp_keepalives_count=3"
+)
+"""Lets the server notice a host of ours that vanished. By default that takes two hours, and the
+session keeps its locks meanwhile: nobody else could make a report."""
+
 _REACHING: Final = {
     "connect_timeout": "3",
     # A host that vanished without a word is noticed within half a minute.
@@ -39,7 +46,7 @@ def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:
     DATABASE_URL) take precedence.
     """
     own = given.get("options", "")
-    words = (more, own) if _EVERY_SESSION in own else (_EVERY_SESSION, more, own)
+    words = (more, own) if _EVERY_SESSION in own else (_EVERY_SESSION, _VANISHED, more, own)
     return {**given, "options": " ".join(word for word in words if word)}
 
 
@@ -117,3 +124,12 @@ def bounded(
     limit = f"-c statement_timeout={1000 * query_seconds}"
     options = session_options(database["OPTIONS"], limit)
     return {"OPTIONS": options, "SILENCE_SECONDS": silence_seconds}
+
+
+def bounded_tasks(database: Mapping[str, Any], query_seconds: int) -> dict[str, Any]:
+    """Return what of an entry of DATABASES changes for the tasks of a worker: a statement ends
+    after `query_seconds`, and so does a session that its worker has given up, with its locks."""
+    limits = ("statement", "idle_in_transaction_session", "idle_session")
+    words = " ".join(f"-c {limit}_timeout={1000 * query_seconds}" for limit in limits)
+    patience = query_seconds + min(query_seconds, 5)
+    return {"OPTIONS": session_options(database["OPTIONS"], words), "SILENCE_SECONDS": patience}

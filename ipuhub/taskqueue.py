@@ -21,6 +21,8 @@ from django.db import (
 )
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
+from ipuhub.patientpostgres.connection import SILENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -182,10 +184,10 @@ def _run(
     """Run a statement on this thread's connection; a broken connection is closed, for the next
     try."""
     try:
-        with connection.cursor() as cursor:
+        with connection.cursor() as cursor, connection.connection.at_most(SILENCE_SECONDS):
             cursor.execute(statement, parameters)
             found = cursor.fetchall() if cursor.description else []
-        problem = missing()
+            problem = missing()
     except (InterfaceError, OperationalError) as error:
         CONTACT.problem = " ".join(str(error).split()) or type(error).__name__
         if not connection.in_atomic_block:

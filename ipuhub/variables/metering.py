@@ -170,6 +170,14 @@ BEAT_SCHEDULE_PATH = ENV.text(
     doc="File in which the worker with --beat keeps when its nightly tasks last ran. The folder "
     "must be writable; in our image it is in /tmp.",
 )
+TASK_QUERY_SECONDS = ENV.integer(
+    "IPUHUB_TASK_QUERY_SECONDS",
+    900,
+    minimum=1,
+    doc="Longest time of one PostgreSQL query of the worker's tasks, reports included "
+    "(statement_timeout). A task whose PostgreSQL says nothing for 5 s longer fails, and the "
+    "worker goes on with the next.",
+)
 WORKER_HEALTH_PORT = ENV.port(
     "IPUHUB_WORKER_HEALTH_PORT",
     0,

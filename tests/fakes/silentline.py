@@ -9,10 +9,13 @@ import threading
 
 class SilentLine:
     """A way to PostgreSQL that passes everything on until it falls silent (`passes` is cleared), or
-    ends new connections at once (`refuses` is set)."""
+    ends new connections at once (`refuses` is set).
 
-    def __init__(self, host: str, port: int) -> None:
-        self._to = (host, port)
+    `at`: the first connection on which a client sends this text falls silent with it, alone.
+    """
+
+    def __init__(self, host: str, port: int, at: bytes = b"") -> None:
+        self._to, self._at = (host, port), at
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._unheard: list[socket.socket] = []
@@ -36,15 +39,25 @@ class SilentLine:
                 self._unheard.append(near)
                 continue
             far = socket.create_connection(self._to)
+            alone = threading.Event()
+            alone.set()
+            waits = (alone, self.passes)
             for one, other in ((near, far), (far, near)):
                 threading.Thread(
-                    target=self._pass_on, args=(one, other, self.passes), daemon=True
+                    target=self._pass_on, args=(one, other, waits), daemon=True
                 ).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket, passes: threading.Event) -> None:
+    def _pass_on(
+        self, one: socket.socket, other: socket.socket, waits: tuple[threading.Event, ...]
+    ) -> None:
         try:
             while block := one.recv(65536):
-                passes.wait()
+                if self._at and self._at in block:
+                    self._at = b""
+                    waits[0].clear()
+                    self._left.append(waits[0])
+                for each in waits:
+                    each.wait()
                 other.sendall(block)
         except OSError:
             pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 import structlog
@@ -123,6 +123,8 @@ def do_range(
         _end(run, ReportRun.State.DONE, "", clock())
     except (ReportRefused, *_FAULTS) as error:
         _LOG.exception("a range's report failed", run=run.pk)
+        if _is_lost(connection.connection):
+            connection.close()  # for another
         run.chunks.all().delete()
         _end(run, ReportRun.State.FAILED, f"It failed: {_first_line(error)}", clock())
     return run
@@ -135,10 +137,30 @@ def do_run(
     on_step: Callable[[ReportRun], None] = lambda _: None,
 ) -> list[MonthReport]:
     """Make the reports that `run` is for and record its progress; a month that fails stops no
-    other.
+    other, unless the connection, and the lock with it, is lost.
 
     `on_step` is called before each month.
     """
+    connection.ensure_connection()
+    held = connection.connection
+    try:
+        return _do_alone(run, zone, clock, on_step)
+    except _FAULTS as error:
+        if not _is_lost(held):
+            raise
+        _LOG.error("a run of reports lost its connection", run=run.pk, error=_first_line(error))
+        if connection.connection is held:
+            connection.close()  # for another
+        _end(run, ReportRun.State.FAILED, f"It failed: {_first_line(error)}", clock())
+        return []
+
+
+def _do_alone(
+    run: ReportRun,
+    zone: ZoneInfo,
+    clock: Callable[[], datetime],
+    on_step: Callable[[ReportRun], None],
+) -> list[MonthReport]:
     with _alone() as alone:
         if not alone:
             _end(run, ReportRun.State.REFUSED, BUSY, clock())
@@ -168,7 +190,7 @@ def _make_all(
 ) -> list[MonthReport]:
     clock, on_step = hooks
     made, faults, notes = [], [], []
-    closed = closed_months()
+    closed, held = closed_months(), connection.connection
     order = Order(run.cause, run.requested_by, run.close)
     for month in months:
         _progress(run, f"{'comparing' if str(month) in closed else 'making'} {month}")
@@ -183,6 +205,8 @@ def _make_all(
         except ReportRefused as refusal:
             faults.append(str(refusal))
         except _FAULTS as error:
+            if _is_lost(held):
+                raise
             _LOG.exception("a month's report failed", month=str(month))
             faults.append(f"{month} failed: {_first_line(error)}")
         run.done += 1
@@ -201,6 +225,12 @@ def _end(run: ReportRun, state: ReportRun.State, message: str, now: datetime) ->
     run.save()
 
 
+def _is_lost(held: Any) -> bool:
+    """Return whether this thread's connection is another than `held`, or closed: Django takes
+    another at the end of a transaction."""
+    return held is None or held.closed or connection.connection is not held
+
+
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
@@ -212,10 +242,11 @@ def _alone() -> Iterator[bool]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
         (taken,) = cursor.fetchone()
+    held = connection.connection
     try:
         yield taken
     finally:
-        if taken:
+        if taken and not _is_lost(held):
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 

@@ -6,11 +6,12 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
 
+import psycopg
 import pytest
 from celery.schedules import crontab
 from django.conf import settings as django_settings
@@ -23,10 +24,12 @@ from ipuhub.models import Heartbeat
 from ipuhub.process.health import Health
 from tests.builders.lifetimes import pod
 from tests.fakes.freeport import free_port
+from tests.fakes.silentline import SilentLine
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import UTC_ZONE
 from usage.models import MonthReport, ReportRun
-from usage.reports.runs import request_run
+from usage.reports import runs
+from usage.reports.runs import do_range, read_range, request_range, request_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,3 +227,42 @@ def test_who_looks_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(TimeoutError):  # nothing to do is a sign of life
         transport.drain_events(transport.establish_connection(), timeout=0.01)
     assert health.not_alive() == []
+
+
+def test_a_task_of_a_silent_postgres_fails_and_the_worker_goes_on(tmp_path: Path):
+    """And the lock of runs ends with the session that nobody hears any more."""
+    from ipuhub.celery import app
+
+    pod("2026-01-05T00:00", "2026-01-05T01:00")
+    known = connection.settings_dict
+    line = SilentLine(known["HOST"], int(known["PORT"]), at=b'INSERT INTO "usage_monthreport"')
+    url = _environment()["DATABASE_URL"].replace(f":{known['PORT']}/", f":{line.port}/")
+    limit = {"DATABASE_URL": url, "IPUHUB_TASK_QUERY_SECONDS": "3"}
+    asked = [request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01") for _ in range(2)]
+    try:
+        with _running("worker", tmp_path, **limit):
+            for run in asked:
+                app.send_task("usage.make_reports", [run.pk])
+                wait_until(lambda pk=run.pk: ReportRun.objects.get(pk=pk).is_over)
+    finally:
+        line.close()
+    first, second = ReportRun.objects.order_by("pk")
+    said = "It failed: PostgreSQL has said nothing for 6 s"
+    assert [first.state, first.message] == ["failed", said]
+    assert [second.state, second.message] == ["done", ""]
+
+
+def test_a_range_of_a_silent_postgres_fails_with_a_sentence():
+    """The connection is closed while a file is made: its run is stored on another."""
+    file = read_range({"from": "2026-01-01", "to": "2026-01-03"}, timezone.now(), UTC_ZONE)
+    run = request_range(file, "demand", "ada", timezone.now())
+
+    def falls_silent(*_: object) -> None:
+        connection.connection.close()
+        raise psycopg.OperationalError("PostgreSQL has said nothing for 6 s")
+
+    with patch.object(runs, "store_range", falls_silent):
+        do_range(run, UTC_ZONE)
+    run.refresh_from_db()
+    said = "It failed: PostgreSQL has said nothing for 6 s"
+    assert [run.state, run.message] == ["failed", said]

@@ -11,10 +11,11 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import OperationalError, connection
+from django.db import ConnectionHandler, OperationalError, connection
 from django.test import RequestFactory
 
 from dashboard.notify.metrics import Count, count
+from ipuhub import taskqueue
 from ipuhub.backoff import Backoff
 from ipuhub.database import bounded, database_settings
 from ipuhub.heartbeats import HeartbeatWriter
@@ -185,6 +186,31 @@ async def test_a_recording_says_that_its_connection_is_silent_and_goes_on(
     assert pauses == ["Postgres: PostgreSQL has said nothing for 0.3 s"]
     assert pods.checkpoint.epoch == 1
     assert not pods.problem
+
+
+def test_the_queue_gives_a_silent_connection_up_and_takes_another(
+    line: SilentLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the connection of the worker's main process, which has no limits of its own."""
+    own = ConnectionHandler({"default": database_settings(url_by(line))})["default"]
+    monkeypatch.setattr(taskqueue, "connection", own)
+    monkeypatch.setattr(taskqueue, "SILENCE_SECONDS", 0.3)
+    own.ensure_connection()
+    line.leave()
+    with pytest.raises(OperationalError, match=r"has said nothing for 0\.3 s"):
+        taskqueue._find_table()
+    assert "said nothing" in taskqueue.CONTACT.problem
+    taskqueue._find_table()
+    assert not taskqueue.CONTACT.problem
+    own.close()
+
+
+def test_a_server_notices_a_host_of_ours_that_vanished() -> None:
+    names = ("tcp_keepalives_idle", "tcp_user_timeout")
+    shown = [f"current_setting('{name}')" for name in names]
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(shown)}")
+        assert cursor.fetchone() == ("10", "25000")
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
