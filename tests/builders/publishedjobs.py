@@ -2,7 +2,8 @@
 
 Their commands do not matter here and are left out. Sources: Graphcore's *V-IPU User Guide* 1.15
 (the alpha shape, in examples/) and *IPU Operator User Guide* 1.1, EPCC's *EIDF documentation*
-(lessons 1 to 4 of its Graphcore service) and the READMEs of EPCC's reframe tests.
+(lessons 1 to 4 of its Graphcore service), and EPCC's benchmarks for reframe (in epcc-reframe
+`tests/mlperf/*/graphcore_base_job.yaml`, in reframe-mlperf-epcc below `graphcore/`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LARGE = {
 }
 _MEMORY = {"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}
 _SHARED = {"hostIPC": True, "volumes": [_MEMORY]}
-CLAIM = "imagenet-pvc"
+CLAIMS = ("imagenet-pvc", "cosmoflow-pvc")
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,9 @@ def published() -> list[Published]:
         "resources": {"limits": {"cpu": 128, "memory": "400Gi"}},
         "volumeMounts": [*_LARGE["volumeMounts"], {"mountPath": "/mnt/data", "name": "volume"}],
     }
-    claimed = {
-        "hostIPC": True,
-        "volumes": [
-            {"emptyDir": {"medium": "Memory"}, "name": "devshm"},
-            {"name": "volume", "persistentVolumeClaim": {"claimName": CLAIM}},
-        ],
-    }
+    imagenet, cosmoflow = (_claimed(claim) for claim in CLAIMS)
+    whole_node = _LARGE | {"resources": {"limits": {"cpu": 190, "memory": "490Gi"}}}
+    in_memory = {"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": "500Gi"}}
     return [
         _example("single-gcd-sample", 4),
         _example("single-gcd-sample-nfs", 4),
@@ -95,5 +92,17 @@ def published() -> list[Published]:
         _worker("tensorflow-example", "1", _BASH | _LARGE, _SHARED),
         _worker("popart-example", "1", _BASH | _LARGE, _SHARED),
         _worker("poplib-example", "1", _ONE_LINE | _LARGE, _SHARED),
-        _worker("resnet-training", "8", _BASH | large, claimed),
+        _worker("resnet-training", "8", _BASH | large, imagenet),
+        # Its container has the name of another job, like that of the next but one.
+        _worker("bert-training-2", "2", _BASH | _LARGE | {"name": "resnet-training"}, _SHARED),
+        _worker("cosmoflow-training", "8", _BASH | large, cosmoflow),
+        _worker("resnet-benchmark", "8", _BASH | large | {"name": "mnist-training"}, imagenet),
+        _worker("deepcam-training", "8", _BASH | whole_node, _SHARED | {"volumes": [in_memory]}),
     ]
+
+
+def _claimed(claim: str) -> dict[str, Any]:
+    """The part of a pod that mounts a claim beside its memory."""
+    volume = {"name": "volume", "persistentVolumeClaim": {"claimName": claim}}
+    memory = {"emptyDir": {"medium": "Memory"}, "name": "devshm"}
+    return {"hostIPC": True, "volumes": [memory, volume]}

@@ -17,7 +17,7 @@ from jobs.operator.plan import plan
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, respond
 from tests.builders.ipujobs import NOW, observed
 from tests.builders.plans import asked
-from tests.builders.publishedjobs import CLAIM, published
+from tests.builders.publishedjobs import CLAIMS, published
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 JOBS = published()
 # One of each shape. Those of the alpha shape are in examples/, which test_cluster.py runs.
 SHAPES = ("mnist-simple", "mnist-training", "bert-poprun-64ipus", "resnet-training")
+SHAPES += ("bert-training-2", "cosmoflow-training", "deepcam-training")
 ADA = {"username": "ada"}
 
 
@@ -55,16 +56,17 @@ def test_both_webhooks_admit_it_and_it_asks_for_the_partition_that_it_names(job:
 
 @pytest.fixture
 def nodes_offer() -> dict[str, Any]:
-    """Nodes as large as those that the documentation is about."""
-    return {"cpu": "128", "memory": "512Gi"}
+    """Nodes that the largest of these pods fit on, beside others."""
+    return {"cpu": "192", "memory": "1Ti"}
 
 
 @pytest.mark.embedded_only
 async def test_each_shape_runs(cluster: Cluster) -> None:
     cluster.partitions.ipus = 128
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "5Gi"}}}
-    body = {"metadata": {"name": CLAIM}, "spec": claim}
-    await cluster.client.create(PERSISTENT_VOLUME_CLAIMS, body, cluster.namespace)
+    for name in CLAIMS:
+        body = {"metadata": {"name": name}, "spec": claim}
+        await cluster.client.create(PERSISTENT_VOLUME_CLAIMS, body, cluster.namespace)
     made: dict[str, Published] = {}
     for job in (job for job in JOBS if job.name in SHAPES):
         manifest = admitted(job.manifest)
