@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from billiard import current_process  # type: ignore[import-untyped]
 from celery import bootsteps, shared_task
-from celery.beat import PersistentScheduler
 from celery.signals import beat_init
 from django.conf import settings
 from django.utils import timezone
 
 from ipuhub import taskqueue
-from ipuhub.heartbeats import BEAT, TASKS, WORKER, HeartbeatWriter
+from ipuhub.heartbeats import TASKS, WORKER, HeartbeatWriter
 from ipuhub.process.health import Health, ListenError, build_runner, listening
 from ipuhub.recording.store import connection_arguments
 from ipuhub.schema import count_missing
@@ -28,15 +27,14 @@ from ipuhub.schema import count_missing
 if TYPE_CHECKING:
     from celery import Celery
 
-SILENCE_SECONDS: Final = 120.0  # an unavailable server is tried at least every 30 s
 TICK_SECONDS: Final = 30.0
-LOOK_AGAIN_SECONDS: Final = 2.0  # while PostgreSQL or its tables are missing
+SILENCE_SECONDS: Final = 120.0  # an unavailable server is tried at least every 30 s
 _SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
 
 
 def install(app: Celery) -> None:
     """Let worker and beat of `app` serve the pages, if the settings name a port."""
-    app.conf.beat_scheduler = f"{__name__}:HealthScheduler"
+    app.conf.beat_scheduler = "ipuhub.beat:BeatScheduler"
     app.conf.beat_max_loop_interval = TICK_SECONDS
     app.steps["worker"].add(HealthStep)
     app.steps["worker"].add(HeartbeatStep)
@@ -51,7 +49,8 @@ def heartbeat() -> None:
     Heartbeat.objects.update_or_create(name=TASKS, defaults={"at": timezone.now()})
 
 
-def _heart(name: str) -> HeartbeatWriter:
+def heartbeat_of(name: str) -> HeartbeatWriter:
+    """Return what notes the signs of life of `name`."""
     return HeartbeatWriter(name, lambda: connection_arguments(settings.DATABASES["default"]))
 
 
@@ -90,25 +89,8 @@ class HeartbeatStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def start(self, _worker: Any) -> None:
         """Begin."""
-        work = _heart(WORKER).keep_beating
+        work = heartbeat_of(WORKER).keep_beating
         threading.Thread(target=work, name="heartbeat", daemon=True).start()
-
-
-class HealthScheduler(PersistentScheduler):  # type: ignore[misc]
-    """The scheduler, which says that it moves."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._heart = _heart(BEAT)
-        super().__init__(*arguments, **options)
-
-    def tick(self, *arguments: Any, **options: Any) -> Any:
-        """Do what is due; return the seconds until there may be more to do."""
-        taskqueue.CONTACT.look()
-        self._heart.beat_if_due()
-        if taskqueue.CONTACT.problem:  # else there would be no query until the next task is due
-            taskqueue.try_database()
-        wait = super().tick(*arguments, **options)
-        return min(wait, LOOK_AGAIN_SECONDS) if taskqueue.CONTACT.problem else wait
 
 
 def serve(name: str) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import datetime as dt
 import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock, patch
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -13,13 +15,15 @@ from urllib.request import urlopen
 
 import psycopg
 import pytest
+from celery.beat import SchedulingError
 from celery.schedules import crontab
 from django.conf import settings as django_settings
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from ipuhub import taskqueue, workerhealth
+from ipuhub import beat as beats
+from ipuhub import heartbeats, taskqueue, workerhealth
 from ipuhub.models import Heartbeat
 from ipuhub.process.health import Health
 from tests.builders.lifetimes import pod
@@ -33,6 +37,8 @@ from usage.reports.runs import do_range, read_range, request_range, request_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from celery.beat import ScheduleEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _ROOT = Path(__file__).parents[3]
@@ -200,16 +206,101 @@ def test_beat_looks_for_an_absent_database_again_soon(
 
     contact = taskqueue.Contact()
     monkeypatch.setattr(taskqueue, "CONTACT", contact)
-    monkeypatch.setattr(workerhealth, "_heart", Mock())
+    monkeypatch.setattr(beats, "heartbeat_of", Mock())
     monkeypatch.setattr(taskqueue, "try_database", lambda: None)  # it is still away
-    beat = workerhealth.HealthScheduler(celery_app, schedule_filename=str(tmp_path / "schedule"))
-    monkeypatch.setattr(beat, "_heap", [])  # nothing is due
-    monkeypatch.setattr(beat, "schedules_equal", lambda *_: True)
+    beat = beats.BeatScheduler(celery_app, schedule_filename=str(tmp_path / "schedule"))
+    monkeypatch.setattr(type(beat), "schedule", {})
     contact.problem = "waiting for migrations"
-    assert beat.tick() == workerhealth.LOOK_AGAIN_SECONDS
+    assert beat.tick() == beats.LOOK_AGAIN_SECONDS
     contact.problem = ""
     assert beat.tick() == workerhealth.TICK_SECONDS
     beat.close()
+
+
+@pytest.fixture
+def scheduled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the tasks that beat queued; PostgreSQL takes none while "away" is among them."""
+    queued: list[str] = []
+    monkeypatch.setattr(taskqueue, "CONTACT", taskqueue.Contact())
+    monkeypatch.setattr(taskqueue, "try_database", lambda: None)
+    monkeypatch.setattr(beats, "heartbeat_of", Mock())
+
+    def apply(_: beats.BeatScheduler, entry: ScheduleEntry, **__: Any) -> None:
+        if "away" in queued:
+            taskqueue.CONTACT.problem = "PostgreSQL has said nothing for 25 s"
+            raise SchedulingError(taskqueue.CONTACT.problem)
+        queued.append(entry.name)
+
+    monkeypatch.setattr(beats.BeatScheduler, "apply_async", apply)
+    return queued
+
+
+def begin_beat(schedule: Path) -> beats.BeatScheduler:
+    from ipuhub.celery import app
+
+    return beats.BeatScheduler(app, schedule_filename=str(schedule))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_was_set_back_stops_no_task(
+    scheduled: list[str], restarts: bool, tmp_path: Path
+):
+    beat = begin_beat(tmp_path / "schedule")
+    beat.tick()
+    for entry in beat.schedule.values():
+        entry.last_run_at += dt.timedelta(days=400)
+    beat._heap = None
+    if restarts:
+        beat.close()
+        beat = begin_beat(tmp_path / "schedule")
+    beat.tick()
+    soon = timezone.now() + dt.timedelta(seconds=heartbeats.HEARTBEAT_SECONDS)
+    assert beat._heap[0].time <= soon.timestamp() + 1
+    beat.close()
+    assert not scheduled
+
+
+def test_a_task_that_postgres_did_not_take_is_queued_once_it_does(
+    scheduled: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    beat = begin_beat(tmp_path / "schedule")
+    for entry in beat.schedule.values():
+        entry.last_run_at -= dt.timedelta(days=2)  # all are due
+    scheduled.append("away")
+    for _ in range(20):
+        assert beat.tick() == beats.LOOK_AGAIN_SECONDS
+    assert scheduled == ["away"]
+    assert "Traceback" not in "".join(capsys.readouterr())
+    scheduled.clear()
+    taskqueue.CONTACT.problem = ""
+    while beat.tick() == 0:
+        pass
+    assert sorted(scheduled) == sorted(beat.schedule)  # each once
+    beat.close()
+
+
+def test_beat_goes_on_without_a_place_for_its_file(scheduled: list[str], tmp_path: Path):
+    (tmp_path / "file").touch()
+    beat = begin_beat(tmp_path / "file" / "schedule")
+    for entry in beat.schedule.values():
+        entry.last_run_at -= dt.timedelta(days=2)
+    while beat.tick() == 0:
+        pass
+    assert sorted(scheduled) == sorted(beat.schedule)
+    beat.sync()
+    beat.close()
+
+
+def test_beat_goes_on_on_a_full_disk(
+    scheduled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    beat = begin_beat(tmp_path / "schedule")
+    monkeypatch.setattr(beat._store, "sync", Mock(side_effect=OSError(ENOSPC, "disk full")))
+    beat.sync()
+    beat.tick()
+    monkeypatch.undo()
+    beat.close()
+    assert not scheduled
 
 
 def test_who_looks_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch):
