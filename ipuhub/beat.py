@@ -27,8 +27,8 @@ class _Memory(dict[str, Any]):
 
 
 class BeatScheduler(PersistentScheduler):  # type: ignore[misc]
-    """The scheduler. It says that it moves, queues a task again that PostgreSQL did not take, goes
-    on without its file, and does not wait for a clock that was set back."""
+    """The scheduler, with a heartbeat. It retries tasks that PostgreSQL did not take, works without
+    its file, and follows a clock that was set back."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._heartbeat = heartbeat_of(BEAT)
@@ -89,7 +89,7 @@ class BeatScheduler(PersistentScheduler):  # type: ignore[misc]
             _LOG.warning("the schedule cannot be stored", why=str(error))
 
     def _destroy_open_corrupted_schedule(self, exc: Exception) -> Any:
-        _LOG.warning("the schedule cannot be read and is begun anew", why=str(exc))
+        _LOG.warning("the schedule file cannot be read and is replaced", why=str(exc))
         try:
             self._remove_db()
             return self._open_schedule()

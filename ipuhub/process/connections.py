@@ -1,9 +1,8 @@
-"""io: HTTP servers that count their connections, so that silent clients exclude nobody.
+"""io: HTTP servers that count their connections, so that silent clients block no others.
 
-Anybody who can connect can open many connections and send nothing. Each is an open file, of which a
-process has few, and its own calls need some, too. So a new connection replaces the connection that
-has been silent longest, from the moment it is accepted: a client that never begins its TLS
-handshake counts as well.
+Anybody who can connect can open many connections and send nothing. Each takes an open file, and the
+calls of the process need open files, too. So a new connection replaces the connection that has been
+silent longest. Connections count from the moment they are accepted, before any TLS handshake.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FOR_PROBES: Final = 16
 PROBES: Final = frozenset({"/healthz", "/readyz", "/livez"})
 HANDSHAKE_SECONDS: Final = 20.0
 _PART_OF_FILES: Final = 3  # a process has up to two servers, and calls of its own
-_AT_ONCE: Final = 100  # accepted connections before anything else gets a turn
+_AT_ONCE: Final = 16  # accepted before those that make room for them are closed
 _PAUSE_SECONDS: Final = 0.2  # without a free file, and with no connection to end for it
 _CLOSING_SECONDS: Final = 0.001
 _FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"

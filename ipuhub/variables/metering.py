@@ -175,8 +175,8 @@ TASK_QUERY_SECONDS = ENV.integer(
     900,
     minimum=1,
     doc="Longest time of one PostgreSQL query of the worker's tasks, reports included "
-    "(statement_timeout). A task whose PostgreSQL says nothing for 5 s longer fails, and the "
-    "worker goes on with the next.",
+    "(statement_timeout). If PostgreSQL sends no answer for 5 s longer, the task fails and the "
+    "worker runs the next task.",
 )
 WORKER_HEALTH_PORT = ENV.port(
     "IPUHUB_WORKER_HEALTH_PORT",
