@@ -219,7 +219,7 @@ def test_beat_looks_for_an_absent_database_again_soon(
 
 @pytest.fixture
 def scheduled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the tasks that beat queued; PostgreSQL takes none while "away" is among them."""
+    """Names of queued tasks. PostgreSQL takes none while "away" is among them."""
     queued: list[str] = []
     monkeypatch.setattr(taskqueue, "CONTACT", taskqueue.Contact())
     monkeypatch.setattr(taskqueue, "try_database", lambda: None)
@@ -322,7 +322,7 @@ def test_who_looks_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_task_of_a_silent_postgres_fails_and_the_worker_goes_on(tmp_path: Path):
-    """And the lock of runs ends with the session that nobody hears any more."""
+    """The server also ends the lost session, and with it the lock of runs."""
     from ipuhub.celery import app
 
     pod("2026-01-05T00:00", "2026-01-05T01:00")
