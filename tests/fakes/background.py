@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from devcluster.demo.cluster import CRD_FILE, apply_file
+from devcluster.demo.cluster import apply_manifest
 from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.process.health import Health
+from jobs.ipujob.crd import build_crd
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, IPUJOBS
 from partitions.proxy.app import Access, Parts, build_app
 from tests.builders.ipujobs import IPUJobBuilder
@@ -78,7 +79,7 @@ class Cluster:
 
     async def _prepare(self) -> None:
         async with KubeClient(load_config(self.kubeconfig)) as client:
-            await apply_file(client, CRD_FILE)
+            await apply_manifest(client, build_crd())
             for name in ("team-a", "team-b"):
                 await client.create(NAMESPACES, {"metadata": {"name": name}})
 
