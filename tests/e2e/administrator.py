@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin
 
 from tests.e2e.running_demo import ROOT
+from tests.fakes.forked import answer_of
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -26,17 +25,10 @@ if TYPE_CHECKING:
 def vipu_admin(demo: RunningDemo, *arguments: str, at: str = "V-IPU admin", code: int = 0) -> str:
     """Run `vipu-admin` at one of the controllers; what it writes, or its errors with a `code`."""
     port = str(demo.ports[at])
-    done = subprocess.run(
-        [sys.executable, "-m", "partitions.vipu.cli.admin", *arguments, "--api-port", port],
-        cwd=ROOT,
-        env={**os.environ, "VIPU_CLI_API_HOST": "localhost"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stderr if code else done.stdout
+    command = ("-m", "partitions.vipu.cli.admin", *arguments, "--api-port", port)
+    done = answer_of(command, ROOT, {**os.environ, "VIPU_CLI_API_HOST": "localhost"})
+    assert done.code == code, done.out + done.err
+    return done.err if code else done.out
 
 
 def submit(demo: RunningDemo, name: str, ipus: int, **spec: Any) -> None:

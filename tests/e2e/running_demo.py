@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ipuhub.kube.config import load_config
+from tests.fakes.forked import answer_of
 from tests.fakes.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,17 +113,9 @@ class RunningDemo:
 
     def manage(self, *arguments: str) -> str:
         """Run a management command as a person does in a second terminal."""
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *arguments],
-            env=_environment(),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        done = answer_of([str(ROOT / "manage.py"), *arguments], ROOT, _environment())
+        assert done.code == 0, done.out + done.err
+        return done.out
 
     def pid_of(self, marker: str) -> int:
         """Return the process id of the demo's child whose command line has `marker`."""

@@ -10,12 +10,14 @@ import multiprocessing
 import os
 import runpy
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from multiprocessing.context import ForkServerProcess
-    from pathlib import Path
 
 _IMPORTED = ["tests.fakes.forkedlibraries"]
 _SERVER = multiprocessing.get_context("forkserver")
@@ -23,26 +25,48 @@ _SERVER.set_forkserver_preload(_IMPORTED)
 
 
 def forked(
-    command: Sequence[str], cwd: Path, environment: Mapping[str, str], log: Path | None = None
+    command: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    log: Path | None = None,
+    errors: Path | None = None,
 ) -> ForkServerProcess:
     """Start a script or (`-m`) module of ours with its arguments, as `subprocess.Popen` does.
 
-    What it prints is appended to `log`.
+    What it prints is appended to `log`; its errors to `errors`, where that is given.
     """
-    if log is not None:
-        log.touch()  # to be read from now on
-    into = "" if log is None else str(log)
-    arguments = (list(command), str(cwd), dict(environment), into)
+    written = [each for each in (log, errors or log) if each is not None]
+    for each in written:
+        each.touch()  # to be read from now on
+    arguments = (list(command), str(cwd), dict(environment), [*map(str, written)])
     process = _SERVER.Process(target=_run, args=arguments, daemon=True)
     process.start()
     return process
 
 
-def _run(command: list[str], cwd: str, environment: dict[str, str], log: str) -> None:
-    if log:
-        with open(log, "ab", buffering=0) as file:  # noqa: PTH123
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
+@dataclass(frozen=True)
+class Answer:
+    """What a command left: its exit code, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def answer_of(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Answer:
+    """Run a script or (`-m`) module of ours to its end, as `subprocess.run` does."""
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = forked(command, cwd, environment, out, err)
+        process.join(240)
+        assert process.exitcode is not None, f"{command} does not end: {err.read_text()}"
+        return Answer(process.exitcode, out.read_text("utf-8"), err.read_text("utf-8"))
+
+
+def _run(command: list[str], cwd: str, environment: dict[str, str], written: list[str]) -> None:
+    for number, path in enumerate(written, 1):
+        with open(path, "ab", buffering=0) as file:  # noqa: PTH123
+            os.dup2(file.fileno(), number)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

@@ -9,10 +9,13 @@ import django.db.backends.postgresql.base
 import django.forms
 import django.template.defaulttags
 import django.views.generic  # noqa: F401
+import google.protobuf.json_format  # noqa: F401
+import grpc.aio  # noqa: F401
 import msgspec  # noqa: F401
 import orjson  # noqa: F401
 import prometheus_client  # noqa: F401
 import psycopg_pool  # noqa: F401
 import structlog  # noqa: F401
+import yaml  # noqa: F401
 
 import usage.pods.recorder  # noqa: F401

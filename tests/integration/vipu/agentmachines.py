@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
-import subprocess
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partitions.vipu.agent.client import AgentClient
+from tests.fakes.forked import forked
 from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     import signal
+    from multiprocessing.context import ForkServerProcess
 
     from partitions.vipu.agent.machine import Inventory, MachinePartition, PartitionState
     from partitions.vipu.client import ReadyState, VipuClient
@@ -23,7 +25,7 @@ class Machine:
     def __init__(self, latency: float, *options: str) -> None:
         self.port, self.exporter_port, self.latency = free_port(), free_port(), latency
         self.options = options
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkServerProcess | None = None
         self.start()
 
     @property
@@ -31,11 +33,12 @@ class Machine:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "partitions.vipu.agent.main", "--port", str(self.port)]
+        command = ["-m", "partitions.vipu.agent.main", "--port", str(self.port)]
         command += ["--exporter-port", str(self.exporter_port), "--agent", f"m{self.port}"]
         for what in ("configure", "reset"):
             command += [f"--{what}-latency-seconds", str(self.latency)]
-        self.process = subprocess.Popen([*command, *self.options], stderr=subprocess.DEVNULL)
+        nowhere = Path(os.devnull)
+        self.process = forked([*command, *self.options], Path.cwd(), os.environ, nowhere)
 
     def listens(self) -> bool:
         with socket.socket() as probe:
@@ -43,12 +46,13 @@ class Machine:
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
-        self.process.send_signal(number)
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
+        self.process.join()
 
     async def partitions(self) -> tuple[MachinePartition, ...]:
         async with AgentClient(self.address, deadline_seconds=60) as agent:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,13 +22,13 @@ from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.server.statefile import StateFileError
 from partitions.vipu.serving import ListenError
 from partitions.vipu.types import ReadyState
+from tests.fakes.forked import answer_of
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 from tests.integration.vipu.agentmachines import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.integration.vipu.agentmachines import Machine
 
@@ -66,14 +67,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 async def asked(*command: str, code: int = 0) -> tuple[str, str]:
     """What `vipu-admin` says, as a process: the server is in this process."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "partitions.vipu.cli.admin", *command),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == code, out + err
-    return out.decode(), err.decode()
+    program = ("-m", "partitions.vipu.cli.admin", *command)
+    answer = await asyncio.to_thread(answer_of, program, Path.cwd(), os.environ)
+    assert answer.code == code, answer.out + answer.err
+    return answer.out, answer.err
 
 
 def at(machine: Machine) -> tuple[str, ...]:
