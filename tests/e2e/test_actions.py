@@ -10,6 +10,7 @@ import yaml
 
 from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
+from tests.fakes.chromium import expect
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -37,14 +38,12 @@ def create(page: Page, demo: RunningDemo, name: str) -> None:
     assert demo.kubectl("get", "ipujob", name, "--ignore-not-found") == ""
     page.get_by_role("button", name="Create").click()
     page.get_by_text(f"Job default/{name} was created.").wait_for()
-    page.get_by_role("link", name=name, exact=True).click()
+    wait_until(lambda: _open(page, name), f"{name} in the list")
 
 
 def test_a_job_is_created_suspended_resumed_and_canceled(
     browser: Browser, demo: RunningDemo
 ) -> None:
-    from playwright.sync_api import expect
-
     demo.wait_until_recording()
     name = f"browser-{uuid4().hex[:8]}"  # the demo keeps what an earlier try left
     page = browser.new_page(viewport={"width": 1440, "height": 900})

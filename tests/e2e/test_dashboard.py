@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
+from tests.fakes.chromium import expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
     browser: Browser, demo: RunningDemo
 ) -> None:
-    from playwright.sync_api import expect
-
     page = browser.new_page()
     problems: list[str] = []
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)

@@ -10,7 +10,7 @@ import asyncio
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -70,6 +70,13 @@ def shared_browser() -> Iterator[Browser]:
         raise
     finally:
         asyncio._set_running_loop(None)
+
+
+def expect(*given: Any) -> Any:
+    """Playwright's `expect`, which is imported where a browser runs."""
+    from playwright.sync_api import expect as of_playwright
+
+    return of_playwright(*given)
 
 
 def end_browser() -> None:

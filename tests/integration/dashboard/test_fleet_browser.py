@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.conf import settings as django_settings
-from playwright.sync_api import expect
 
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.fleetrows import job_row
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import axe_violations, live_server, page_of
 
 if TYPE_CHECKING:

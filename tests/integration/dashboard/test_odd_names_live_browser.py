@@ -9,13 +9,13 @@ import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
 from django.utils import timezone
-from playwright.sync_api import expect
 
 from ipuhub.models import AuditEntry, WatchCheckpoint
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.oddnames import ODD_NAMES
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import live_server, page_of
 from tests.integration.web.test_jobs_browser import in_thread
 from tests.integration.web.test_odd_names_browser import has_run, said

@@ -8,7 +8,6 @@ import json
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
@@ -101,6 +100,8 @@ class Shown(HTMLParser):
 
 
 def test_every_file_gives_each_name_back_to_csv_and_to_pandas(client: Client) -> None:
+    import pandas as pd  # here, as it takes long
+
     names = set(ODD_NAMES.values())
     for path in (
         f"{REPORT}/details.csv?total=no",
@@ -132,6 +133,8 @@ def test_every_file_gives_each_name_back_to_csv_and_to_pandas(client: Client) ->
     ],
 )
 def test_pandas_with_its_defaults_keeps_texts_and_reads_numbers(client: Client, path: str) -> None:
+    import pandas as pd
+
     text = body(client, path).decode()
     frame = pd.read_csv(io.StringIO(text, newline=""), lineterminator=_line_end(text))
     for column in TEXTS & set(frame.columns):

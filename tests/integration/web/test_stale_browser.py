@@ -9,12 +9,12 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import OperationalError
 from django.utils import timezone
-from playwright.sync_api import expect
 
 from ipuhub.models import WatchCheckpoint
 from ipuhub.web import lists
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import axe_violations, live_server, page_of
 from tests.integration.web.test_jobs_browser import in_thread
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.conf import settings as django_settings
-from playwright.sync_api import expect
 
 from tests.builders.clients import browser as signed_in_client
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import axe_violations, page_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from django.conf import settings as django_settings
 from django.utils import timezone
-from playwright.sync_api import expect
 
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import page_of
 from tests.integration.web.test_jobs_browser import change
 

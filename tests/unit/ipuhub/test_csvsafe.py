@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +88,8 @@ def test_names_come_back_as_they_went_in(names: list[str]):
 
 @given(_NUMBERLIKE.filter(bool))
 def test_pandas_with_its_defaults_reads_the_text(name: str):
+    import pandas as pd  # here, as it takes long
+
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_MINIMAL).writerows([["group", "x"], [safe_cell(name), "y"]])
     (read,) = pd.read_csv(io.StringIO(out.getvalue())).group.tolist()

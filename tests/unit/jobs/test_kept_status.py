@@ -21,7 +21,7 @@ from jobs.operator.statuscarrier import (
     without_carrier,
 )
 from jobs.operator.statuskeeper import Keeping, judge_crd
-from tests.builders.documents import read_yaml
+from tests.builders.documents import our_crd, read_yaml
 from tests.builders.ipujobs import ipujob, launcher, partition, worker
 from tests.builders.plans import up
 from tests.builders.publishedcrd import STATUS_FIELDS, build_published_crd
@@ -65,10 +65,10 @@ def leaves(schema: dict[str, Any], path: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in leaves(schema_of_status(build_crd())) if path.startswith(OWN_FIELDS)]
+    "path", [path for path in leaves(schema_of_status(our_crd())) if path.startswith(OWN_FIELDS)]
 )
 def test_an_older_crd_of_ours_that_lacks_any_field_is_noticed(path: str) -> None:
-    crd = build_crd()
+    crd = our_crd()
     here = schema_of_status(crd)
     *parents, name = path.split(".")
     for parent in parents:
