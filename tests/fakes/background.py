@@ -14,9 +14,9 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.process.health import Health
-from jobs.ipujob.crd import build_crd
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, IPUJOBS
 from partitions.proxy.app import Access, Parts, build_app
+from tests.builders.documents import our_crd
 from tests.builders.ipujobs import IPUJobBuilder
 from tests.fakes.freeport import free_port
 from tests.integration.proxy.conftest import FakeReviews, World, request
@@ -79,7 +79,7 @@ class Cluster:
 
     async def _prepare(self) -> None:
         async with KubeClient(load_config(self.kubeconfig)) as client:
-            await apply_manifest(client, build_crd())
+            await apply_manifest(client, our_crd())
             for name in ("team-a", "team-b"):
                 await client.create(NAMESPACES, {"metadata": {"name": name}})
 

@@ -8,6 +8,7 @@ conformance.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import secrets
@@ -33,7 +34,9 @@ LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
-def rsa_key() -> Key:
+@functools.cache
+def rsa_key(owner: str) -> Key:
+    """The key of the provider, or of somebody else: to make one takes 0.1 s of CPU."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -44,7 +47,7 @@ class OidcProvider:
         self.issuer = issuer
         self.client_id, self.secret = "ipuhub-dashboard", "between us & nobody"
         self.key_id, self.algorithm = "first", "RS256"
-        self.key: Key = rsa_key()
+        self.key: Key = rsa_key("provider")
         self.published = {"first": self.key}
         self.person: dict[str, Any] = {
             "sub": "0001",

@@ -127,7 +127,8 @@ def test_tokens_that_the_provider_did_not_sign_are_refused(
         "HS256": lambda: hs256(provider, nonce),
         "text": lambda: "no.token.",
     }
-    provider.token = tokens.get(kind, lambda: jwt.encode(claims, rsa_key(), "RS256", headers=kid))()  # type: ignore[arg-type]
+    foreign = rsa_key("stranger")
+    provider.token = tokens.get(kind, lambda: jwt.encode(claims, foreign, "RS256", headers=kid))()  # type: ignore[arg-type]
     before = count("algorithm")
     assert client.get(there).status_code == 400
     assert user_of(client) is None
