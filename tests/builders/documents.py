@@ -44,6 +44,9 @@ def our_crd() -> dict[str, Any]:
 
 @functools.cache
 def openapi() -> dict[str, Any]:
-    """The API's description, to be read only: the file, which is that of the code (web/
-    test_api_foundation), as each worker would generate it in a second of CPU."""
+    """The API's description, to be read only.
+
+    It is the checked-in file, which web/test_api_foundation compares with the code: to generate it
+    takes a second of CPU, in each worker.
+    """
     return dict(read_yaml((ROOT / "docs/reference/openapi.yaml").read_text(encoding="utf-8")))

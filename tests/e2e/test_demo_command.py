@@ -51,7 +51,7 @@ JOBS = ("first", "second", "third")
 
 
 def children_of(pid: int) -> dict[int, str]:
-    """The command of each child, by its process id."""
+    """Return the command of each child, by its process id."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -66,7 +66,7 @@ def children_of(pid: int) -> dict[int, str]:
 
 
 def processes(children: dict[int, str]) -> Counter[str]:
-    """How many of each kind there are; what is none of them counts by its command."""
+    """Count each kind; a process of no kind counts by its command."""
     return Counter(
         next((kind for kind in PROCESSES if kind in command), command)
         for command in children.values()
@@ -101,7 +101,7 @@ def started(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @dataclass(frozen=True)
 class Stop:
-    """What was there when the first start was stopped, and what its end left."""
+    """The jobs and the password when the first start was stopped, and its end."""
 
     uids: dict[str, str]
     password: str

@@ -37,13 +37,14 @@ _started: list[_Started] = []
 
 
 def _start() -> _Started:
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect as of_playwright
+    from playwright.sync_api import sync_playwright
 
     chromium = next(filter(None, map(shutil.which, NAMES)), None)
     if chromium is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium-headless-shell)")
     playwright = sync_playwright().start()
-    expect.set_options(timeout=PATIENCE_SECONDS * 1000)  # else 5 s, on a machine under load
+    of_playwright.set_options(timeout=PATIENCE_SECONDS * 1000)  # else 5 s, on a machine under load
     browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
     return _Started(playwright, browser, asyncio.get_running_loop())
 

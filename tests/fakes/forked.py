@@ -46,7 +46,7 @@ def forked(
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command left: its exit code, and what it printed."""
+    """The exit code of a command, and its output."""
 
     code: int
     out: str

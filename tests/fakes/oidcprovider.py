@@ -36,7 +36,7 @@ Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 @functools.cache
 def rsa_key(owner: str) -> Key:
-    """The key of the provider, or of somebody else: to make one takes 0.1 s of CPU."""
+    """The key of the provider, or of another signer; to make one takes 0.1 s of CPU."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from django.conf import settings as django_settings
 from django.utils import timezone
-from playwright.sync_api import expect
 
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.fakes.chromium import expect
 from tests.fakes.logpods import BEGAN, LogPods, ended, running
 from tests.fakes.waiting import wait_until
 from tests.integration.web.livepages import live_server, page_of

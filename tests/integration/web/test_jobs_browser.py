@@ -11,12 +11,12 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
-from playwright.sync_api import expect
 
 from ipuhub.models import WatchCheckpoint
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
