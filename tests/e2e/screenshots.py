@@ -300,7 +300,8 @@ def take_stale(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -
                 for name in names:
                     # Never idle: each poll waits for the silent service.
                     page.goto(demo.dashboard.rstrip("/") + addresses[name])
-                    page.locator("#health.is-down").wait_for()
+                    # A page that cannot be made says so in place of all.
+                    page.locator("#health.is-down, h1.empty-title").first.wait_for()
                     shoot(page, f"stale-{service}-{name}")
             finally:
                 for pid in pids:
