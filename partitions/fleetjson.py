@@ -1,7 +1,7 @@
 """domain: the shape of `/v1/fleet`, which the proxy writes, and the dashboard and recorders read.
 
-The names are those of the JSON. What is `NotRequired` is absent where there is nothing to say, or
-from an earlier proxy.
+Each key has the name that it has in the JSON. Keys that are `NotRequired` are absent where there
+is nothing to say, or in an answer of an earlier proxy.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class PlaceJson(TypedDict):
 
 
 class FitJson(TypedDict):
-    """How many partitions of a size fit, and where; of a size that fits nowhere, the block that
-    comes free first."""
+    """The number of partitions of a size that fit, and their places; of a size that fits nowhere,
+    the block that comes free first."""
 
     size: int
     count: int

@@ -1,4 +1,4 @@
-"""Where an image build has Debian's packages from: a day that stays, or what is said plainly."""
+"""The sources of Debian's packages in an image build: one day's archive, or a warning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = "/etc/apt/sources.list.d/debian.sources"
 
 @contextmanager
 def archive() -> Iterator[tuple[int, list[str]]]:
-    """A proxy that has every page of Debian's archive; its port, and the pages that were asked."""
+    """A proxy that has every page of Debian's archive; yields its port and the requested pages."""
     asked: list[str] = []
 
     class Page(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""How long the init container of launcher pods takes, at the CPU limit that it has in a job."""
+"""The start time of a launcher pod's init container, at the CPU limit that it has in a job."""
 
 from __future__ import annotations
 

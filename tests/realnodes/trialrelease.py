@@ -51,7 +51,7 @@ def authority(cluster: RealCluster) -> str:
 
 
 def passwords(cluster: RealCluster) -> list[Any]:
-    """Those of the dashboard's administrator and of the database, as the cluster keeps them."""
+    """Passwords of the dashboard's administrator and of the database, as the cluster keeps them."""
     names = (f"{NAME}-web", f"{NAME}-database")
     return [cluster.get("secret", name, "-n", NAMESPACE)["data"] for name in names]
 
