@@ -18,6 +18,7 @@ from django.db import transaction
 
 from dashboard import components
 from dashboard.components import Component, Signs
+from ipuhub.addresses import host_of
 from ipuhub.kube.errors import ApiError, ConfigError, NoCredentials, NotFound
 from ipuhub.kube.resources import LEASES
 from ipuhub.models import Heartbeat
@@ -203,12 +204,12 @@ async def _handshake_problem(address: str) -> str:
     """
     if not address:
         return ""
-    host, _, port = address.rpartition(":")
+    port = address.rpartition(":")[2]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            _, writer = await asyncio.open_connection(host_of(address), int(port), ssl=context)
     except (OSError, TimeoutError) as error:
         return f"{address}: {error}" if str(error) else f"{address}: {_silence()}"
     writer.transport.abort()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import web
 from aiohttp.log import server_logger
 
+from ipuhub.addresses import address_of, listening_hosts
 from ipuhub.process.runtime import allow_open_files
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class CountedSite(web.BaseSite):
     @property
     def name(self) -> str:
         """The address."""
-        return "{}:{}".format(*self._address)
+        return address_of(*self._address)
 
     async def start(self) -> None:
         """Listen. Raise OSError if the address is in use or not ours."""
@@ -245,20 +246,23 @@ class CountedSite(web.BaseSite):
 
 
 async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    loop = asyncio.get_running_loop()
     made: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            one = socket.socket(family, kind, protocol)
-            made.append(one)
-            one.setblocking(False)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind(address)
-            one.listen(backlog)
+        for each in listening_hosts(host):
+            found = await loop.getaddrinfo(
+                each, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                one = socket.socket(family, kind, protocol)
+                made.append(one)
+                one.setblocking(False)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                one.bind(address)
+                one.listen(backlog)
+            port = port or made[0].getsockname()[1]  # one for all addresses
     except OSError:
         for one in made:
             one.close()

@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.log import server_logger
 
+from ipuhub.addresses import address_of
 from ipuhub.kube.errors import ConfigError
 from ipuhub.process.connections import CountedRunner, CountedSite
 
@@ -310,7 +311,7 @@ async def listening(
             await CountedSite(runner, host, port, ssl_context).start()
         except OSError as error:
             hint = f" (set {setting})" if setting else ""
-            problem = f"cannot listen on {host}:{port}{hint}: {error.strerror}"
+            problem = f"cannot listen on {address_of(host, port)}{hint}: {error.strerror}"
             raise ListenError(problem) from error
         yield runner.addresses[0][1]
     finally:

@@ -156,7 +156,11 @@ if 0 < SESSION_MAXIMUM_SECONDS < SESSION_DEFAULT_SECONDS:
     )
 
 ENV.read_by("Webhooks")
-WEBHOOK_HOST = ENV.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address the webhooks listen on.")
+WEBHOOK_HOST = ENV.text(
+    "IPUHUB_WEBHOOK_HOST",
+    "127.0.0.1",
+    doc="Address the webhooks listen on. `::` stands for every address of IPv6 and IPv4.",
+)
 WEBHOOK_PORT = ENV.port("IPUHUB_WEBHOOK_PORT", 9443, doc="Port the webhooks listen on.")
 WEBHOOK_CERTIFICATE_PATH = ENV.text(
     "IPUHUB_WEBHOOK_CERTIFICATE_PATH",

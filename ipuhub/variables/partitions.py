@@ -5,7 +5,11 @@ from __future__ import annotations
 from ipuhub.variables import ENV
 
 ENV.read_by("V-IPU Proxy")
-PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
+PROXY_HOST = ENV.text(
+    "PROXY_HOST",
+    "127.0.0.1",
+    doc="Address the V-IPU Proxy listens on. `::` stands for every address of IPv6 and IPv4.",
+)
 PROXY_PORT = ENV.port("PROXY_PORT", 8080, doc="Port the V-IPU Proxy listens on.")
 POD_NAME = ENV.text(
     "IPUHUB_POD_NAME",

@@ -22,7 +22,11 @@ SERVICE_ACCOUNT = ENV.text(
 )
 
 
-HEALTH_HOST = ENV.text("IPUHUB_HEALTH_HOST", "127.0.0.1", doc="Address of /healthz and /readyz.")
+HEALTH_HOST = ENV.text(
+    "IPUHUB_HEALTH_HOST",
+    "127.0.0.1",
+    doc="Address of /healthz and /readyz. `::` stands for every address of IPv6 and IPv4.",
+)
 HEALTH_PORT = ENV.port(
     "IPUHUB_HEALTH_PORT", 8081, doc="Port of /healthz and /readyz; 0: any free port."
 )

@@ -66,7 +66,11 @@ DATABASE_WAIT_SECONDS = ENV.number(
     0.0,
     doc="How long run_web waits at its start until PostgreSQL answers. 0: run_web ends at once.",
 )
-WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")
+WEB_HOST = ENV.text(
+    "IPUHUB_WEB_HOST",
+    "127.0.0.1",
+    doc="Address the dashboard listens on. `::` stands for every address of IPv6 and IPv4.",
+)
 WEB_PORT = ENV.port("IPUHUB_WEB_PORT", 8000, doc="Port the dashboard listens on.")
 WEB_DRAIN_SECONDS = ENV.number(
     "IPUHUB_WEB_DRAIN_SECONDS",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from ipuhub.addresses import address_of, one_host
 from partitions.vipu.certificates import CA, CERTIFICATE, KEY
 from partitions.vipu.tlsfiles import ServerTls
 
@@ -162,6 +163,7 @@ class _Port(Protocol):
 
 def listen(server: _Port, host: str, port: int, credentials: grpc.ServerCredentials | None) -> int:
     """Listen on the address and return the port; raises ListenError."""
+    host = one_host(host)
     # Asked of the operating system first: gRPC keeps the reason to itself and a raw line to stderr.
     reason = bind_problem(host, port)
     if not reason:
@@ -183,16 +185,6 @@ def remedy(problem: str, usual: str) -> str:
     if problem == os.strerror(errno.EMFILE):
         return "let this process open more files: raise its hard limit (ulimit -n)"
     return usual
-
-
-def address_of(host: str, port: int) -> str:
-    """Host and port as gRPC writes them."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def host_of(address: str) -> str:
-    """The host of an address as gRPC writes it."""
-    return address.rpartition(":")[0].strip("[]")
 
 
 def bind_problem(host: str, port: int) -> str:

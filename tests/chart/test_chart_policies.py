@@ -82,7 +82,7 @@ def test_each_component_reaches_what_it_needs_and_nothing_else() -> None:
 
 
 def test_ports_outside_follow_the_values() -> None:
-    several = r"a:8090:ipunode=a\,b:9191:ipunode=b"
+    several = r"a:8090:ipunode=a\,[fd00::1]:9191:ipunode=b"
     found = policies(f"vipuControllers={several}", "database.url=postgresql://h/d")
     assert {("", 8090), ("", 9191)} <= reached(found["vipu-proxy"])
     assert ("", 5432) in reached(found["prober"])

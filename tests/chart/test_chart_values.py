@@ -66,6 +66,8 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
         (("vipuServerAddr=example.com",), "vipuServerAddr is still example.com"),
         (("vipuControllers=pod001",), 'vipuControllers: "pod001" is not host:port:key=value'),
         (("vipuControllers=pod001:99999:a=b",), '"pod001:99999:a=b" has no port between 1 and'),
+        (("vipuControllers=[::1]:99999:a=b",), '"[::1]:99999:a=b" has no port between 1 and'),
+        (("vipuControllers=::1:8090:a=b",), '"::1:8090:a=b" is not host:port:key=value'),
         (("vipuControllers=pod001:0:a=b",), '"pod001:0:a=b" has no port between 1 and'),
         (
             ("proxyPort=8081", "vipuProxy.proxyPort=8082"),

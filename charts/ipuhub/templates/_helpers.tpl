@@ -185,7 +185,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if eq .Values.vipuServerAddr "example.com" -}}
 {{- fail "vipuServerAddr is still example.com: set it to the host of your V-IPU controller, or set vipuControllers" -}}
 {{- end -}}
-{{- $list = printf "%s:%v:%s" .Values.vipuServerAddr .Values.vipuServerPort .Values.vipuServerLabel -}}
+{{- $host := .Values.vipuServerAddr -}}
+{{- if contains ":" $host -}}{{- $host = printf "[%s]" (trimAll "[]" $host) -}}{{- end -}}
+{{- $list = printf "%s:%v:%s" $host .Values.vipuServerPort .Values.vipuServerLabel -}}
 {{- end -}}
 {{- if .Values.vipuServer.enabled -}}
 {{- $own := printf "%s-vipu-server.%s.svc:8090:%s" (include "ipuhub.fullname" .) .Release.Namespace .Values.vipuServer.nodeLabel -}}
@@ -195,15 +197,19 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- fail "no V-IPU controller: set vipuControllers (host:port:key=value,...) or vipuServerAddr; for a trial vipuServer.enabled=true" -}}
 {{- end -}}
 {{- range $part := splitList "," $list -}}
-{{- if not (regexMatch "^[^:/ ]+:[0-9]{1,5}:[^=:; ]+=[^=:; ]*(;.*)?$" (trim $part)) -}}
+{{- if not (regexMatch "^(\\[[0-9A-Fa-f:.]+\\]|[^][:/ ]+):[0-9]{1,5}:[^=:; ]+=[^=:; ]*(;.*)?$" (trim $part)) -}}
 {{- fail (printf "vipuControllers: %q is not host:port:key=value" (trim $part)) -}}
 {{- end -}}
-{{- $port := splitList ":" (trim $part) | rest | first | int -}}
+{{- $port := include "ipuhub.controllerPort" $part | int -}}
 {{- if or (lt $port 1) (gt $port 65535) -}}
 {{- fail (printf "vipuControllers: %q has no port between 1 and 65535" (trim $part)) -}}
 {{- end -}}
 {{- end -}}
 {{- $list -}}
+{{- end -}}
+
+{{- define "ipuhub.controllerPort" -}}
+{{- regexReplaceAll "^(\\[[^]]*\\]|[^:]*):([0-9]+):.*$" (trim .) "${2}" -}}
 {{- end -}}
 
 {{- define "ipuhub.databaseSecret" -}}
@@ -243,7 +249,7 @@ an installation wait for pods that would wait for them, and `helm template` has 
 IPUHUB_NAMESPACE: {{ .Release.Namespace | quote }}
 IPUHUB_LEASE_PREFIX: {{ printf "%s-" (include "ipuhub.fullname" .) | quote }}
 IPUHUB_PROXY_URL: {{ include "ipuhub.proxyUrl" . | quote }}
-IPUHUB_HEALTH_HOST: "0.0.0.0"
+IPUHUB_HEALTH_HOST: "::"
 IPUHUB_LOG_FORMAT: json
 USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quote }}
 {{- end -}}

@@ -20,6 +20,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
+from ipuhub.addresses import address_of
 from ipuhub.database import bounded
 from ipuhub.env import port_number
 from ipuhub.oidc.trust import TrustError
@@ -122,7 +123,7 @@ def _listening(host: str, port: int) -> Iterator[None]:
         yield
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
+            f"cannot listen on {address_of(host, port)} (set IPUHUB_WEB_PORT): {error.strerror}"
         ) from error
 
 

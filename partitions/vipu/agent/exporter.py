@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from ipuhub.addresses import address_of
 from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import build_runner
 from ipuhub.process.metrics import Meters
-from partitions.vipu.serving import ListenError, address_of, remedy
+from partitions.vipu.serving import ListenError, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,10 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ipuhub.addresses import address_of
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Fault, FaultKind
 from partitions.vipu.errors import NoAnswer, VipuError
-from partitions.vipu.serving import address_of, port_number, seconds
+from partitions.vipu.serving import port_number, seconds
 from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
 
 if TYPE_CHECKING:

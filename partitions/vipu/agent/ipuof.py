@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import structlog
 
-from partitions.vipu.serving import ListenError, address_of, remedy
+from ipuhub.addresses import address_of, one_host
+from partitions.vipu.serving import ListenError, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -119,9 +120,12 @@ def _bind(host: str, port: int) -> socket.socket:
 
     Without SO_REUSEADDR: two sockets with it may have one port while neither listens.
     """
+    host = one_host(host)
     held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         held.setblocking(False)
+        if held.family == socket.AF_INET6:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         held.bind((host, port))
     except OSError:
         held.close()

@@ -133,7 +133,7 @@ def _parser() -> OptionParser:
     )
     add = parser.add_argument
     add("--agent", default="ag0", help="name of the agent in metrics (ag0)")
-    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); ::, every address")
     add("--port", type=port_number, default=8080, help="port of the agent API (8080); 0: any")
     add(
         "--exporter-port",

@@ -78,13 +78,15 @@ def find_controller(
                 return value, where
         return "", ""
 
-    host, _ = find("api-host")
+    host = find("api-host")[0]
+    if host.startswith("[") and host.endswith("]"):  # as operators write it into IPUJob pods
+        host = host[1:-1]
     if not host:
         raise BadSetting(
             "no V-IPU controller is named. Give --api-host, set VIPU_CLI_API_HOST, or write "
             f'api-host="..." into {SYSTEM_FILE}'
         )
-    if "/" in host or host.count(":") == 1 or not host.isprintable():
+    if set("/[]") & set(host) or host.count(":") == 1 or not host.isprintable():
         raise BadSetting(
             f"api-host {host!r}: write the name or address alone, and the port as --api-port"
         )

@@ -151,7 +151,9 @@ def _parser() -> OptionParser:
 
 
 def _address_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; ::, every address"
+    )
     parser.add_argument("--port", type=port_number, default=8090, help="port; 0: any free port")
     parser.add_argument(
         "--admin-host",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ({}, {}, "", "sys", "sys:8090"),
         ({"api-port": "1"}, {"VIPU_CLI_API_PORT": "2"}, "own", "sys", "own:1"),
         ({"api-host": "fe80::1"}, {}, "", "", "[fe80::1]:8090"),
+        ({}, {"VIPU_CLI_API_HOST": "[fe80::1]"}, "", "", "[fe80::1]:8090"),
     ],
 )
 def test_the_nearest_setting_wins_each_by_itself(
@@ -52,6 +53,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
         ('api_host="a"', "x.hcl, line 1: write api-host, not api_host"),
         ('API-HOST="a"', "x.hcl, line 1: write api-host, not API-HOST"),
         ('api-host="a:8090"', "api-host 'a:8090': write the name or address alone, and the port"),
+        ('api-host="[::1]:8090"', "api-host '[::1]:8090': write the name or address alone"),
         ('api-host="http://a"', "api-host 'http://a': write the name or address alone"),
         ('api-host="a', "x.hcl, line 1: write key="),
     ],

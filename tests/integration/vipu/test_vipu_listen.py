@@ -13,11 +13,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from ipuhub.addresses import address_of
 from ipuhub.times import utc_now
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.serving import ListenError
 from tests.fakes.freeport import free_port
+from tests.fakes.loopbacks import reached_hosts
+from tests.fakes.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +71,24 @@ def test_an_ipv6_address_is_written_in_brackets(
     # An address for documentation: no machine has it, with or without IPv6.
     with pytest.raises(ListenError, match=r"cannot listen on \[2001:db8::1\]:0: \w+"):
         start_server(host="2001:db8::1")
+
+
+@pytest.mark.parametrize("family", ["both", "IPv4 alone"])
+def test_every_address_of_the_machine_is_answered(
+    start_server: Callable[..., tuple[VipuServer, int]],
+    tmp_path: Path,
+    family: str,
+) -> None:
+    with reached_hosts(family) as hosts:
+        _, port = start_server(host="::")
+        for host in hosts:
+            with grpc.insecure_channel(address_of(host, port)) as channel:
+                answer = health_pb2_grpc.HealthStub(channel).Check(
+                    health_pb2.HealthCheckRequest(), timeout=PATIENCE_SECONDS, wait_for_ready=True
+                )
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(ListenError, match="Address already in use"):
+            start_server(port=port, host="::", storage=tmp_path / "other.json")
 
 
 def test_a_server_that_is_not_started_has_no_controller_and_stops_quietly(storage: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from ipuhub.addresses import host_of
 from ipuhub.concurrency import end_tasks
 from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
@@ -15,7 +16,6 @@ from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agents.fleet import Identity, configurations
 from partitions.vipu.server.agents.link import AgentLink, Surroundings
 from partitions.vipu.server.machines import Hardware
-from partitions.vipu.serving import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from ipuhub.addresses import address_of
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -21,7 +22,6 @@ from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceServicer
 from partitions.vipu.server import layout
 from partitions.vipu.server.records import AgentRecord
 from partitions.vipu.server.services.partitions import answering
-from partitions.vipu.serving import address_of
 
 if TYPE_CHECKING:
     from partitions.vipu.agent.machine import Inventory
