@@ -226,12 +226,12 @@ class StateFile:
             _write(file, b"".join(lines))
             os.fsync(file)
             temporary.replace(self.path)
+            self._sync_folder()
         except OSError:
             os.close(file)
             with suppress(OSError):
                 temporary.unlink()
             raise
-        self._sync_folder()
         self._file, self._size = file, sum(map(len, lines))
         self._written_version = version
         self._rewrite_at = max(_SMALL_BYTES, _GROWTH * self._size)

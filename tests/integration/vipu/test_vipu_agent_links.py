@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Fault, FaultKind, PartitionState
 from partitions.vipu.client import CreateRequest
 from partitions.vipu.errors import Unavailable
+from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_fleet_pb2 as pb
+from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
@@ -148,6 +151,26 @@ def test_who_waits_for_an_agent_is_told_that_the_server_stops(
                 assert error.details() == "vipu-server is being stopped"
     assert not server.controller.state.agents
     server.stop()
+
+
+def test_agents_that_are_created_and_do_not_answer_hold_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partitions.vipu.server.agents.links._ONCE_SECONDS", PATIENCE_SECONDS)
+    options = ServerOptions(storage=tmp_path / "state.json", port=0, admin_port=0, machines=0)
+    server = VipuServer(options)
+    server.start()
+    with ExitStack() as opened:
+        channel = opened.enter_context(grpc.insecure_channel(f"127.0.0.1:{server.admin_port}"))
+        holes = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(5)]
+        calls = [create_agent(channel, hole, f"a{at}") for at, hole in enumerate(holes)]
+        for hole in holes:
+            hole.settimeout(PATIENCE_SECONDS)
+            opened.enter_context(hole.accept()[0])  # each is asked, though none answers
+        asked = AdminServiceStub(channel).ListAgents
+        assert not asked(admin_pb.ListAgentsRequest(), timeout=PATIENCE_SECONDS).agents
+        assert not any(call.done() for call in calls)
+        server.stop()
 
 
 def test_an_agent_that_does_not_answer_keeps_no_server_from_its_end(

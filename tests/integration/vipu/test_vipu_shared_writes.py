@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,3 +147,24 @@ def test_a_record_that_changes_is_written_anew(controller: Controller, disk: Dis
     let_ipu_fail(controller, "changed", "a link is down")
     assert started(controller.writes.file.path.parent).list() == controller.list()
     assert controller.get("changed").errors == ("ag0: a link is down",)
+
+
+def test_a_folder_that_cannot_be_synced_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr("partitions.vipu.server.statefile.os.fsync", fsync)
+    controller = started(tmp_path)
+    with pytest.raises(NotStored, match="Input/output error"):
+        controller.create(CreateRequest("p", 1))
+    opened = list[Path]()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # another thread has closed it
+            opened.append(link.readlink())
+    assert not [path for path in opened if tmp_path in path.parents]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from partitions.vipu.tlsfiles import ServerTls
 
 STOP_SECONDS: Final = 2.0
-_THREADS: Final = 4
+_THREADS: Final = 16  # some may wait for agents that do not answer
 _ADMIN: Final = vipu_admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _DIAGNOSTICS: Final = vipu_diagnostics_pb2.DESCRIPTOR.services_by_name[
     "DiagnosticsService"

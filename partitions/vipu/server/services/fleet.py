@@ -57,8 +57,9 @@ class FleetService(FleetServiceServicer):
     def CreateAgent(self, request: pb.CreateAgentRequest) -> pb.CreateAgentReply:
         """Connect a running agent; its machine is in no cluster yet."""
         links, address = self._connected(), _address(request)
+        inventory = _inventory_at(links, address)  # may take seconds, which nobody else waits for
         with self._arranging:
-            inventory = _inventory_at(links, address)
+            _check_new(inventory, links, address)
             agent = AgentRecord(request.agent_id, address, len(inventory.ipus))
 
             def create(draft: Draft) -> None:
@@ -192,14 +193,16 @@ def _address(request: pb.CreateAgentRequest) -> str:
 
 
 def _inventory_at(links: AgentLinks, address: str) -> Inventory:
-    """Return the inventory of the machine whose agent is at an address.
-
-    Raises NotReady if no agent answers there, AlreadyExists if the machine has an agent here.
-    """
+    """Return the inventory of the machine whose agent is at an address; raises NotReady if no agent
+    answers there."""
     try:
-        inventory = links.inventory_at(address)
+        return links.inventory_at(address)
     except VipuError as error:
         raise NotReady(f"no agent answers at {address}: {error}. Start vipu-agent there") from error
+
+
+def _check_new(inventory: Inventory, links: AgentLinks, address: str) -> None:
+    """Raise AlreadyExists if the machine has an agent here."""
     serial, inventories = inventory.board_serial, dict(links.hardware.inventories)
     for agent, where in dict(links.addresses).items():
         if where == address or (agent in inventories and inventories[agent].board_serial == serial):
@@ -208,7 +211,6 @@ def _inventory_at(links: AgentLinks, address: str) -> Inventory:
                 "already. Simulated machines get their numbers from vipu-agent --agent: give each "
                 "its own"
             )
-    return inventory
 
 
 def _links(value: pb.LinkTopology.ValueType) -> layout.LinkTopology:
