@@ -39,9 +39,9 @@ class HardwareJson(TypedDict, total=False):
 
 
 class IpuJson(TypedDict):
-    """An IPU. `device`: its number in the machine; `outside`: in a cluster or allocation of which
-    our partitions get nothing; `cordon` and `fault`: why it gets no new partition. `agent`: of an
-    IPU that the map draws with those of other machines."""
+    """An IPU. `device`: its number in the machine; `outside`: in a cluster or allocation from which
+    jobs get no partition; `cordon` and `fault`: the reason why it gets no new partition; `agent`:
+    its agent, if the map draws it beside IPUs of other machines."""
 
     position: int
     device: int

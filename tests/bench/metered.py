@@ -42,7 +42,7 @@ def history(lifetimes: int) -> Iterator[tuple[str, Path]]:
 
 
 @contextmanager
-def web(*, seconds: float = 60) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def web(*, seconds: float = 300) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yield the address of a web process with the demo's settings, and the process."""
     port = free_port()
     command = [sys.executable, "manage.py", "run_web", "--port", str(port)]

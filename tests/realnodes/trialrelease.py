@@ -87,7 +87,7 @@ class Undisturbed(NamedTuple):
 
 
 def leaders(cluster: RealCluster) -> dict[str, str]:
-    """The pod that holds each Lease; empty: nobody does."""
+    """The pod that holds each Lease; empty: no pod holds it."""
     return {
         component: str(
             cluster.get("lease", f"{NAME}-{lease}", "-n", NAMESPACE)["spec"].get("holderIdentity")
