@@ -31,7 +31,7 @@ def forked(
     log: Path | None = None,
     errors: Path | None = None,
 ) -> ForkServerProcess:
-    """Start a script or (`-m`) module of ours with its arguments, as `subprocess.Popen` does.
+    """Start a script, a module (`-m`) or a text (`-c`) of ours, as `subprocess.Popen` does.
 
     What it prints is appended to `log`; its errors to `errors`, where that is given.
     """
@@ -54,7 +54,7 @@ class Answer:
 
 
 def answer_of(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Answer:
-    """Run a script or (`-m`) module of ours to its end, as `subprocess.run` does."""
+    """Run such a command to its end, as `subprocess.run` does."""
     with TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         process = forked(command, cwd, environment, out, err)
@@ -73,6 +73,8 @@ def _run(command: list[str], cwd: str, environment: dict[str, str], written: lis
     if command[0] == "-m":
         sys.argv = command[1:]
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    elif command[0] == "-c":
+        exec(command[1], {"__name__": "__main__"})
     else:
         sys.argv = command
         runpy.run_path(command[0], run_name="__main__")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.fakes.forked import answer_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,16 +33,8 @@ def test_a_setting_of_no_use_is_said_in_words(
     command: str, setting: tuple[str, str], code: int, words: str
 ) -> None:
     environment = {name: text for name, text in os.environ.items() if name != "DATABASE_URL"}
-    done = subprocess.run(
-        [sys.executable, "manage.py", *command.split()],
-        env={**environment, "DJANGO_SETTINGS_MODULE": "", "KUBECONFIG": "/nowhere"}
-        | dict([setting]),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == code
-    assert words in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    given = {"DJANGO_SETTINGS_MODULE": "", "KUBECONFIG": "/nowhere"} | dict([setting])
+    done = answer_of(["manage.py", *command.split()], ROOT, environment | given)
+    assert done.code == code
+    assert words in done.err
+    assert "Traceback" not in done.out + done.err

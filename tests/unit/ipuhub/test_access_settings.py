@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.forked import answer_of
+
+ROOT = Path(__file__).parents[3]
 ROLES, GROUPS = "IPUHUB_API_SERVICE_ACCOUNT_ROLES", "IPUHUB_OIDC_GROUP_ROLES"
 
 
@@ -29,29 +30,14 @@ ROLES, GROUPS = "IPUHUB_API_SERVICE_ACCOUNT_ROLES", "IPUHUB_OIDC_GROUP_ROLES"
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_named(given: dict[str, str], want: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import ipuhub.variables.access, ipuhub.variables.signin"],
-        env=os.environ | given,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert want in done.stderr
+    script = "import ipuhub.variables.access, ipuhub.variables.signin"
+    done = answer_of(["-c", script], ROOT, os.environ | given)
+    assert done.code != 0
+    assert want in done.err
 
 
 def test_a_group_with_commas_gets_its_roles() -> None:
     text = '["cn=ml,ou=groups,dc=lab=operator:team-a", "finance=accountant"]'
     script = "from ipuhub.variables.signin import OIDC_GROUP_ROLES as r; print(sorted(r))"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {GROUPS: text},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-    )
-    assert done.stdout == "['cn=ml,ou=groups,dc=lab', 'finance']\n"
+    done = answer_of(["-c", script], ROOT, os.environ | {GROUPS: text})
+    assert done.out == "['cn=ml,ou=groups,dc=lab', 'finance']\n"

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.fakes.forked import answer_of
+
+if TYPE_CHECKING:
+    from tests.fakes.forked import Answer
 
 USERS, EVERYONE = "IPUHUB_ACTIONS_USERS", "IPUHUB_ACTIONS_SINGLE_SIGN_ON"
 GROUPS, NAMED = "IPUHUB_ACTIONS_GROUPS", "IPUHUB_ACCESS_GROUPS"
 
 
-def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(given: dict[str, str]) -> Answer:
     code = "from ipuhub.variables import actions as a; print(a.ACTIONS, a.ACTIONS_USERS)"
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | given,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    return answer_of(["-c", code], Path(__file__).parents[3], os.environ | given)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +39,10 @@ def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
 )
 def test_a_setting_that_cannot_be_meant_is_named(given: dict[str, str], want: str) -> None:
     done = run(given)
-    assert done.returncode != 0
-    assert want in done.stderr
+    assert done.code != 0
+    assert want in done.err
 
 
 def test_actions_are_off_and_users_are_read() -> None:
     done = run({USERS: "admin=ops@lab, eve=https://issuer#1", EVERYONE: "{issuer}#{subject}"})
-    assert done.stdout == "False {'admin': 'ops@lab', 'eve': 'https://issuer#1'}\n"
+    assert done.out == "False {'admin': 'ops@lab', 'eve': 'https://issuer#1'}\n"

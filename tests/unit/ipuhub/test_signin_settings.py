@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.fakes.forked import answer_of
+
+if TYPE_CHECKING:
+    from tests.fakes.forked import Answer
 
 ISSUER, SCOPES = "IPUHUB_OIDC_ISSUER", "IPUHUB_OIDC_SCOPES"
 
@@ -28,8 +32,8 @@ ISSUER, SCOPES = "IPUHUB_OIDC_ISSUER", "IPUHUB_OIDC_SCOPES"
 )
 def test_a_contradiction_is_named(given: dict[str, str], want: str) -> None:
     done = started("import ipuhub.variables.signin", given)
-    assert done.returncode != 0
-    assert want in done.stderr
+    assert done.code != 0
+    assert want in done.err
 
 
 @pytest.mark.parametrize(
@@ -45,16 +49,8 @@ def test_openid_is_always_a_scope_and_none_is_requested_twice(
     given: dict[str, str], want: str
 ) -> None:
     read = "from ipuhub.variables.signin import OIDC_SCOPES; print(*OIDC_SCOPES)"
-    assert started(read, given).stdout.strip() == want
+    assert started(read, given).out.strip() == want
 
 
-def started(program: str, given: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | given,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+def started(program: str, given: dict[str, str]) -> Answer:
+    return answer_of(["-c", program], Path(__file__).parents[3], os.environ | given)
