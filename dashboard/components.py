@@ -300,18 +300,19 @@ def steady(found: Iterable[Component]) -> list[Component]:
     return [replace(each, since=None) if each.state == UP else each for each in found]
 
 
-def summary(components: Iterable[Component]) -> tuple[str, str]:
-    """State and sentence for the header: the culprits by name."""
+def summary(components: Iterable[Component], *, named: bool = True) -> tuple[str, str]:
+    """State and sentence for the header: the culprits by name, or without names as a number."""
     found = list(components)
     down = [_culprit(each) for each in found if each.state == DOWN]
     if down:
-        return DOWN, f"Down: {enumerated(down, 2)}"
+        number = f"{len(down)} of {len(found)} components down"
+        return DOWN, f"Down: {enumerated(down, 2)}" if named else number
     unknown = [each.name for each in found if each.state == UNKNOWN]
     if len(unknown) == len(found):
         return UNKNOWN, "Nothing is known of the components"
     if unknown:
         up = f"{len(found) - len(unknown)} of {len(found)} components up"
-        return PARTLY, f"{up}; not known: {enumerated(unknown, 2)}"
+        return PARTLY, f"{up}; not known: {enumerated(unknown, 2)}" if named else up
     return UP, f"All {len(found)} components up"
 
 

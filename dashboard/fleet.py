@@ -58,15 +58,14 @@ def read_fill(request: HttpRequest) -> str:
 
 
 def read_map(state: LiveState, scope: Scope, now: datetime, fill: str) -> FleetMap:
-    """The map of a reading, for a reader."""
-    groups = read_groups(state.fleet.value, scope) if fill == "group" else {}
-    return draw_map(state, scope, now, fill, groups)
+    """The map of a reading, for a reader. Costs one query."""
+    return draw_map(state, scope, now, fill, read_groups(state.fleet.value, scope))
 
 
 def draw_map(
     state: LiveState, scope: Scope, now: datetime, fill: str, groups: Mapping[str, str]
 ) -> FleetMap:
-    """Return the map of a reading; `groups` of its jobs by UID, where they fill it."""
+    """Return the map of a reading; `groups` of its jobs by UID."""
     reader = Reader(scope.covers, scope.sees_all, now, fill, groups)
     return draw_fleet(state.fleet.value, visible_jobs_of(state, scope, now), reader)
 
@@ -100,7 +99,17 @@ def _facts(job: Manifest, now: datetime) -> JobFacts:
         runs=bool(active) or status.get("launcherStatus") == JobState.RUNNING.value,
         ends_by=_ends_by(job, now),
         workers=workers if isinstance(workers, int) else None,
+        all_workers=all_workers(job.get("spec") or {}) if active else 0,
     )
+
+
+def all_workers(spec: Mapping[str, Any]) -> int:
+    """Return how many workers a job has, as `jobs.history.rows.size_of` does, but without filling
+    in all defaults: each poll reads each running job."""
+    replicas = whole_number((spec.get("workers") or {}).get("replicas"))
+    per_instance = whole_number(spec.get("workersPerJobInstance")) or replicas or 1
+    one_instance = spec.get("modelReplicas") is not None
+    return per_instance * (1 if one_instance else whole_number(spec.get("jobInstances")) or 1)
 
 
 def _ends_by(job: Manifest, now: datetime) -> datetime | None:
@@ -197,7 +206,7 @@ class FleetView(LiveView):
         reading, current or the last known."""
         now, scope = timezone.now(), scope_of(request.user)
         state = live_reader().read(now)
-        drawn = read_map(state, scope, now, FILLS[0])
+        drawn = draw_map(state, scope, now, FILLS[0], {})
         reader = Reader(scope.covers, scope.sees_all, now)
         body: dict[str, Any] = {
             "problem": state.fleet.sentence(in_full=scope.sees_all),

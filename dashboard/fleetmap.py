@@ -302,16 +302,19 @@ def _holding(each: PartitionJson, jobs: Mapping[str, JobFacts], reader: Reader) 
     if state == "held" and is_old and not job.runs:
         state = "idle"
     words = [f"{job.namespace}/{job.name}", each["id"], job.user]
+    words += [f"group {job.group}"] if job.group else []
     words += [f"held since {since:%Y-%m-%d %H:%M} UTC"] if since else []
-    words += [_workers(job.workers)] if job.workers and state == "held" else []
+    words += [_workers(job.workers, job.all_workers)] if job.workers and state == "held" else []
     words += ["no pod running"] if state == "idle" else []
     words += ["in ERROR"] if state == "faulty" else []
     words += ["being removed"] if state == "removing" else []
     return Holding(each["id"], each["size"], state, job, since, ", ".join(filter(None, words)))
 
 
-def _workers(number: int) -> str:
-    return f"{number} worker{'' if number == 1 else 's'} running"
+def _workers(running: int, wanted: int) -> str:
+    number = max(running, wanted)
+    part = f"{running} of {number}" if running < number else f"{running}"
+    return f"{part} worker{'' if number == 1 else 's'} running"
 
 
 def _paints(holdings: Iterable[Holding], fill: str) -> Mapping[str, Paint]:

@@ -25,7 +25,7 @@ UNKNOWN_GROUP: Final = "group not known yet"
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """The facts about a job on the map. `runs`: some pod of it does; `ends_by`: when it frees its
-    IPUs at the latest, by its time limit (None: no limit); `workers`: how many of its worker pods
+    IPUs at the latest, by its time limit (None: no limit); `workers`: how many of `all_workers`
     run (None: it has no status yet); `group`: the group that its usage counts for (empty: not
     known)."""
 
@@ -36,6 +36,7 @@ class JobFacts:
     runs: bool
     ends_by: datetime | None = None
     workers: int | None = None
+    all_workers: int = 0
     group: str = ""
 
 

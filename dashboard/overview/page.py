@@ -181,7 +181,7 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
         _ENDED_SHOWN,
         now - A_DAY,
         unfinished=0 if is_live else _REMEMBERED,
-        groups_of=holders(state.fleet.value) if fill == "group" else (),
+        groups_of=holders(state.fleet.value),
     )
     if is_live:
         active = live_jobs(state.jobs.value, scope.covers, now)

@@ -283,10 +283,17 @@ def test_without_usage_its_components_are_not_missed(
     assert not {"Monitor", "Prober", "Worker", "Beat"} & states(admin).keys()
 
 
-def test_others_are_shown_nothing_of_it(user: Client) -> None:
-    assert user.get("/system/health").status_code == 403
+def test_others_learn_that_something_is_down_and_not_what(
+    user: Client, cluster: Cluster, proxy: Proxy, background: Background, clock: Clock
+) -> None:
+    add_lease(background, cluster, "ipuhub-prober", clock.now() - dt.timedelta(hours=1))
     assert user.get("/api/v1/components").status_code == 403
-    assert 'id="health"' not in user.get("/").content.decode()
+    assert 'id="health"' in user.get("/").content.decode()
+    line = user.get("/system/health").content.decode()
+    assert re.search(r'class="nav-link health is-down".*?>\d+ of \d+ components down<', line)
+    assert "<a " not in line
+    for name in ("Operator", "Prober", "V-IPU", "Dashboard", "Worker"):
+        assert name not in line
 
 
 def test_the_polled_page_is_304_while_nothing_changes(

@@ -184,7 +184,7 @@ _FLEET: Final = {
     "api-machine": Example(API_OF_ALL, _API_MACHINE),
     "api-ipu": Example(API_OF_ALL, {**_API_MACHINE, "position": 0}),
     "system": Example(OF_ADMINS),
-    "health-dot": Example(OF_ADMINS),
+    "health-dot": Example(OF_ALL),
     "partitions:list": Example(OF_ALL, queries=_FILES),
     "partitions:stats": Example(OF_ALL, queries=_FILES),
     "partitions:query": Example(OF_ALL),

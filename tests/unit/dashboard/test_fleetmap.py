@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.template.loader import render_to_string
 
-from dashboard.fleet import visible_jobs_of
+from dashboard.fleet import all_workers, visible_jobs_of
 from dashboard.fleetfits import Place
 from dashboard.fleetmap import FILLS, FleetMap, Reader, draw_fleet, read_holdings
 from dashboard.fleetqueue import UNKNOWN_GROUP, JobFacts
@@ -25,6 +25,7 @@ from dashboard.templatetags.fleet import (
 from dashboard.templatetags.fleet import squares as squares_of_machine
 from ipuhub.web.palette import COLOURS, colour_number
 from ipuhub.web.readings import Reading
+from jobs.history.rows import size_of
 from partitions.vipu.topology import PARTITION_SIZES
 from tests.builders.fleetmaps import NOW, controller, draw, partition, squares, waiter
 
@@ -202,13 +203,32 @@ def test_what_is_idle_for_longest_is_named_first() -> None:
     assert "old and 2 more, the first for <time" in figures
 
 
-def test_a_square_says_since_when_it_is_held_and_how_many_workers_run() -> None:
-    job = JobFacts("uid-bert", "a", "bert", "anna", runs=True, workers=4)
+@pytest.mark.parametrize(
+    ("workers", "of", "want"),
+    [(4, 4, "4 workers running"), (3, 4, "3 of 4 workers running"), (1, 0, "1 worker running")],
+)
+def test_a_square_says_whose_it_is_since_when_and_how_many_workers_run(
+    workers: int, of: int, want: str
+) -> None:
+    job = JobFacts("uid-bert", "a", "bert", "anna", runs=True, workers=workers, all_workers=of)
     fleet = {"controllers": [controller(partition("bert", 4))]}
-    found = draw_fleet(fleet, {"uid-bert": job}, Reader(lambda _: True, True, NOW))
-    assert squares(found)[0].label == (
-        "a/bert, p-bert, anna, held since 2026-11-21 11:00 UTC, 4 workers running"
+    reader = Reader(lambda _: True, True, NOW, groups={"uid-bert": "vision"})
+    assert squares(draw_fleet(fleet, {"uid-bert": job}, reader))[0].label == (
+        f"a/bert, p-bert, anna, group vision, held since 2026-11-21 11:00 UTC, {want}"
     )
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"jobInstances": 3, "workersPerJobInstance": "2", "ipusPerJobInstance": 4},
+        {"modelReplicas": 4, "ipusPerModelReplica": 2, "workers": {"replicas": 2}},
+        {"workers": {"replicas": 3}, "jobInstances": 2},
+    ],
+)
+def test_the_map_counts_the_workers_of_a_job_as_the_record_does(spec: dict[str, Any]) -> None:
+    assert all_workers(spec) == size_of(spec).workers
 
 
 def test_free_ipus_that_no_job_can_get_are_told_apart() -> None:
@@ -302,7 +322,7 @@ def test_beyond_1024_ipus_each_rack_is_one_bar_that_names_its_machines() -> None
     assert (bar.name, bar.is_target, found.blocks[0].free) == ("c", True, 58)
     assert found.blocks[1].machines[0].name == "c 1"
     assert [(square.width, square.label) for square in bar.squares] == [
-        (70, "ag0 to ag1, a/bert, p-bert, anna, held since 2026-11-21 11:00 UTC"),
+        (70, "ag0 to ag1, a/bert, p-bert, anna, group ml, held since 2026-11-21 11:00 UTC"),
         (694, "ag1 to ag15, free"),
     ]
 
