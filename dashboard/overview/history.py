@@ -14,18 +14,21 @@ from django.db.models.functions import JSONObject
 from dashboard.overview.heldday import STEP_SECONDS, STEPS, day_before
 from dashboard.overview.trends import read_trends
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
+from ipuhub.web.access import NOTHING
 from jobs.ipujob.conditions import JobState
 from jobs.models import JobRecord
+from jobs.selectors import TYPICAL_CELL, typical_from, typical_parameters
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from django.db.models import QuerySet
 
     from dashboard.overview.trends import Trends
     from ipuhub.web.access import Scope
+    from jobs.selectors import TypicalRun
 
 A_DAY: Final = timedelta(hours=24)
 _COUNTED_TO: Final = 1000
@@ -39,8 +42,8 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM {FAULT_TABLE} LIMIT %(counted_to)s) 
   coalesce(array_agg(position_at ORDER BY name), '{{}}'),
   (SELECT count(*) FROM {GAP_TABLE} WHERE ended_at > %(since)s AND shows_loss),
   (SELECT min(began_at) FROM {GAP_TABLE} WHERE ended_at > %(since)s AND shows_loss)
-FROM {CHECKPOINT_TABLE}
 """  # noqa: S608  # no value is pasted in
+_OF_WATCHES: Final = f" FROM {CHECKPOINT_TABLE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,22 @@ class RecordReach:
     trends: Trends
 
 
-def read_reach(since: dt.datetime, now: dt.datetime) -> RecordReach:
-    """Return the reach of the history, the objects it could not take, and its gaps `since` then."""
-    trends, row = read_trends(_FRESHNESS, {"counted_to": _COUNTED_TO, "since": since}, now)
-    faults, names, positions, gaps, first_gap = row
+def read_reach(
+    since: dt.datetime, now: dt.datetime, waiting: Collection[str] = (), scope: Scope = NOTHING
+) -> tuple[RecordReach, dict[str, TypicalRun]]:
+    """Return the reach of the history, the objects it could not take, and its gaps `since` then;
+    and how long jobs like these `waiting` jobs ran, of those in `scope`. All in one query."""
+    given: dict[str, Any] = {"counted_to": _COUNTED_TO, "since": since}
+    select = _FRESHNESS
+    if waiting:
+        select, given = f"{select}, {TYPICAL_CELL}", given | typical_parameters(scope, waiting)
+    trends, row = read_trends(select + _OF_WATCHES, given, now)
+    faults, names, positions, gaps, first_gap, *typical = row
     known = [position for position in positions if position is not None]
     is_complete = bool(names) and len(known) == len(names)
     complete_until = min(known) if is_complete else None
-    return RecordReach(tuple(names), complete_until, faults, gaps, first_gap, trends)
+    reach = RecordReach(tuple(names), complete_until, faults, gaps, first_gap, trends)
+    return reach, typical_from(typical[0]) if typical else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from dashboard.overview.rows import (
     live_jobs,
     remembered_jobs,
 )
+from dashboard.queue.typical import keep_runs, unknown_runs, with_typical_runs
 from ipuhub.web.access import (
     is_accountant,
     scope_of,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from dashboard.overview.month import MonthSoFar
     from dashboard.overview.rows import Active, Fleet
     from ipuhub.web.access import Caller, Scope
+    from partitions.fleetjson import FleetJson
 
 _ENDED_SHOWN: Final = 6
 _LINES: Final = 5  # of the queue
@@ -174,7 +176,9 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
     """Read everything, of `usage` the month; before a live reading PostgreSQL stands in."""
     zone = settings.REPORT_ZONE
     state = live_reader().read(now)
-    reach = read_reach(month_begin(now, zone), now)
+    unknown = unknown_runs(_waiting(state.fleet.value), scope, now)
+    reach, runs = read_reach(month_begin(now, zone), now, unknown, scope)
+    keep_runs(unknown, runs, scope, now)
     is_live = state.jobs.read_at is not None
     ended = ended_jobs(
         scope,
@@ -203,6 +207,11 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
     )
 
 
+def _waiting(fleet: FleetJson) -> list[str]:
+    """Return the UIDs of the jobs that the page shows of the queue."""
+    return [each["uid"] for each in fleet.get("queue") or () if not each["never"]][:_LINES]
+
+
 def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
     """Return the jobs that run or wait and the partitions held now."""
     phases = held_phases(reading.state.partitions.value, scope.covers)
@@ -214,7 +223,7 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
         "held": reading.active.partitions if unread else len(phases),
         "in_error": phases.count("error"),
         "map": reading.map,
-        "lines": reading.map.queue[:_LINES],
+        "lines": with_typical_runs(reading.map.queue[:_LINES], scope, reading.now),
         "map_is_stale": bool(reading.state.fleet.problem),
         "read_at": reading.state.fleet.read_at if reading.state.fleet.problem else None,
     }

@@ -12,7 +12,7 @@ from ipuhub.web.readings import Shared
 from jobs.selectors import typical_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from dashboard.fleetqueue import Waiting
@@ -31,10 +31,22 @@ def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> 
     uids = {line.job.uid for line in listed if line.job and line.is_open}
     if not uids:
         return listed
+    if unknown := unknown_runs(uids, scope, now):
+        keep_runs(unknown, typical_runs(scope, unknown), scope, now)
     known = _KEPT.get(scope.namespaces, now, dict)
-    if unknown := uids - known.keys():
-        known |= dict.fromkeys(unknown) | typical_runs(scope, unknown)
     return tuple(_with_run(line, known) for line in listed)
+
+
+def unknown_runs(uids: Iterable[str], scope: Scope, now: datetime) -> set[str]:
+    """Return those of these waiting jobs of whose size the typical run time is not kept."""
+    return set(uids) - _KEPT.get(scope.namespaces, now, dict).keys()
+
+
+def keep_runs(
+    uids: Iterable[str], found: Mapping[str, TypicalRun], scope: Scope, now: datetime
+) -> None:
+    """Keep what was found for these jobs, also that nothing was."""
+    _KEPT.get(scope.namespaces, now, dict).update({**dict.fromkeys(uids), **found})
 
 
 def _with_run(line: Waiting, known: _Runs) -> Waiting:

@@ -133,7 +133,7 @@ def test_who_waits_without_a_limit_is_told_how_long_such_jobs_ran(
         done = NOON + dt.timedelta(minutes=minutes)
         job_row(name, ipus=ipus, started_at=NOON, completed_at=done)
         job_row(name, "team-b", ipus=ipus, started_at=NOON, completed_at=NOON)
-    for address in ("/fleet/", "/queue/"):
+    for address in ("/", "/fleet/", "/queue/"):
         assert "; jobs of this size ran 20 min (median of 3)" in shown(user, address), address
     (line,) = user.get("/api/v1/fleet").json()["queue"]
     assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)
@@ -339,7 +339,7 @@ def test_the_held_ipus_of_a_day_are_those_of_the_records(clock: Clock) -> None:
     ]
     for name, size, reserved, released in rows:
         partition_row(name, size=size, reserved_at=reserved, released_at=released)
-    held = read_reach(now, now).trends.held
+    held = read_reach(now, now)[0].trends.held
     assert held.begin == begin
     steps = held.by_owner["team-a", ""]
     assert [amount // STEP_SECONDS for amount in steps[:6]] == [5] * 6
