@@ -22,7 +22,7 @@ from ipuhub.kube.token import TokenSource
 from partitions.client import ProxyClient
 from tests.bench.demo_figures import proportional_set_sizes, spread
 from tests.bench.floor import Floor, Template
-from tests.bench.jobtimes import job_manifest, submit, watched
+from tests.bench.jobtimes import follow_jobs, job_manifest, submit
 from tests.bench.surroundings import (
     ACCOUNT,
     CONCURRENCY,
@@ -146,7 +146,7 @@ async def operator_round(
     await make_namespace(client, namespace)
     manifests = manifests_of(namespace, load)
     async with (
-        watched(client, namespace, load.launcher) as times,
+        follow_jobs(client, namespace, load.launcher) as times,
         processes(
             kubeconfig,
             machines=max(8, load.jobs),
@@ -178,7 +178,7 @@ async def floor_round(
     await make_namespace(client, namespace)
     manifests = floor_manifests(namespace, load)
     async with contextlib.AsyncExitStack() as stack:
-        times = await stack.enter_async_context(watched(client, namespace, load.launcher))
+        times = await stack.enter_async_context(follow_jobs(client, namespace, load.launcher))
         proxy = None
         if kubeconfig is not None:
             around = await stack.enter_async_context(

@@ -22,7 +22,7 @@ from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from tests.bench.demo_figures import spread
-from tests.bench.surroundings import HOME, quiet
+from tests.bench.surroundings import HOME, print_if_verbose
 from tests.e2e.running_demo import ROOT
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import LABEL, prepare
@@ -87,7 +87,7 @@ async def _proxy() -> AsyncIterator[tuple[Mount, str, int, int]]:
     """The proxy's own process, and two vipu-servers, of which the list names the first."""
     first, second, port = (free_port() for _ in range(3))
     url = f"http://127.0.0.1:{port}"
-    supervisor = Supervisor(output=quiet)
+    supervisor = Supervisor(output=print_if_verbose)
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         (folder / "mount").mkdir()

@@ -90,7 +90,7 @@ class Times:
 
 
 @contextlib.asynccontextmanager
-async def watched(
+async def follow_jobs(
     client: KubeClient, namespace: str, launcher: bool, subject: Subject = OURS
 ) -> AsyncIterator[Times]:
     """Follow the namespace's pods and jobs."""

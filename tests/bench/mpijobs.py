@@ -21,12 +21,12 @@ from devcluster.demo.supervisor import Process, Supervisor
 from ipuhub.kube.resources import LEASES, Resource
 from tests.bench.burst import ServerMeter, operator_round
 from tests.bench.demo_figures import spread
-from tests.bench.jobtimes import Subject, job_manifest, submit, watched
+from tests.bench.jobtimes import Subject, follow_jobs, job_manifest, submit
 from tests.bench.surroundings import (
     cpu_seconds,
     delete_namespace,
     make_namespace,
-    quiet,
+    print_if_verbose,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def mpi_round(
     await make_namespace(client, namespace)
     manifests = [mpijob_manifest(namespace, f"job-{n}") for n in range(load.jobs)]
     async with (
-        watched(client, namespace, load.launcher, SUBJECT) as times,
+        follow_jobs(client, namespace, load.launcher, SUBJECT) as times,
         running(client, kubeconfig, program) as pid,
     ):
         cpu, meter = cpu_seconds(pid), await ServerMeter.begin(kubeconfig)
@@ -120,7 +120,7 @@ async def mpi_round(
 @contextlib.asynccontextmanager
 async def running(client: KubeClient, kubeconfig: Path, program: Path) -> AsyncIterator[int]:
     """Run mpi-operator by its service account; yield its process id once it leads."""
-    supervisor = Supervisor(output=quiet)
+    supervisor = Supervisor(output=print_if_verbose)
     with tempfile.TemporaryDirectory() as folder:
         account = await write_account_kubeconfig(
             client, kubeconfig, Path(folder), f"{HOME}/mpi-operator"

@@ -27,7 +27,7 @@ from tests.bench.burst import (
 )
 from tests.bench.demo_figures import spread
 from tests.bench.floor import Floor, Template
-from tests.bench.jobtimes import submit, watched
+from tests.bench.jobtimes import follow_jobs, submit
 from tests.bench.surroundings import (
     ACCOUNT,
     delete_jobs,
@@ -89,7 +89,7 @@ async def single_ours(client: KubeClient, kubeconfig: Path, jobs: int, *, webhoo
     namespace = f"single-{os.getpid()}"
     await make_namespace(client, namespace)
     async with (
-        watched(client, namespace, launcher=True) as times,
+        follow_jobs(client, namespace, launcher=True) as times,
         processes(
             kubeconfig, machines=max(8, jobs), webhooks=webhooks, create_seconds=0.0
         ) as around,
@@ -115,7 +115,7 @@ async def single_floor(client: KubeClient, kubeconfig: Path, jobs: int) -> None:
     load = Load(jobs, launcher=True)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        times = await enter(watched(client, namespace, launcher=True))
+        times = await enter(follow_jobs(client, namespace, launcher=True))
         around = await enter(
             processes(kubeconfig, machines=max(8, jobs), operator=False, create_seconds=0.0)
         )

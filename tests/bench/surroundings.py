@@ -45,7 +45,7 @@ async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         server = DevCluster(Path(folder))
         await server.start()
-        supervisor = Supervisor(output=quiet)
+        supervisor = Supervisor(output=print_if_verbose)
         command = [sys.executable, str(ROOT / "manage.py"), "run_kubelet", "--nodes", "20"]
         environment = {"KUBECONFIG": str(server.kubeconfig)}
         supervisor.start(Process("kubelet", [*command, "--label", NODE_LABEL], environment))
@@ -90,7 +90,7 @@ async def processes(
 
     The tracker goes with them: a round must not drag the tombstones of others along.
     """
-    supervisor = Supervisor(output=quiet)
+    supervisor = Supervisor(output=print_if_verbose)
     vipu, proxy, health = (free_port() for _ in range(3))
     around = Surroundings(supervisor, f"http://127.0.0.1:{proxy}", f"http://127.0.0.1:{health}")
     manage = [sys.executable, str(ROOT / "manage.py")]
@@ -214,7 +214,7 @@ def machine_cpu_seconds() -> float:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def quiet(line: str) -> None:
+def print_if_verbose(line: str) -> None:
     """Print what a process says only where BENCH_VERBOSE is set."""
     if os.environ.get("BENCH_VERBOSE"):
         print(line, file=sys.stderr)

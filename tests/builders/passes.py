@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
 
 
-async def started(job: IPUJobBuilder, **options: Any) -> JobWorld:
+async def running_job(job: IPUJobBuilder, **options: Any) -> JobWorld:
     world = JobWorld(**options)
     world.kube.is_fast = True  # counts of workers, which may be written apart, never change alone
     world.kube.add_job(job.build())

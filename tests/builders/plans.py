@@ -39,30 +39,30 @@ def created(planned: Plan) -> list[str]:
     ]
 
 
-def asked(planned: Plan) -> list[EnsurePartition]:
+def requests_in(planned: Plan) -> list[EnsurePartition]:
     return [a for a in planned.actions if isinstance(a, EnsurePartition)]
 
 
-def status(planned: Plan) -> dict[str, Any]:
+def status_of(planned: Plan) -> dict[str, Any]:
     (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
     return patch.status
 
 
-def truth(planned: Plan) -> tuple[str, str, str]:
+def condition_of(planned: Plan) -> tuple[str, str, str]:
     """Type, reason and message of the condition that becomes True; its other name is left out."""
-    true = [c for c in status(planned)["conditions"] if c["status"] == "True"]
+    true = [c for c in status_of(planned)["conditions"] if c["status"] == "True"]
     (now_true,) = [c for c in true if c["type"] != "Complete"]
     return now_true["type"], now_true["reason"], now_true["message"]
 
 
-def up(job: IPUJobBuilder, *pods: Any, **more: Any) -> Observed:
+def with_partition(job: IPUJobBuilder, *pods: Any, **more: Any) -> Observed:
     """A job with an active partition and its children."""
     return observed(job.build(), *pods, partitions=(partition(),), with_children=True, **more)
 
 
-def settled(job: IPUJobBuilder, *pods: Any) -> Observed:
+def after_write(job: IPUJobBuilder, *pods: Any) -> Observed:
     """The world after the status of the running job was written."""
-    seen = up(job, *pods)
-    patch = status(plan(seen, NOW))
+    seen = with_partition(job, *pods)
+    patch = status_of(plan(seen, NOW))
     stored = {**seen.status(), **patch}
     return replace(seen, job={**(seen.job or {}), "status": stored})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEAST = 2  # times that each kind is struck
 
 
-async def told(story: Story, faults: Faults) -> ChaosWorld:
+async def run_story(story: Story, faults: Faults) -> ChaosWorld:
     """A life under faults, to the end that it must come to."""
     world = ChaosWorld(faults)
     await story.tell(world)
@@ -42,10 +42,10 @@ class Calm:
 _calm: dict[str, Calm] = {}
 
 
-async def calm(story: Story) -> Calm:
+async def run_undisturbed(story: Story) -> Calm:
     """What happens in a life that is left alone."""
     if story.name not in _calm:
-        world = await told(story, Faults())
+        world = await run_story(story, Faults())
         events = [
             f"{change.plural} {kind_of(change.manifest)}{' gone' * change.is_gone}"
             for change in world.kube.changes
@@ -56,13 +56,13 @@ async def calm(story: Story) -> Calm:
 
 async def writes_of(story: Story, share: int) -> list[int]:
     """Numbers from 0 of the writes that a fault comes to, about one of so many."""
-    lives = {one.name: (await calm(one)).writes for one in STORIES}
+    lives = {one.name: (await run_undisturbed(one)).writes for one in STORIES}
     return chosen(lives, share)[story.name]
 
 
 async def events_of(story: Story, share: int) -> list[int]:
     """The same of watch events."""
-    lives = {one.name: (await calm(one)).events for one in STORIES}
+    lives = {one.name: (await run_undisturbed(one)).events for one in STORIES}
     return chosen(lives, share)[story.name]
 
 

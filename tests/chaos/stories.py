@@ -43,7 +43,7 @@ def story(
     return keep
 
 
-def new() -> IPUJobBuilder:
+def new_job() -> IPUJobBuilder:
     return ipujob().without_finalizer().workers(2)
 
 
@@ -56,7 +56,7 @@ def ends_from(attempt: int) -> Callable[[int], int | None]:
     return lambda number: 0 if number >= attempt else None
 
 
-async def running(world: ChaosWorld, job: IPUJobBuilder, **pods: Any) -> str:
+async def start_job(world: ChaosWorld, job: IPUJobBuilder, **pods: Any) -> str:
     uid = world.kube.add_job(job.build())
     # Of a job without a launcher the workers are what runs.
     await world.until(lambda: world.state() == "Running", **({"launcher_exit": None} | pods))
@@ -80,25 +80,25 @@ async def success(world: ChaosWorld) -> None:
 @story("Completed", 1)
 async def success_on_a_slow_fleet(world: ChaosWorld) -> None:
     world.partitions.is_slow = True
-    world.kube.add_job(new().build())
+    world.kube.add_job(new_job().build())
     await world.settle()
 
 
 @story("Completed", 1)
 async def success_without_launcher(world: ChaosWorld) -> None:
-    world.kube.add_job(new().without_launcher().instances(2).workers(1).build())
+    world.kube.add_job(new_job().without_launcher().instances(2).workers(1).build())
     await world.settle(worker_exit=0)
 
 
 @story("Completed", 1, held=1)
 async def success_that_keeps_its_partition(world: ChaosWorld) -> None:
-    world.kube.add_job(new().keep_partition().build())
+    world.kube.add_job(new_job().keep_partition().build())
     await world.settle()
 
 
 @story("Failed", 1)
 async def failure_cleaned_up(world: ChaosWorld) -> None:
-    world.kube.add_job(new().clean("All").build())
+    world.kube.add_job(new_job().clean("All").build())
     await world.settle(launcher_exit=7)
 
 
@@ -106,7 +106,7 @@ async def failure_cleaned_up(world: ChaosWorld) -> None:
 async def waits_for_ipus(world: ChaosWorld) -> None:
     other = world.kube.add_job(ipujob("first").without_finalizer().ipus(32).build())
     await world.until(lambda: world.state("first") == "Running", launcher_exit=None)
-    world.kube.add_job(new().build())
+    world.kube.add_job(new_job().build())
     await world.run(8, launcher_exit=None)
     is_first_left_alone = asked_for(world) == world.partitions.history
     assert len(world.partitions.held()) == 1 or not is_first_left_alone
@@ -128,7 +128,7 @@ def _policy_story(
     attempts: int,
 ) -> None:
     async def tell(world: ChaosWorld) -> None:
-        world.kube.add_job(new().with_spec(restartPolicy=SOON | policy).build())
+        world.kube.add_job(new_job().with_spec(restartPolicy=SOON | policy).build())
         await world.settle(launcher_exit=code)
 
     STORIES.append(Story(name, tell, state, attempts))
@@ -153,7 +153,7 @@ def _loss_story(policy: str, loss: str) -> None:
 
     async def tell(world: ChaosWorld) -> None:
         policies = {"type": policy, "backOffLimit": 0}
-        uid = await running(world, new().with_spec(restartPolicy=policies))
+        uid = await start_job(world, new_job().with_spec(restartPolicy=policies))
         if loss == "partition":
             world.partitions.set_phase(uid, 0, "error", "an IPU is down")
         elif loss == "worker deleted":
@@ -176,7 +176,7 @@ for _policy_name in ("Never", "OnFailure", "Always", "ExitCode"):
 
 @story("Completed", 2)
 async def instances_restarted_alone(world: ChaosWorld) -> None:
-    job = new().without_launcher().instances(2).workers(1)
+    job = new_job().without_launcher().instances(2).workers(1)
     often = {"type": "OnFailure", "backOffLimit": 2}
     world.kube.add_job(job.with_spec(restartPolicy=often).build())
     await world.settle(worker_exit=fails_until(1))
@@ -187,7 +187,7 @@ async def instances_restarted_alone(world: ChaosWorld) -> None:
 
 @story("Completed", 2)
 async def suspended_and_resumed(world: ChaosWorld) -> None:
-    await running(world, new())
+    await start_job(world, new_job())
     world.kube.edit_job("sample", suspend=True)
     await world.settle(launcher_exit=None)
     assert world.state() == "Suspended"
@@ -200,7 +200,7 @@ async def suspended_and_resumed(world: ChaosWorld) -> None:
 @story("Completed", 2)
 async def suspended_while_pending(world: ChaosWorld) -> None:
     world.kube.is_full = True
-    world.kube.add_job(new().build())
+    world.kube.add_job(new_job().build())
     await world.until(lambda: len(world.kube.pods()) > 1)
     world.kube.edit_job("sample", suspend=True)
     await world.settle()
@@ -212,7 +212,7 @@ async def suspended_while_pending(world: ChaosWorld) -> None:
 
 @story("Completed")
 async def suspended_from_the_start(world: ChaosWorld) -> None:
-    world.kube.add_job(new().with_spec(suspend=True).build())
+    world.kube.add_job(new_job().with_spec(suspend=True).build())
     await world.settle()
     assert world.state() == "Suspended"
     assert world.partitions.history == []
@@ -222,8 +222,8 @@ async def suspended_from_the_start(world: ChaosWorld) -> None:
 
 @story("Completed", 1)
 async def scaled_down_and_up(world: ChaosWorld) -> None:
-    job = new().without_launcher().instances(3).workers(1)
-    await running(world, job)
+    job = new_job().without_launcher().instances(3).workers(1)
+    await start_job(world, job)
     world.kube.edit_job("sample", jobInstances=1)
     await world.settle()
     assert len(world.partitions.held()) == 1
@@ -236,14 +236,14 @@ async def scaled_down_and_up(world: ChaosWorld) -> None:
 
 @story("Failed", 1)
 async def ended_by_its_deadline(world: ChaosWorld) -> None:
-    world.kube.add_job(new().with_spec(activeDeadlineSeconds=30).build())
+    world.kube.add_job(new_job().with_spec(activeDeadlineSeconds=30).build())
     await world.settle(launcher_exit=None)
     assert world.invariants.starts() <= 1
 
 
 @story(None)
 async def deleted_by_its_time_to_live(world: ChaosWorld) -> None:
-    world.kube.add_job(new().with_spec(ttlSecondsAfterFinished=10).build())
+    world.kube.add_job(new_job().with_spec(ttlSecondsAfterFinished=10).build())
     await world.settle()
 
 
@@ -267,41 +267,41 @@ async def deleted_when(
 
 @story(None)
 async def deleted_at_once(world: ChaosWorld) -> None:
-    await deleted_when(world, new(), lambda: world.writes >= 1)
+    await deleted_when(world, new_job(), lambda: world.writes >= 1)
 
 
 @story(None)
 async def deleted_while_it_waits_for_ipus(world: ChaosWorld) -> None:
     world.partitions.ipus = 2
-    await deleted_when(world, new(), lambda: world.state() == "Pending")
+    await deleted_when(world, new_job(), lambda: world.state() == "Pending")
 
 
 @story(None)
 async def deleted_while_its_partition_is_made(world: ChaosWorld) -> None:
     world.partitions.is_slow = True
-    await deleted_when(world, new(), lambda: bool(world.partitions.history))
+    await deleted_when(world, new_job(), lambda: bool(world.partitions.history))
 
 
 @story(None)
 async def deleted_while_its_pods_are_pending(world: ChaosWorld) -> None:
     world.kube.is_full = True
-    await deleted_when(world, new(), lambda: len(world.kube.pods()) > 1)
+    await deleted_when(world, new_job(), lambda: len(world.kube.pods()) > 1)
 
 
 @story(None)
 async def deleted_while_running(world: ChaosWorld) -> None:
-    await deleted_when(world, new(), lambda: world.state() == "Running", launcher_exit=None)
+    await deleted_when(world, new_job(), lambda: world.state() == "Running", launcher_exit=None)
 
 
 @story(None)
 async def deleted_while_restarting(world: ChaosWorld) -> None:
-    job = new().with_spec(restartPolicy={"type": "OnFailure"})
+    job = new_job().with_spec(restartPolicy={"type": "OnFailure"})
     await deleted_when(world, job, lambda: world.state() == "Restarting", launcher_exit=7)
 
 
 @story(None)
 async def deleted_while_suspended(world: ChaosWorld) -> None:
-    await running(world, new())
+    await start_job(world, new_job())
     world.kube.edit_job("sample", suspend=True)
     await world.until(lambda: world.state() == "Suspended", launcher_exit=None)
     world.kube.delete_job("sample")
@@ -310,12 +310,12 @@ async def deleted_while_suspended(world: ChaosWorld) -> None:
 
 @story(None)
 async def deleted_when_completed(world: ChaosWorld) -> None:
-    await deleted_when(world, new(), lambda: world.state() == "Completed")
+    await deleted_when(world, new_job(), lambda: world.state() == "Completed")
 
 
 @story(None)
 async def deleted_with_its_partition_kept(world: ChaosWorld) -> None:
-    world.kube.add_job(new().keep_partition().build())
+    world.kube.add_job(new_job().keep_partition().build())
     await world.settle()
     world.kube.delete_job("sample")
     await world.settle()
@@ -323,10 +323,10 @@ async def deleted_with_its_partition_kept(world: ChaosWorld) -> None:
 
 @story("Completed", 1)
 async def deleted_and_made_again(world: ChaosWorld) -> None:
-    await running(world, new())
+    await start_job(world, new_job())
     world.kube.delete_job("sample")
     await world.until(lambda: world.kube.job("sample") is None, launcher_exit=None)
-    world.kube.add_job(new().build())
+    world.kube.add_job(new_job().build())
     await world.settle()
 
 

@@ -11,7 +11,7 @@ import pytest
 from jobs.ipujob.rules import Patience
 from tests.chaos.losses import STORIES
 from tests.chaos.samples import turn_of
-from tests.chaos.stories import check_end, check_rest, new
+from tests.chaos.stories import check_end, check_rest, new_job
 from tests.fakes.chaosworld import Breakage, ChaosWorld, Faults
 from tests.fakes.longform import IS_LONG, one_in_turn
 
@@ -88,7 +88,7 @@ async def test_and_the_operator_dies_while_the_controller_is_away(story: Story) 
 async def test_a_controller_that_never_heals_ends_the_job_with_its_own_reason() -> None:
     world = ChaosWorld(Faults(breakage=Breakage(0.0, 1e6), patience=Patience(most_losses=4)))
     policy = {"type": "OnFailure", "backOffLimit": 0}
-    world.kube.add_job(new().with_spec(restartPolicy=policy).build())
+    world.kube.add_job(new_job().with_spec(restartPolicy=policy).build())
     await world.until(lambda: world.state() == "Failed")
     (reason,) = [c["reason"] for c in world.status()["conditions"] if c["status"] == "True"]
     assert reason == "LossLimitReached"
@@ -99,7 +99,7 @@ async def test_a_controller_that_never_heals_ends_the_job_with_its_own_reason() 
 async def test_a_pause_for_the_partitions_sake_ends_when_it_works_again() -> None:
     world = ChaosWorld()
     policy = {"type": "OnFailure", "backOffLimit": 0}
-    uid = world.kube.add_job(new().with_spec(restartPolicy=policy).build())
+    uid = world.kube.add_job(new_job().with_spec(restartPolicy=policy).build())
     await world.until(lambda: world.state() == "Running", launcher_exit=None)
     world.partitions.set_phase(uid, 0, "error", "a cable is loose")
     await world.until(lambda: world.state() == "Restarting", launcher_exit=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
-from tests.chaos.samples import events_of, told, turn_of, writes_of
+from tests.chaos.samples import events_of, run_story, turn_of, writes_of
 from tests.fakes.chaosworld import Faults
 from tests.fakes.logcache import Feed
 from tests.fakes.longform import one_in_turn
@@ -25,13 +25,13 @@ SHARE = 16  # in the quick form about every sixteenth event is lost, and delayed
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_every_event_may_be_lost(story: Story) -> None:
     for number in await events_of(story, SHARE):
-        await told(story, Faults(feed=Feed(drop=number)))
+        await run_story(story, Faults(feed=Feed(drop=number)))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_every_event_may_be_late(story: Story) -> None:
     for number in await events_of(story, SHARE):
-        await told(story, Faults(feed=Feed(stall=number)))
+        await run_story(story, Faults(feed=Feed(stall=number)))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -44,7 +44,7 @@ async def test_caches_may_lag(story: Story) -> None:
             part = random.Random(f"{salt}{plural}{int(now.timestamp()) // 30}")
             return part.choice([0.0, 0.0, 4.0, 10.0, 40.0])
 
-        await told(story, Faults(feed=Feed(lag=lag)))
+        await run_story(story, Faults(feed=Feed(lag=lag)))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -53,4 +53,4 @@ async def test_a_new_operator_may_read_an_older_version(story: Story) -> None:
     for number in await writes_of(story, 12):
         for age in one_in_turn(AGES, number + turn_of(story)):
             past = Feed(from_past=age)
-            await told(story, Faults(kill_at=number + 1, feed_after=past))
+            await run_story(story, Faults(kill_at=number + 1, feed_after=past))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.stories import ends_from, new, running
+from tests.chaos.stories import ends_from, new_job, start_job
 from tests.fakes.chaosworld import ChaosWorld, Faults, Rival
 from tests.fakes.logcache import Feed
 from tests.fakes.wire import Mischief
@@ -20,20 +20,20 @@ AGAIN = {"type": "OnFailure", "backOffLimit": 2}
 
 
 async def completes(world: ChaosWorld) -> None:
-    world.kube.add_job(new().without_launcher().instances(2).workers(1).build())
+    world.kube.add_job(new_job().without_launcher().instances(2).workers(1).build())
     await world.settle(worker_exit=0)
     assert world.state() == "Completed"
 
 
 async def restarts(world: ChaosWorld) -> None:
-    await running(world, new().with_spec(restartPolicy=AGAIN))
+    await start_job(world, new_job().with_spec(restartPolicy=AGAIN))
     world.kube.evict_pod("sample-worker-0")
     await world.settle(launcher_exit=ends_from(1))
     assert world.state() == "Completed"
 
 
 async def is_suspended_and_resumed(world: ChaosWorld) -> None:
-    await running(world, new())
+    await start_job(world, new_job())
     world.kube.edit_job("sample", suspend=True)
     await world.settle(launcher_exit=None)
     assert world.partitions.valid_keys == {}
@@ -43,14 +43,14 @@ async def is_suspended_and_resumed(world: ChaosWorld) -> None:
 
 
 async def is_deleted(world: ChaosWorld) -> None:
-    await running(world, new())
+    await start_job(world, new_job())
     world.kube.delete_job("sample")
     await world.settle(launcher_exit=None)
     assert [place for place in world.kube.objects if place[0] != "namespaces"] == []
 
 
 async def is_deleted_while_its_key_is_stored(world: ChaosWorld) -> None:
-    world.kube.add_job(new().build())
+    world.kube.add_job(new_job().build())
     await world.until(lambda: world.partitions.keys > 0)
     world.kube.delete_job("sample")
     await world.settle(launcher_exit=None)
@@ -115,7 +115,7 @@ async def test_pods_on_a_controller_without_such_keys_start_without() -> None:
 async def test_a_pod_that_is_made_again_before_the_start_gets_the_same_key() -> None:
     world = ChaosWorld(Faults())
     world.partitions.is_secure, world.kube.is_full = True, True
-    world.kube.add_job(new().build())
+    world.kube.add_job(new_job().build())
     await world.until(lambda: len(world.kube.pods()) > 1)
     world.kube.force_delete_pod("sample-worker-0")
     await world.until(lambda: len(world.kube.pods()) == 3)

@@ -22,7 +22,7 @@ from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from jobs.ipujob.names import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.chaos.losses import AGAIN, NAMES
-from tests.chaos.stories import Story, check_end, check_rest, new, running
+from tests.chaos.stories import Story, check_end, check_rest, new_job, start_job
 from tests.chaos.test_every_write import LATE_SECONDS
 from tests.devcluster.conformance.servers import LoopThread
 from tests.fakes.chaosworld import Faults, Rival
@@ -261,7 +261,7 @@ async def controller_that_refuses_for_a_while(world: ChaosWorld) -> None:
     """The controller gets one call for each announced pause."""
     partitions: WholeProxy = world.partitions
     partitions.refuse_creations(3)
-    world.kube.add_job(new().with_spec(restartPolicy=AGAIN).build())
+    world.kube.add_job(new_job().with_spec(restartPolicy=AGAIN).build())
     await world.until(lambda: world.status().get("restartCount") == 3)
     assert partitions.asked == 3  # the fourth attempt is announced
     partitions.refuse_creations(0)
@@ -272,7 +272,7 @@ async def controller_that_refuses_for_a_while(world: ChaosWorld) -> None:
 async def partition_that_works_again(world: ChaosWorld) -> None:
     """The pause ends with the fault."""
     partitions: WholeProxy = world.partitions
-    await running(world, new().with_spec(restartPolicy=AGAIN))
+    await start_job(world, new_job().with_spec(restartPolicy=AGAIN))
     broken = await partitions.break_partition("a cable is loose")
     await world.until(lambda: world.state() == "Restarting", launcher_exit=None)
     announced = world.status()["instances"][0]["restartAt"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.chaos.losses import STORIES
-from tests.chaos.samples import LEAST, calm, chosen
+from tests.chaos.samples import LEAST, chosen, run_undisturbed
 from tests.fakes.longform import IS_LONG
 
 
 async def test_each_kind_of_write_and_event_is_struck_and_each_life() -> None:
-    lives = [await calm(story) for story in STORIES]
+    lives = [await run_undisturbed(story) for story in STORIES]
     writes = {story.name: life.writes for story, life in zip(STORIES, lives, strict=True)}
     events = {story.name: life.events for story, life in zip(STORIES, lives, strict=True)}
     for every in (writes, events):

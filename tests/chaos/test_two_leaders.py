@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
-from tests.chaos.samples import told
+from tests.chaos.samples import run_story
 from tests.fakes.chaosworld import Faults, Rival
 from tests.fakes.logcache import Feed
 from tests.fakes.longform import IS_LONG
@@ -28,4 +28,4 @@ async def test_two_operators_do_not_tread_on_each_other(story: Story) -> None:
         past = chance.choice([0.0, 0.0, 10.0])
         feed = Feed(lag=lambda plural, _now, late=late: late.get(plural, 0.0), from_past=past)
         rival = Rival(chance.choice([0.0, 4.0, 8.0, 14.0, 30.0]), feed)
-        await told(story, Faults(rival=rival, turns=lambda chance=chance: chance.randrange(4)))
+        await run_story(story, Faults(rival=rival, turns=lambda chance=chance: chance.randrange(4)))

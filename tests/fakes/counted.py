@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from ipuhub.process.metrics import Meters
 
 
-def counted(meters: Meters, name: str, **labels: str) -> float:
+def metric_value(meters: Meters, name: str, **labels: str) -> float:
     """The value of one series; 0 if it is not there."""
     return meters.registry.get_sample_value(name, labels) or 0.0
 
 
-def start_anew(meters: Meters) -> None:
+def reset_metrics(meters: Meters) -> None:
     """Let all metrics begin at nothing."""
     for metric in meters.registry._collector_to_names:
         if isinstance(metric, MetricWrapperBase):

@@ -44,7 +44,7 @@ class Job:
         self, client: KubeClient, stored: dict[str, Any], environment: dict[str, str]
     ) -> None:
         self.client, self.stored, self.environment = client, stored, environment
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     async def add_worker(self, number: int) -> None:
         pod = worker(self.stored, number).build()
@@ -70,11 +70,11 @@ class Job:
         await self.client.create(resources.ROLE_BINDINGS, binding)
 
     async def says(self, words: str) -> None:
-        await eventually(lambda: any(words in line for line in self.said))
+        await eventually(lambda: any(words in line for line in self.lines))
 
     @contextlib.asynccontextmanager
     async def running(self, **changes: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """The program, whose lines are in `said`."""
+        """The program, whose lines are in `lines`."""
         process = await asyncio.create_subprocess_exec(
             *ALONE, env=self.environment | changes, stdout=subprocess.PIPE, stderr=sys.stderr
         )
@@ -94,7 +94,7 @@ class Job:
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            self.said.append(line.decode().strip().removeprefix("ipuhub-launcher: "))
+            self.lines.append(line.decode().strip().removeprefix("ipuhub-launcher: "))
 
 
 @contextlib.asynccontextmanager

@@ -62,7 +62,7 @@ class OidcProvider:
         self.userinfo: dict[str, Any] | None = None  # None: it has no such endpoint
         self.userinfo_answer: tuple[int, Any] | None = None  # instead of the right answer
         self.access_token: object = secrets.token_urlsafe(16)
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.asks_person = False
         self.scopes = {"openid", "profile", "email", "groups"}  # others are refused
         self.dribbles: dict[str, str] = {}  # path: "headers" or "body", sent byte by byte for 10 s
@@ -113,7 +113,7 @@ class OidcProvider:
         common = {"iss": self.issuer, "aud": self.client_id, "iat": now, "exp": now + 300}
         return {**common, "sub": self.person["sub"], "sid": self.sid, **more}
 
-    def told(self, scopes: list[str]) -> dict[str, Any]:
+    def person_claims(self, scopes: list[str]) -> dict[str, Any]:
         """The claims about the person that these scopes give."""
         return {
             name: value
@@ -152,7 +152,7 @@ class OidcProvider:
             or asked["redirect_uri"] != fields["redirect_uri"]
         ):
             return 400, {"error": "invalid_grant"}
-        claims = self.claims(nonce=asked["nonce"], **self.told(asked["scope"].split()))
+        claims = self.claims(nonce=asked["nonce"], **self.person_claims(asked["scope"].split()))
         token = self.token or self.sign({**claims, **self.changes})
         access = {"access_token": self.access_token, "token_type": "Bearer"}
         return 200, {**access, "id_token": token}
@@ -204,7 +204,7 @@ def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            provider.asked.append(parts.path)
+            provider.requested.append(parts.path)
             query = dict(parse_qsl(parts.query))
             if parts.path == "/authorization" and provider.asks_person:
                 provider.asks_person = False
@@ -219,7 +219,7 @@ def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
                 self._json(404, {})
 
         def do_POST(self) -> None:
-            provider.asked.append(self.path)
+            provider.requested.append(self.path)
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             fields = {name: each[0] for name, each in parse_qs(body).items()}
             self._json(*provider.exchange(fields, self.headers.get("Authorization", "")))

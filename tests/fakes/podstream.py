@@ -40,7 +40,7 @@ def uid_of(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012d}"
 
 
-def truth_of(number: int) -> Truth:
+def expected_row(number: int) -> Truth:
     scheduled = EPOCH + timedelta(seconds=7 * number)
     return Truth(uid_of(number), scheduled, scheduled + timedelta(seconds=60 + number % 977))
 
@@ -50,7 +50,7 @@ def pod_of(
 ) -> dict[str, Any]:
     """Return the manifest of pod `number` after `step`, with `padding` bytes that no reader
     uses."""
-    truth, group = truth or truth_of(number), f"group-{number % 7}"
+    truth, group = truth or expected_row(number), f"group-{number % 7}"
     usage = {"component": "job", "component_name": f"job-{number}", "group": group}
     usage |= {"instance_type": "small", "user": f"user-{number % 50}"}
     meta = {

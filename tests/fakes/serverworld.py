@@ -15,7 +15,7 @@ from ipuhub.kube.resources import EVENTS
 from jobs.operator.metrics import OPERATOR
 from jobs.operator.operator import Operator, OperatorOptions
 from tests.fakes.chaosworld import STEP_SECONDS, ChaosWorld
-from tests.fakes.counted import counted
+from tests.fakes.counted import metric_value
 from tests.fakes.kube import Killed
 from tests.fakes.tap import News, Tap
 from tests.fakes.waiting import eventually
@@ -99,7 +99,7 @@ class _Health:
 def _crashes() -> float:
     """Return how many passes ended in an unexpected error: the operator's loop continues after
     one."""
-    return counted(OPERATOR, "ipuhub_operator_pass_duration_seconds_count", outcome="crashed")
+    return metric_value(OPERATOR, "ipuhub_operator_pass_duration_seconds_count", outcome="crashed")
 
 
 class ServerReplica:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 
 
@@ -16,17 +16,17 @@ def writes(world: JobWorld) -> int:
 
 @pytest.mark.parametrize("workers", [1, 4])
 async def test_a_job_runs_after_at_most_seven_and_n_writes(workers: int) -> None:
-    world = await started(ipujob().workers(workers))
+    world = await running_job(ipujob().workers(workers))
     assert writes(world) <= 7 + workers
 
 
 async def test_a_job_without_a_launcher_runs_after_at_most_three_and_n_writes() -> None:
-    world = await started(ipujob().without_launcher().workers(4))
+    world = await running_job(ipujob().without_launcher().workers(4))
     assert writes(world) <= 3 + 4
 
 
 async def test_a_whole_life_takes_at_most_four_status_patches_and_six_events() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     await world.run(30)
     assert world.state() == "Completed"
     assert world.kube.calls["patch", "ipujobs"] <= 4
@@ -41,7 +41,7 @@ async def test_a_whole_life_takes_at_most_four_status_patches_and_six_events() -
 
 @pytest.mark.parametrize("finished", [False, True])
 async def test_a_pass_on_an_unchanged_world_calls_nobody(finished: bool) -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     if finished:
         await world.run(20)
     else:
@@ -53,7 +53,7 @@ async def test_a_pass_on_an_unchanged_world_calls_nobody(finished: bool) -> None
 
 
 async def test_sleeping_workers_end_their_objects_stay_and_the_partition_is_free() -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     await world.run(20)
     phases = sorted(pod["status"]["phase"] for pod in world.kube.pods())
     assert phases == ["Succeeded"] * 3  # nobody is alarmed by the pods of a good job

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.ipujob.spec import SessionLimits
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 
 NEW_TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}
@@ -43,7 +43,7 @@ def images(world: JobWorld) -> set[str]:
 
 @pytest.mark.parametrize("what", sorted(EDITS))
 async def test_an_edit_of_a_running_job_leaves_pods_and_partition_and_is_said(what: str) -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     before, held = pods(world), world.partitions.held()
     edit(world, EDITS[what])
     await world.run(4, launcher_exit=None)
@@ -62,7 +62,7 @@ async def test_an_edit_of_a_running_job_leaves_pods_and_partition_and_is_said(wh
 
 @pytest.mark.parametrize("what", sorted(EDITS))
 async def test_a_resume_applies_it(what: str) -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     edit(world, EDITS[what])
     await world.run(2, launcher_exit=None)
     world.kube.edit_job("sample", suspend=True)
@@ -98,7 +98,7 @@ async def test_a_resume_in_the_moment_of_the_start_is_not_held_back() -> None:
 
 
 async def test_a_launcher_that_is_taken_away_still_decides_the_end() -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     job = world.kube.job("sample")
     assert job is not None
     job["spec"].pop("launcher")
@@ -110,7 +110,7 @@ async def test_a_launcher_that_is_taken_away_still_decides_the_end() -> None:
 
 
 async def test_a_launcher_that_is_added_waits_for_the_next_attempt() -> None:
-    world = await started(ipujob().without_launcher())
+    world = await running_job(ipujob().without_launcher())
     world.kube.edit_job("sample", launcher={"command": ["x"]})
     await world.run(3)
     assert list(pods(world)) == ["sample-worker-0"]
@@ -118,7 +118,7 @@ async def test_a_launcher_that_is_added_waits_for_the_next_attempt() -> None:
 
 
 async def test_a_restart_takes_the_edited_spec() -> None:
-    world = await started(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
+    world = await running_job(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
     edit(world, {"ipusPerModelReplica": "2", "workers": {"replicas": 1, "template": NEW_TEMPLATE}})
     await world.run(2, launcher_exit=1)
     await world.until(lambda: world.state() == "Running", launcher_exit=None)
@@ -157,7 +157,7 @@ async def test_an_edit_of_the_size_while_the_partition_is_made_is_no_endless_ref
 
 
 async def test_a_running_job_edited_to_an_invalid_spec_runs_on_and_says_what_is_wrong() -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     before = pods(world)
     edit(world, {"ipusPerModelReplica": "3"})
     await world.run(4, launcher_exit=None)
@@ -175,7 +175,7 @@ async def test_a_running_job_edited_to_an_invalid_spec_runs_on_and_says_what_is_
 async def test_the_end_of_a_job_with_an_invalid_spec_is_seen_and_its_ipus_are_free(
     code: int, want: str
 ) -> None:
-    world = await started(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
+    world = await running_job(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
     edit(world, {"ipusPerModelReplica": "3", "restartPolicy": {"type": "Sometimes"}})
     await world.run(6, launcher_exit=code)
     assert world.state() == want
@@ -183,7 +183,7 @@ async def test_the_end_of_a_job_with_an_invalid_spec_is_seen_and_its_ipus_are_fr
 
 
 async def test_an_invalid_job_can_be_suspended_and_restarts_once_it_is_fixed() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     edit(world, {"ipusPerModelReplica": "3", "suspend": True})
     await world.run(6, launcher_exit=None)
     assert (world.state(), world.partitions.used, world.kube.pods()) == ("Suspended", 0, [])
@@ -192,7 +192,7 @@ async def test_an_invalid_job_can_be_suspended_and_restarts_once_it_is_fixed() -
 
 
 async def test_a_restarting_job_with_an_invalid_spec_stays_restarting_until_it_is_fixed() -> None:
-    world = await started(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
+    world = await running_job(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
     edit(world, {"ipusPerModelReplica": "3"})
     await world.run(8, launcher_exit=1)
     assert (world.state(), world.condition()["reason"]) == ("Restarting", "InvalidSpec")
@@ -203,7 +203,7 @@ async def test_a_restarting_job_with_an_invalid_spec_stays_restarting_until_it_i
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "nonsense", '{"size":"x"}', "null"])
 async def test_a_stamp_that_somebody_has_spoiled_changes_nothing(text: str) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     for pod in world.kube.pods():
         pod["metadata"]["annotations"]["ipuhub.io/made-of"] = text
     await world.run(2, launcher_exit=None)
@@ -212,7 +212,7 @@ async def test_a_stamp_that_somebody_has_spoiled_changes_nothing(text: str) -> N
 
 
 async def test_a_session_may_be_made_longer_while_people_are_in_it() -> None:
-    world = await started(ipujob().interactive(600))
+    world = await running_job(ipujob().interactive(600))
     began = world.now.strftime("%Y-%m-%dT%H:%M:%SZ")
     for pod in world.kube.pods():
         for container in pod["status"]["containerStatuses"]:

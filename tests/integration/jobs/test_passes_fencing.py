@@ -23,7 +23,7 @@ from jobs.operator.actions import (
     Step,
 )
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def carried_out(world: JobWorld, observed: Observed, *actions: Action) -> 
 
 
 async def test_a_status_is_not_written_over_a_job_that_has_changed() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     late = seen(world)
     world.kube.edit_job("sample", activeDeadlineSeconds=600)
     assert (await carried_out(world, late, FAILED)).failed
@@ -56,7 +56,7 @@ async def test_a_status_is_not_written_over_a_job_that_has_changed() -> None:
 
 
 async def test_an_end_by_absence_is_not_written_while_the_pod_is_there() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     for attempt, want in ((0, "Running"), (1, "Failed")):
         end = PatchStatus({"launcherStatus": "Failed"}, (), (("sample-worker-0", attempt),))
         assert (await carried_out(world, seen(world), end)).failed is (attempt == 0)
@@ -65,7 +65,7 @@ async def test_an_end_by_absence_is_not_written_while_the_pod_is_there() -> None
 
 @pytest.mark.parametrize("kind", [DeleteChild, EndPod])
 async def test_a_pod_that_has_the_name_now_is_left_alone(kind: type) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     before = {pod["metadata"]["name"]: dict(pod) for pod in world.kube.pods()}
     where = ("default", "sample-worker-0", "uid-of-another")
     action = DeleteChild(Kind.POD, *where) if kind is DeleteChild else EndPod(*where, 1)
@@ -74,7 +74,7 @@ async def test_a_pod_that_has_the_name_now_is_left_alone(kind: type) -> None:
 
 
 async def test_what_is_said_of_a_job_that_has_gone_meanwhile_is_no_failure() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     late, said = seen(world), list(world.events.reasons)
     world.kube.objects.pop(("ipujobs", "default", "sample"))
     told = PatchStatus({"launcherStatus": "Failed"}, (Event(Reason.DEADLINE_EXCEEDED, "over"),))
@@ -84,7 +84,7 @@ async def test_what_is_said_of_a_job_that_has_gone_meanwhile_is_no_failure() -> 
 
 
 async def test_a_job_that_has_the_name_now_is_not_deleted() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     late = seen(world)
     world.kube.delete_job("sample")
     await world.run(4)
@@ -96,7 +96,7 @@ async def test_a_job_that_has_the_name_now_is_not_deleted() -> None:
 
 
 async def test_no_pod_is_made_for_a_job_that_has_changed() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     late = seen(world)
     labels = {LABEL_JOB_UID: late.key.uid}
     pod = {
@@ -113,7 +113,7 @@ async def test_no_pod_is_made_for_a_job_that_has_changed() -> None:
 
 
 async def test_the_writes_of_one_pass_do_not_stand_in_each_others_way() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     writes = (SetFinalizers((FINALIZER, "other")), FAILED)
     steps = tuple(Step("late", (action,)) for action in writes)
     assert not (await world.controller.executor.execute(seen(world), Plan(steps))).failed
@@ -121,7 +121,7 @@ async def test_the_writes_of_one_pass_do_not_stand_in_each_others_way() -> None:
 
 
 async def test_no_pod_is_made_while_nobody_says_whether_the_job_has_changed() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     world.kube.faults["get", "ipujobs"] = [ServerError(500, "InternalError", "etcd is away")]
     pod = {"metadata": {"name": "sample-worker-7", "namespace": "default"}}
     assert (await carried_out(world, seen(world), CreateChild(Kind.POD, pod))).failed
@@ -129,7 +129,7 @@ async def test_no_pod_is_made_while_nobody_says_whether_the_job_has_changed() ->
 
 
 async def test_no_pod_is_made_for_a_job_that_has_gone() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     late = seen(world)
     world.kube.objects.pop(("ipujobs", "default", "sample"))
     pod = {"metadata": {"name": "sample-worker-7", "namespace": "default"}}
@@ -138,14 +138,14 @@ async def test_no_pod_is_made_for_a_job_that_has_gone() -> None:
 
 
 async def test_the_partition_of_a_running_attempt_may_be_asked_for_again() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     assert not (await carried_out(world, seen(world), EnsurePartition(0, 0, 4))).failed
     assert (await carried_out(world, seen(world), EnsurePartition(0, 1, 4))).failed
     assert [one.attempt for one in world.partitions.held()] == [0]
 
 
 async def test_what_a_job_has_given_back_is_not_made_again_for_a_late_copy() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     await world.run(6)
     assert world.partitions.held() == []
     late = seen(world)
@@ -166,7 +166,7 @@ async def test_who_has_just_written_to_a_job_does_not_ask_whether_its_copy_is_la
 
 
 async def test_no_pod_is_made_for_a_job_that_changes_while_a_partition_is_asked_for() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     ensure = world.partitions.ensure
 
     async def meanwhile(**request: Any) -> Any:
@@ -187,7 +187,7 @@ async def test_no_pod_is_made_for_a_job_that_changes_while_a_partition_is_asked_
 
 @pytest.mark.parametrize("kind", [DeleteChild, EndPod, PatchStatus])
 async def test_no_pass_goes_by_a_copy_that_does_not_show_the_last_write(kind: type) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     observed, caches = seen(world), world.controller.effects.caches
     (pod,) = (pod for pod in observed.pods if pod.role == "worker")
     cache: Any = caches.jobs if kind is PatchStatus else caches.pods

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.names import uid_of
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 
 if TYPE_CHECKING:
     from jobs.ipujob.names import Manifest
@@ -34,7 +34,7 @@ def events(world: JobWorld, reason: str) -> list[tuple[str, str]]:
 
 
 async def test_a_running_job_whose_partition_was_replaced_does_not_stay_running() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     lose(world)
     await world.until(lambda: world.state() == "Failed", launcher_exit=None)
     assert world.condition()["reason"] == "PartitionLost"
@@ -44,7 +44,7 @@ async def test_a_running_job_whose_partition_was_replaced_does_not_stay_running(
 
 
 async def test_of_a_lost_partition_nothing_is_kept() -> None:
-    world = await started(ipujob().keep_partition())
+    world = await running_job(ipujob().keep_partition())
     await world.until(lambda: world.state() == "Completed")
     await world.run(3)
     assert len(world.partitions.held()) == 1
@@ -54,7 +54,7 @@ async def test_of_a_lost_partition_nothing_is_kept() -> None:
 
 
 async def test_a_removal_that_is_refused_is_told_on_a_finished_job_once() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     world.partitions.refuses_removal = FORCE
     await world.until(lambda: world.state() == "Completed")
     await world.run(6)
@@ -68,7 +68,7 @@ async def test_a_removal_that_is_refused_is_told_on_a_finished_job_once() -> Non
 
 
 async def test_a_deletion_that_waits_for_it_says_so_too() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     world.partitions.refuses_removal = FORCE
     world.kube.delete_job("sample")
     await world.run(8, launcher_exit=None)

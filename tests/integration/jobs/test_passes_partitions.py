@@ -12,7 +12,7 @@ from ipuhub.partition import Partition
 from jobs.ipujob.names import uid_of
 from jobs.operator.partitions import PartitionFacts
 from tests.builders.ipujobs import NOW, at, ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.partitions import FakePartitions
 
@@ -151,14 +151,14 @@ async def test_a_proxy_that_is_away_is_waited_for() -> None:
 
 
 async def test_a_running_job_does_not_care_about_the_proxy() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     world.partitions.away = True
     await world.run(4, launcher_exit=None)
     assert world.state() == "Running"
 
 
 async def test_a_deletion_waits_for_the_proxy_and_then_ends() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     world.partitions.away = True
     world.kube.delete_job("sample")
     await world.run(8, launcher_exit=None)

@@ -10,7 +10,7 @@ import structlog.testing
 from ipuhub.kube.errors import AlreadyExists, Conflict, Forbidden, ServerError, Unreachable
 from jobs.ipujob.names import FINALIZER, launcher_name
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 
 
@@ -44,7 +44,7 @@ async def test_after_a_failed_step_up_the_next_ones_wait() -> None:
 
 
 async def test_17c_a_failed_step_down_does_not_stop_the_others() -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     world.kube.faults["delete", "pods"] = [ServerError(500, "InternalError", "no")]
     world.kube.delete_job("sample")
     await world.passes(1)
@@ -72,7 +72,7 @@ async def test_a_partition_is_never_asked_for_without_the_finalizer() -> None:
 
 
 async def test_17b_a_new_job_of_the_same_name_has_nothing_to_do_with_the_old() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     old = world.partitions.held()[0].uid
     world.kube.delete_job("sample")
     await world.run(4, launcher_exit=None)
@@ -84,7 +84,7 @@ async def test_17b_a_new_job_of_the_same_name_has_nothing_to_do_with_the_old() -
 
 
 async def test_what_a_job_held_is_free_although_another_has_its_name() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     (held,) = world.partitions.held()
     world.kube.objects.pop(("ipujobs", "default", "sample"))
     world.kube.add_job(ipujob().with_spec(suspend=True).build())
@@ -120,7 +120,7 @@ async def test_somebody_elses_pod_under_a_workers_name_is_left_alone() -> None:
 
 
 async def test_what_a_job_without_finalizer_leaves_behind_is_freed() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.job("sample")
     assert job is not None
     job["metadata"]["finalizers"] = []
@@ -131,7 +131,7 @@ async def test_what_a_job_without_finalizer_leaves_behind_is_freed() -> None:
 
 
 async def test_pods_orphaned_by_the_user_go_before_the_partition_is_free() -> None:
-    world = await started(ipujob().workers(2))
+    world = await running_job(ipujob().workers(2))
     for manifest in world.kube.objects.values():
         manifest["metadata"].pop("ownerReferences", None)
     world.kube.delete_job("sample")
@@ -140,7 +140,7 @@ async def test_pods_orphaned_by_the_user_go_before_the_partition_is_free() -> No
 
 
 async def test_what_an_orphaning_leaves_is_collected_although_the_job_has_gone() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     for (plural, _, _), manifest in world.kube.objects.items():
         if plural != "pods":
             manifest["metadata"].pop("ownerReferences", None)
@@ -155,7 +155,7 @@ async def test_what_an_orphaning_leaves_is_collected_although_the_job_has_gone()
 
 
 async def test_what_is_going_already_is_not_deleted_again() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.objects.pop(("ipujobs", "default", "sample"))
     for manifest in world.kube.objects.values():
         manifest["metadata"].pop("ownerReferences", None)
@@ -168,7 +168,7 @@ async def test_what_is_going_already_is_not_deleted_again() -> None:
 
 
 async def test_what_the_garbage_collector_takes_is_left_to_it() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.objects.pop(("ipujobs", "default", "sample"))
     for pod in world.kube.pods():
         world.kube.objects.pop(("pods", "default", pod["metadata"]["name"]))
@@ -183,7 +183,7 @@ async def test_what_the_garbage_collector_takes_is_left_to_it() -> None:
 async def test_what_is_left_of_a_job_is_found_although_the_proxy_knows_nothing_of_it(
     left: str,
 ) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.objects.pop(("ipujobs", "default", "sample"))
     for plural, namespace, name in list(world.kube.objects):
         if plural != left:
@@ -197,7 +197,7 @@ async def test_what_is_left_of_a_job_is_found_although_the_proxy_knows_nothing_o
 
 
 async def test_pods_of_a_job_that_has_gone_do_not_wait_for_the_garbage_collector() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.objects.pop(("ipujobs", "default", "sample"))
     world.partitions.set_phase(job["metadata"]["uid"], 0, "released")
     await world.facts.poll(world.now)
@@ -206,7 +206,7 @@ async def test_pods_of_a_job_that_has_gone_do_not_wait_for_the_garbage_collector
 
 
 async def test_a_late_watch_of_pods_costs_no_running_pod_its_partition() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     pods = world.controller.effects.caches.pods
     pods.by_index = lambda *_: []  # type: ignore[method-assign]
     world.kube.delete_job("sample")
@@ -220,7 +220,7 @@ async def test_a_late_watch_of_pods_costs_no_running_pod_its_partition() -> None
 
 
 async def test_a_late_watch_of_pods_resets_no_partition_under_a_running_pod() -> None:
-    world = await started(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
+    world = await running_job(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
     await world.until(lambda: world.state() == "Restarting", launcher_exit=1)
     pods = world.controller.effects.caches.pods
     pods.by_index = lambda *_: []  # type: ignore[method-assign]
@@ -232,7 +232,7 @@ async def test_a_late_watch_of_pods_resets_no_partition_under_a_running_pod() ->
 
 
 async def test_an_api_server_that_cannot_say_whether_a_job_is_there_takes_nothing_away() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.job("sample")
     assert job is not None
     job["metadata"]["finalizers"] = []
@@ -283,7 +283,7 @@ async def test_a_dead_webhook_is_told_from_the_second_refusal_on_and_passes() ->
 
 
 async def test_a_job_whose_finalizer_a_dead_webhook_holds_up_goes_once_it_is_back() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     world.kube.delete_job("sample")
     patch = world.kube.patch
 

@@ -16,7 +16,7 @@ from jobs.ipujob.spec import SessionLimits
 from jobs.operator.observer import Observer
 from jobs.operator.statuscarrier import UNWRITTEN
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
+from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.waiting import eventually
 
@@ -314,7 +314,7 @@ async def test_of_new_jobs_the_oldest_is_looked_at_first_and_before_them_who_has
 
 
 async def test_what_follows_from_a_release_is_planned_at_once() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     (held,) = world.partitions.held()
     world.kube.delete_job("sample")
     while world.partitions.held():

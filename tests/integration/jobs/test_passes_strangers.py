@@ -12,8 +12,8 @@ from jobs.ipujob.names import JobKey, pod_labels
 from jobs.operator.metrics import OPERATOR
 from jobs.operator.operator import fill_metrics
 from tests.builders.ipujobs import ipujob
-from tests.builders.passes import started
-from tests.fakes.counted import counted
+from tests.builders.passes import running_job
+from tests.fakes.counted import metric_value
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def uid_of_sample(world: JobWorld) -> str:
 async def test_a_strangers_pod_does_not_end_a_running_job(
     namespace: str, name: str, controller: str
 ) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     claim(world, uid_of_sample(world), namespace, name, controller)
     place = ("pods", "default", "sample-launcher")
     world.kube.objects[place] = world.kube.objects.pop(place)  # the stranger's is listed first
@@ -83,7 +83,7 @@ async def test_a_strangers_pod_does_not_end_a_job_that_waits(
 async def test_a_strangers_running_pod_holds_up_no_deletion_and_is_left_alone(
     namespace: str, name: str, controller: str
 ) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     pod = claim(world, uid_of_sample(world), namespace, name, controller, "Running")
     pod["metadata"]["finalizers"] = ["example.com/mine"]
     before = copy.deepcopy(pod)
@@ -102,7 +102,7 @@ async def test_a_strangers_running_pod_holds_up_no_deletion_and_is_left_alone(
 async def test_a_strangers_running_pod_holds_up_no_release_of_a_finished_job(
     namespace: str, name: str, controller: str
 ) -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     claim(world, uid_of_sample(world), namespace, name, controller, "Running")
     await world.until(lambda: world.state() == "Completed")
     await world.run(4, launcher_exit=None)
@@ -143,7 +143,7 @@ async def test_what_a_job_has_left_is_found_beside_a_strangers_config_map() -> N
 
 
 async def test_a_copy_of_a_pod_in_another_namespace_is_left_alone_when_the_job_goes() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     job = world.kube.job("sample")
     assert job is not None
     pod = claim(world, uid_of_sample(world), "other-tenant", "sample-launcher", "", "Running")
@@ -186,11 +186,11 @@ async def test_what_something_else_controls_under_the_jobs_name_is_a_conflict(pl
 def ignored_pods(world: JobWorld) -> float:
     """As the operator's metrics have it."""
     fill_metrics(world.controller, world.now)
-    return counted(OPERATOR, "ipuhub_operator_ignored_pods")
+    return metric_value(OPERATOR, "ipuhub_operator_ignored_pods")
 
 
 async def test_strangers_pods_are_counted_and_told_once_in_the_log() -> None:
-    world = await started(ipujob())
+    world = await running_job(ipujob())
     uid = uid_of_sample(world)
     with structlog.testing.capture_logs() as logged:
         claim(world, uid, "other-tenant", "evil")

@@ -16,7 +16,7 @@ from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.operator.plan import plan
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, respond
 from tests.builders.ipujobs import NOW, observed
-from tests.builders.plans import asked
+from tests.builders.plans import requests_in
 from tests.builders.publishedjobs import CLAIMS, published
 from tests.fakes.waiting import eventually
 
@@ -49,7 +49,7 @@ def test_both_webhooks_admit_it_and_it_asks_for_the_partition_that_it_names(job:
     meta = {"name": job.name, "namespace": "default", "uid": f"uid-{job.name}", "generation": 1}
     stored |= {"metadata": stored["metadata"] | meta}
     seen = observed(stored, privileges=operator_options().privileges)
-    assert [each.size for each in asked(plan(seen, NOW))] == [job.ipus]
+    assert [each.size for each in requests_in(plan(seen, NOW))] == [job.ipus]
     template = stored["spec"]["workers"]["template"]["spec"]
     assert template == job.manifest["spec"]["workers"]["template"]["spec"]
 

@@ -48,7 +48,7 @@ async def test_it_ends_when_the_workers_are_ready_and_tells_its_progress(job: Jo
         assert await process.wait() == 0
     # 0.1 s where nothing disturbs it: its container has a tenth of a core.
     assert cpu_seconds_of_children() - before < 0.3
-    assert job.said[-1] == "all 2 workers are ready"
+    assert job.lines[-1] == "all 2 workers are ready"
     delivered = Path(job.environment["IPUHUB_KUBECTL_FOLDER"]) / "kubectl"
     assert delivered.stat().st_mode & stat.S_IXOTH
     assert delivered.read_bytes() == Path(job.environment["IPUHUB_KUBECTL_BINARY"]).read_bytes()
@@ -61,14 +61,14 @@ async def test_it_waits_for_its_rights_which_are_made_while_the_pod_starts(job: 
         await job.says("forbidden")
         await job.grant()
         assert await process.wait() == 0
-    assert job.said[-1] == "all 2 workers are ready"
+    assert job.lines[-1] == "all 2 workers are ready"
 
 
 async def test_it_gives_up_with_a_sentence_when_its_time_is_over(job: Job) -> None:
     await job.grant()
     await job.add_worker(0)
     assert await job.ends(IPUHUB_LAUNCHER_WAIT_SECONDS="3") == 1
-    assert job.said[-1].startswith("waited 3 s: 1 of 2 workers are ready; waiting for")
+    assert job.lines[-1].startswith("waited 3 s: 1 of 2 workers are ready; waiting for")
 
 
 async def test_a_pod_of_an_older_attempt_does_not_start_the_command(job: Job) -> None:
@@ -78,7 +78,7 @@ async def test_a_pod_of_an_older_attempt_does_not_start_the_command(job: Job) ->
     status = {"instances": [{"index": 0, "attempt": 1, "state": "Restarting"}]}
     await job.client.patch(IPUJOBS, "sample", {"status": status}, "default", subresource="status")
     assert await job.ends() == 1
-    assert "the job is at attempt 1, this pod belongs to" in job.said[-1]
+    assert "the job is at attempt 1, this pod belongs to" in job.lines[-1]
 
 
 async def test_the_command_of_a_job_that_has_gone_is_not_started(job: Job) -> None:
@@ -87,7 +87,7 @@ async def test_the_command_of_a_job_that_has_gone_is_not_started(job: Job) -> No
     await job.add_worker(1)
     await job.client.delete(IPUJOBS, "sample", "default")
     assert await job.ends() == 1
-    assert job.said[-1] == "not starting the command: the job is gone"
+    assert job.lines[-1] == "not starting the command: the job is gone"
 
 
 async def test_it_ends_at_once_when_its_pod_is_deleted(job: Job) -> None:

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.recording.store import connection_arguments
-from tests.fakes.podstream import PodStream, pod_of, truth_of, uid_of
+from tests.fakes.podstream import PodStream, expected_row, pod_of, uid_of
 from usage.monitor.api import PodCensus
 from usage.monitor.rounds import Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
@@ -82,7 +82,7 @@ class Lookout:
 
     def remember(self, number: int, updated_at: datetime, cluster: str = "cluster-1") -> None:
         """A row that a prober wrote of running pod `number` at `updated_at`."""
-        scheduled = truth_of(number).scheduled_at
+        scheduled = expected_row(number).scheduled_at
         values = (uid_of(number), cluster, f"team-{number % 3}", f"pod-{number}")
         self.execute(_ROW, *values, scheduled, scheduled, updated_at)
 

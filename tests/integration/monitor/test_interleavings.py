@@ -15,7 +15,7 @@ from ipuhub.recording.buffer import Batch
 from ipuhub.recording.reading import Decoder, Reader
 from ipuhub.recording.store import Fenced, Store
 from tests.fakes.longform import IS_LONG
-from tests.fakes.podstream import truth_of, uid_of
+from tests.fakes.podstream import expected_row, uid_of
 from tests.integration.monitor.conftest import ago
 from tests.integration.monitor.interleaving import run_in_order
 from usage.monitor.store import Answer, MonitorStore, Question
@@ -115,7 +115,7 @@ def orders(numbers: tuple[int, ...], most: int) -> Iterable[list[int]]:
 
 def check_all(lookout: Lookout, numbers: tuple[int, ...], most: int) -> None:
     makers = (first_prober, second_prober, monitor)
-    truth = truth_of(0)
+    truth = expected_row(0)
     lookout.server.step(0, "ADDED")
     lookout.server.step(0, "DELETED")
     outcomes = set()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ipuhub.process.health import Health
-from tests.fakes.counted import counted
+from tests.fakes.counted import metric_value
 from tests.fakes.podstream import uid_of
 from tests.fakes.waiting import eventually
 from tests.integration.monitor.conftest import NOW, STALE, ago
@@ -152,12 +152,12 @@ async def test_an_api_server_away_ends_nothing_and_says_so(lookout: Lookout) -> 
     assert "cannot be reached" in tally.problem
     assert monitor.problem == tally.problem
     monitor.fill_metrics()
-    assert counted(MONITOR, "ipuhub_monitor_round_age_seconds") == 60
+    assert metric_value(MONITOR, "ipuhub_monitor_round_age_seconds") == 60
     await lookout.server.start()
     assert (await monitor.round()).closed == 1
     assert monitor.problem == ""
     monitor.fill_metrics()
-    assert counted(MONITOR, "ipuhub_monitor_round_age_seconds") == 0
+    assert metric_value(MONITOR, "ipuhub_monitor_round_age_seconds") == 0
 
 
 async def test_a_list_that_does_not_end_well_ends_nothing(lookout: Lookout) -> None:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests.fakes.livestream import LiveStream, compare
-from tests.fakes.podstream import STEPS, truth_of, uid_of
+from tests.fakes.podstream import STEPS, expected_row, uid_of
 from tests.fakes.waiting import eventually
 from tests.integration.prober.conftest import QUICK
 
@@ -87,7 +87,7 @@ async def test_the_watch_is_held_back_and_then_goes_on_where_it_was(held: Lab) -
     assert held.checkpoint()["position_at"] > before["position_at"]
     rows = held.rows()
     assert {uid: row["finished_at"] for uid, row in rows.items()} == {
-        uid_of(number): truth_of(number).finished_at for number in range(PODS)
+        uid_of(number): expected_row(number).finished_at for number in range(PODS)
     }
     assert not any(row["estimated"] for row in rows.values())
     assert held.gaps() == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fakes.lossywire import LossyWire
-from tests.fakes.podstream import STEPS, truth_of, uid_of
+from tests.fakes.podstream import STEPS, expected_row, uid_of
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ async def test_a_commit_of_unknown_outcome_loses_and_doubles_nothing(
         await eventually(lambda: not lab.health[0].not_ready())
         ends = {uid: row["finished_at"] for uid, row in lab.rows().items()}
         assert ends == {
-            uid_of(0): truth_of(0).finished_at,
-            uid_of(1): truth_of(1).finished_at,
+            uid_of(0): expected_row(0).finished_at,
+            uid_of(1): expected_row(1).finished_at,
             uid_of(2): None,
         }
         assert lab.gaps() == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fakes.podstream import STEPS, truth_of, uid_of
+from tests.fakes.podstream import STEPS, expected_row, uid_of
 from tests.fakes.waiting import eventually
 from usage.pods.recorder import PodRecorder
 
@@ -96,7 +96,7 @@ async def test_nothing_is_acknowledged_until_it_is_written_and_then_all_is_there
     rows = lab.rows()
     assert len(rows) == 300
     assert {row["finished_at"] for row in rows.values()} == {
-        truth_of(number).finished_at for number in range(300)
+        expected_row(number).finished_at for number in range(300)
     }
     assert not any(row["estimated"] for row in rows.values())
     everybody = {uid_of(number) for number in range(300)}
@@ -125,6 +125,6 @@ async def test_a_prober_that_was_stopped_meanwhile_finds_all_of_it_again(
     lab.start()
     await eventually(lambda: lab.is_at(lab.server.revision))
     assert [lab.rows()[uid_of(n)]["finished_at"] for n in (0, 1)] == [
-        truth_of(n).finished_at for n in (0, 1)
+        expected_row(n).finished_at for n in (0, 1)
     ]
     assert not lab.gaps()

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ipuhub.recording.recorder import LONGEST_EXCERPT
-from tests.fakes.podstream import pod_of, truth_of, uid_of
+from tests.fakes.podstream import expected_row, pod_of, uid_of
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def test_no_annotation_stops_the_recording_and_each_is_shown_as_a_fault(la
     for number, name in enumerate(ANNOTATIONS):
         row = rows[name]
         assert (row["claim"], row["group"]) == ("namespace", f"team-{number % 3}"), name
-        assert row["finished_at"] == truth_of(number).finished_at
+        assert row["finished_at"] == expected_row(number).finished_at
         assert row["cpu_millicores"] == 500
     faults = lab.faults()
     assert set(faults) == set(ANNOTATIONS)
@@ -135,5 +135,5 @@ async def test_a_pod_without_requests_counts_its_time(lab: Lab, spec: dict[str, 
     await eventually(lambda: lab.is_at(lab.server.revision))
     row = lab.rows()[uid_of(1)]
     assert (row["cpu_millicores"], row["memory_bytes"], row["gpus"]) == (0, 0, 0)
-    assert row["finished_at"] == truth_of(1).finished_at
+    assert row["finished_at"] == expected_row(1).finished_at
     assert not lab.faults()

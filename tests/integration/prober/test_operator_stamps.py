@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
-from tests.fakes.podstream import pod_of, truth_of, uid_of
+from tests.fakes.podstream import expected_row, pod_of, uid_of
 from tests.fakes.waiting import eventually
 from tests.integration.monitor.interleaving import run_in_order
 from tests.integration.prober.test_pod_recording import JOB, on_ipus
@@ -160,7 +160,7 @@ def test_a_job_that_is_recorded_after_its_pods_proves_them(
     # What says when the pod was seen is untouched, and the sums hear of it.
     same = ("scheduled_at", "finished_at", "updated_at", "seen_at", "cpu_millicores")
     assert [row[name] for name in same] == [before[name] for name in same]
-    began = truth_of(3).scheduled_at.replace(minute=0, second=0)
+    began = expected_row(3).scheduled_at.replace(minute=0, second=0)
     assert began in [one["first_hour"] for one in rows(tables, "SELECT * FROM usage_rollupdirt")]
 
 
@@ -174,7 +174,7 @@ def test_what_was_believed_or_is_no_stamp_stays(tables: dict[str, Any]) -> None:
     write_pods(tables, stamped(step="ENDED"), plain)
     write_job(tables)
     assert whose(pod_row(tables)) == BELIEVED
-    assert pod_row(tables)["finished_at"] == truth_of(3).finished_at
+    assert pod_row(tables)["finished_at"] == expected_row(3).finished_at
     assert whose(pod_row(tables, 6)) == CLAIMED
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.fakes.podstream import STEPS, pod_of, truth_of
+from tests.fakes.podstream import STEPS, expected_row, pod_of
 from tests.fakes.waiting import eventually
 from usage.pods.recorder import PodRecorder, PodSelection
 from usage.pods.rows import JobOwner
@@ -23,7 +23,7 @@ async def test_a_pods_life_is_one_row_with_its_exact_times(lab: Lab) -> None:
         await lab.server.tell()
         await eventually(lambda: lab.is_at(lab.server.revision))
     (row,) = lab.rows().values()
-    truth = truth_of(3)
+    truth = expected_row(3)
     assert (row["scheduled_at"], row["finished_at"]) == (truth.scheduled_at, truth.finished_at)
     assert (row["estimated"], row["end_source"], row["exit_code"]) == (False, "event", 0)
     assert (row["cpu_millicores"], row["memory_bytes"], row["gpus"]) == (500, 2 * 2**30, 1)
@@ -114,5 +114,5 @@ async def test_what_is_recorded_is_followed_after_the_selection_changed(lab: Lab
     await lab.server.tell()
     await eventually(lambda: lab.is_at(lab.server.revision))
     ends = {row["finished_at"] for row in lab.rows().values()}
-    assert ends == {truth_of(0).finished_at, truth_of(3).finished_at}
+    assert ends == {expected_row(0).finished_at, expected_row(3).finished_at}
     assert not any(row["estimated"] for row in lab.rows().values())

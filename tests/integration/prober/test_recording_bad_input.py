@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tests.fakes.podstream import STEPS, pod_of, truth_of, uid_of
+from tests.fakes.podstream import STEPS, expected_row, pod_of, uid_of
 
 if TYPE_CHECKING:
     from tests.integration.prober.conftest import Lab
@@ -87,7 +87,7 @@ async def test_an_annotation_taken_away_does_not_keep_a_pod_running(lab: Lab) ->
         await lab.server.emit(kind, pod)
     await lab.all_recorded()
     (row,) = lab.rows().values()
-    assert (row["finished_at"], row["claim"]) == (truth_of(0).finished_at, "annotation")
+    assert (row["finished_at"], row["claim"]) == (expected_row(0).finished_at, "annotation")
 
 
 async def test_the_same_fault_is_stored_once(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.fakes.podstream import STEPS, pod_of, truth_of, uid_of
+from tests.fakes.podstream import STEPS, expected_row, pod_of, uid_of
 from tests.fakes.waiting import eventually
 from usage.pods.recorder import PodRecorder, PodSelection
 from usage.time.months import COMPLETE_UNTIL_SQL
@@ -33,7 +33,7 @@ async def test_a_restart_goes_on_from_the_checkpoint_without_a_list(lab: Lab) ->
     assert not lab.gaps()
     for number in range(2):
         row = rows[uid_of(number)]
-        assert (row["finished_at"], row["estimated"]) == (truth_of(number).finished_at, False)
+        assert (row["finished_at"], row["estimated"]) == (expected_row(number).finished_at, False)
     assert rows[uid_of(2)]["finished_at"] is None
     assert lab.checkpoint()["epoch"] == 2
 
@@ -71,7 +71,7 @@ async def test_a_history_cut_off_under_a_running_watch_is_listed_anew(lab: Lab) 
     await lab.server.start()
     await lab.all_recorded()
     assert lab.server.lists == 2
-    assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
+    assert lab.rows()[uid_of(0)]["finished_at"] == expected_row(0).finished_at
     assert not lab.rows()[uid_of(0)]["estimated"]
 
 
@@ -189,7 +189,7 @@ async def test_a_vanished_pod_that_is_there_after_all_goes_on(lab: Lab) -> None:
     assert (row["finished_at"], row["estimated"], row["end_source"]) == (None, False, "")
     lab.emit(range(1), "ENDED")
     await lab.all_recorded()
-    assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
+    assert lab.rows()[uid_of(0)]["finished_at"] == expected_row(0).finished_at
 
 
 async def test_bookmarks_move_the_position(lab: Lab) -> None:
@@ -213,7 +213,7 @@ async def test_the_second_prober_stops_the_first(lab: Lab) -> None:
     assert "another prober" in lab.health[0].not_ready()[0]
     await eventually(lambda: not lab.health[1].not_ready())
     assert {row["finished_at"] for row in lab.rows().values()} == {
-        truth_of(number).finished_at for number in range(3)
+        expected_row(number).finished_at for number in range(3)
     }
 
 
@@ -272,7 +272,7 @@ async def test_tables_older_than_the_program_are_said_with_what_to_do(lab: Lab) 
 
 
 async def test_a_position_read_late_is_dated_by_what_the_server_said(lab: Lab) -> None:
-    begin = truth_of(0).scheduled_at
+    begin = expected_row(0).scheduled_at
     lab.now = lambda: begin
     lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
@@ -290,13 +290,13 @@ async def test_a_position_read_late_is_dated_by_what_the_server_said(lab: Lab) -
     lab.start()
     await eventually(lab.gaps)
     row = lab.rows()[uid_of(0)]
-    off = abs((row["finished_at"] - truth_of(0).finished_at).total_seconds())
+    off = abs((row["finished_at"] - expected_row(0).finished_at).total_seconds())
     assert row["estimated"]
     assert off <= row["uncertainty_seconds"]
 
 
 async def test_the_time_of_a_position_follows_once_all_of_the_past_is_read(lab: Lab) -> None:
-    begin = truth_of(0).scheduled_at
+    begin = expected_row(0).scheduled_at
     lab.now = lambda: begin
     lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()

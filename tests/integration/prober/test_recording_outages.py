@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.forked import forked
 from tests.fakes.ownpostgres import OwnPostgres, ddl_of
-from tests.fakes.podstream import STEPS, truth_of, uid_of
+from tests.fakes.podstream import STEPS, expected_row, uid_of
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def assert_truth(lab: Lab, pods: int) -> None:
     wrong = [
         number
         for number in range(pods)
-        if (truth := truth_of(number))
+        if (truth := expected_row(number))
         and (row := rows[uid_of(number)])
         and (row["scheduled_at"], row["finished_at"], row["estimated"])
         != (truth.scheduled_at, truth.finished_at, False)

@@ -10,7 +10,7 @@ from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.process.process import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
 from partitions.proxy.metrics import PROXY
 from partitions.proxy.process import running
-from tests.fakes.counted import start_anew
+from tests.fakes.counted import reset_metrics
 from tests.fakes.promtool import complaints, families
 from tests.fakes.proxylab import JOB, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
@@ -34,7 +34,7 @@ def value(text: str, name: str, **labels: str) -> float:
 
 
 async def test_the_page_follows_partitions_controllers_and_writes(lab: Lab) -> None:
-    start_anew(PROXY)
+    reset_metrics(PROXY)
     options = replace(lab.options, metrics_token="for-the-test")
     controller = f"127.0.0.1:{lab.vipu_port}"
     async with running(options) as proxy, lab.operator(proxy) as operator:

@@ -25,7 +25,7 @@ from jobs.ipujob.names import IPUJOBS
 from jobs.models import JobEvent
 from tests.builders import jobhistory
 from tests.builders.ipujobs import at, ipujob
-from tests.fakes.counted import counted
+from tests.fakes.counted import metric_value
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -135,12 +135,12 @@ def test_an_event_that_names_the_uid_of_a_job_in_another_namespace_is_not_of_tha
 def test_an_event_that_postgres_refuses_is_counted_and_keeps_no_other_from_its_place() -> None:
     job = jobhistory.job(created_at=NOW)
     name = "ipuhub_recording_job_events_dropped_total"
-    before = counted(RECORDINGS, name, cause="refused")
+    before = metric_value(RECORDINGS, name, cause="refused")
     connection.ensure_connection()
     rows = [row(1), row(2, message="a\0"), row(3), row(4, job="stranger")]
     assert events.store_all(connection.connection, rows) == {"u-4"}
     assert set(job.events.values_list("uid", flat=True)) == {"u-1", "u-3"}
-    assert counted(RECORDINGS, name, cause="refused") == before + 1
+    assert metric_value(RECORDINGS, name, cause="refused") == before + 1
 
 
 @pytest.mark.django_db
@@ -271,10 +271,10 @@ async def test_events_that_were_dropped_while_their_job_was_unknown_are_listed_a
 ) -> None:
     monkeypatch.setattr(eventbacklog, "MOST", 2)
     name = "ipuhub_recording_job_events_dropped_total"
-    before = counted(RECORDINGS, name, cause="backlog")
+    before = metric_value(RECORDINGS, name, cause="backlog")
     await make_events(site, *range(7))
     async with following(site, Clock()):
-        await eventually(lambda: counted(RECORDINGS, name, cause="backlog") >= before + 5)
+        await eventually(lambda: metric_value(RECORDINGS, name, cause="backlog") >= before + 5)
         assert not JobEvent.objects.exists()
         recorded_job()
         await eventually(lambda: JobEvent.objects.count() >= 5)

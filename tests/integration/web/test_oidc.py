@@ -298,7 +298,7 @@ def test_a_rotated_key_is_read_when_a_token_needs_it(
     old = provider.key
     provider.rotate(ec.generate_private_key(ec.SECP256R1()), "second", "ES256")
     assert sign_in(provider).status_code == 302
-    assert provider.asked.count("/jwks") == 2
+    assert provider.requested.count("/jwks") == 2
     provider.key, provider.key_id, provider.algorithm = old, "first", "RS256"  # withdrawn
     assert sign_in(provider).status_code == 400
 
@@ -311,7 +311,7 @@ def test_invented_key_ids_do_not_make_us_ask_again_and_again(provider: OidcProvi
         first = base64.urlsafe_b64encode(json.dumps(head).encode()).rstrip(b"=").decode()
         answer = Client().post(LOGOUT, {"logout_token": f"{first}.{token.split('.', 1)[1]}"})
         assert answer.status_code == 400
-    assert provider.asked.count("/jwks") == 1
+    assert provider.requested.count("/jwks") == 1
 
 
 def test_a_silent_provider_is_one_page_and_local_users_still_sign_in(

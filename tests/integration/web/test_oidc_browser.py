@@ -28,6 +28,6 @@ def test_a_person_signs_in_and_out(
             page.get_by_role("button", name="Sign out").click()
             page.wait_for_url("**/login/")
             page.get_by_role("link", name="Sign in with Lab login").wait_for()
-            assert "/end_session" in provider.asked
+            assert "/end_session" in provider.requested
             page.goto("/account/tokens/")
             page.get_by_role("heading", name="Sign in").wait_for()

@@ -83,7 +83,7 @@ def test_all_requests_of_one_sign_in_share_the_deadline(
     provider.before_answer = take_five_seconds
     answer = client.get(there)  # token, keys; the deadline passes before userinfo
     assert answer.status_code == 503
-    assert provider.asked[-2:] == ["/token", "/jwks"]
+    assert provider.requested[-2:] == ["/token", "/jwks"]
     assert user_of(client) is None
 
 

@@ -49,7 +49,7 @@ def assert_not_trusted(provider: OidcProvider) -> None:
     assert "cannot verify the certificate" in answer.content.decode()
     assert "IPUHUB_OIDC_CA_PATH" in answer.content.decode()
     assert count("certificate") == before + 1
-    assert provider.asked == []
+    assert provider.requested == []
 
 
 def test_a_provider_behind_a_private_ca_signs_users_in(
@@ -59,7 +59,7 @@ def test_a_provider_behind_a_private_ca_signs_users_in(
         client = Client()
         assert sign_in(provider, client).status_code == 302
         assert user_of(client) == "ann"
-        assert "/jwks" in provider.asked
+        assert "/jwks" in provider.requested
 
 
 def test_without_its_ca_the_provider_is_sent_nothing(

@@ -72,7 +72,7 @@ def test_an_empty_list_of_groups_is_not_missing(lean: OidcProvider) -> None:
     lean.person["groups"] = []
     assert sign_in(lean).status_code == 302
     assert not ann().is_staff
-    assert "/userinfo" not in lean.asked
+    assert "/userinfo" not in lean.requested
 
 
 def test_a_site_without_roles_does_not_ask_for_groups(
@@ -80,7 +80,7 @@ def test_a_site_without_roles_does_not_ask_for_groups(
 ) -> None:
     settings.OIDC_ADMIN_GROUPS = []
     assert sign_in(lean).status_code == 302
-    assert "/userinfo" not in lean.asked
+    assert "/userinfo" not in lean.requested
 
 
 def test_without_the_endpoint_the_id_token_is_all(lean: OidcProvider) -> None:
@@ -146,4 +146,4 @@ def test_an_access_token_that_fits_in_no_header_is_not_sent(
 ) -> None:
     lean.access_token = token
     assert_refused(lean, 400, "userinfo", "did not give the user information")
-    assert "/userinfo" not in lean.asked
+    assert "/userinfo" not in lean.requested

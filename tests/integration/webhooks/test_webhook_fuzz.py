@@ -17,7 +17,7 @@ from ipuhub.process.metrics import MOST_SERIES
 from jobs.ipujob.podschema import read_pod_template
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WEBHOOKS, WebhookRules, respond
 from tests.builders.ipujobs import ipujob
-from tests.fakes.counted import start_anew
+from tests.fakes.counted import reset_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ def test_any_review_gets_a_well_formed_answer(
     operation: str,
     subresource: str,
 ) -> None:
-    start_anew(WEBHOOKS)
+    reset_metrics(WEBHOOKS)
     shaped = ipujob().build()
     shaped["spec"] |= figures | (spec if isinstance(spec, dict) else {"launcher": spec})
     if isinstance(shaped["spec"]["workers"], dict):
@@ -190,7 +190,7 @@ def deep_reviews(kind: str) -> Iterator[tuple[int, str, Any]]:
 
 @pytest.mark.parametrize("kind", ["l", "d"])
 def test_nesting_is_refused_in_words_or_left_alone(kind: str) -> None:
-    start_anew(WEBHOOKS)
+    reset_metrics(WEBHOOKS)
     for depth, operation, body in deep_reviews(kind):
         for path in (MUTATE_PATH, VALIDATE_PATH):
             check(path, body)

@@ -23,7 +23,7 @@ from jobs.webhooks.server import (
     build_app,
 )
 from tests.builders.ipujobs import ipujob
-from tests.fakes.counted import start_anew
+from tests.fakes.counted import reset_metrics
 from tests.fakes.leaving import leave_after
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ async def test_a_review_that_the_webhook_fails_at_is_refused_in_words_and_counte
         raise ZeroDivisionError
 
     monkeypatch.setattr("jobs.webhooks.server.judge", fail)
-    start_anew(WEBHOOKS)
+    reset_metrics(WEBHOOKS)
     async with serving(issue(authority, tmp_path)) as url:
         sent = asked(ipujob().build())
         status, body = await post(url + VALIDATE_PATH, sent, trust(authority))

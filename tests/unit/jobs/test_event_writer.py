@@ -14,7 +14,7 @@ from jobs.operator import eventwriter
 from jobs.operator.controller import low_priority_writes
 from jobs.operator.eventwriter import EventWriter
 from jobs.operator.metrics import OPERATOR
-from tests.fakes.counted import counted
+from tests.fakes.counted import metric_value
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -79,7 +79,7 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     monkeypatch.setattr(eventwriter, "MOST_WAITING", 2)
     monkeypatch.setattr(eventwriter, "LAST_SECONDS", 0.0)
     name = "ipuhub_job_events_dropped_total"
-    before = counted(OPERATOR, name, cause="backlog")
+    before = metric_value(OPERATOR, name, cause="backlog")
     recorder = SlowRecorder()
     writer = EventWriter(recorder, low_priority_writes(), lambda: NOW)
     for number in range(5):
@@ -91,7 +91,7 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     await stop(task)
     assert recorder.at_work == 0  # its connection may be closed now
     assert writer.dropped == 5
-    assert counted(OPERATOR, name, cause="backlog") == before + 5
+    assert metric_value(OPERATOR, name, cause="backlog") == before + 5
 
 
 async def test_events_wait_for_a_lull_and_not_longer_than_the_patience() -> None:

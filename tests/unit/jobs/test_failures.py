@@ -13,7 +13,7 @@ from jobs.operator.actions import CreateChild, DeleteChild, SetFinalizers
 from jobs.operator.failures import fault_of
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import created, status, steps, truth, up
+from tests.builders.plans import condition_of, created, status_of, steps, with_partition
 
 if TYPE_CHECKING:
     from ipuhub.kube.errors import ApiError
@@ -113,9 +113,9 @@ def test_what_nobody_can_act_on_is_not_told(action: Any, error: ApiError) -> Non
 
 def test_a_quota_is_the_reason_of_a_waiting_job() -> None:
     fault = fault_of(POD, Forbidden(403, "Forbidden", FORBIDDEN + "exceeded quota: q"))
-    planned = plan(up(ipujob(), fault=fault), NOW)
-    assert truth(planned)[:2] == ("Pending", "QuotaExceeded")
-    assert "free some quota, or ask for a larger quota" in truth(planned)[2]
+    planned = plan(with_partition(ipujob(), fault=fault), NOW)
+    assert condition_of(planned)[:2] == ("Pending", "QuotaExceeded")
+    assert "free some quota, or ask for a larger quota" in condition_of(planned)[2]
     assert created(planned) == ["Pod sample-worker-0", "Pod sample-launcher"]
 
 
@@ -123,16 +123,18 @@ def test_in_a_namespace_that_is_being_deleted_nothing_is_made_and_it_is_said() -
     job = ipujob().without_finalizer()
     planned = plan(observed(job.build(), is_namespace_ending=True), NOW)
     assert steps(planned) == ["status"]
-    assert truth(planned)[:2] == ("Pending", "NamespaceTerminating")
-    ready = plan(up(job, is_namespace_ending=True), NOW)
+    assert condition_of(planned)[:2] == ("Pending", "NamespaceTerminating")
+    ready = plan(with_partition(job, is_namespace_ending=True), NOW)
     assert created(ready) == []
 
 
 def test_a_running_job_in_a_namespace_that_is_being_deleted_runs_on() -> None:
     job = ipujob().running()
     built = job.build()
-    seen = up(job, worker(built).running(), launcher(built).running(), is_namespace_ending=True)
-    assert "launcherStatus" not in status(plan(seen, NOW))
+    seen = with_partition(
+        job, worker(built).running(), launcher(built).running(), is_namespace_ending=True
+    )
+    assert "launcherStatus" not in status_of(plan(seen, NOW))
 
 
 def test_a_deletion_that_is_refused_says_why_before_it_tries_again() -> None:
@@ -142,7 +144,7 @@ def test_a_deletion_that_is_refused_says_why_before_it_tries_again() -> None:
     assert steps(plan(seen, at(1))) == ["finalizer"]
     late = plan(seen, at(11))
     assert steps(late) == ["status", "finalizer"]
-    assert "failed calling webhook" in status(late)["lastMessage"]
+    assert "failed calling webhook" in status_of(late)["lastMessage"]
     (event,) = late.steps[0].actions[0].events  # type: ignore[union-attr]
     assert (event.reason, event.is_warning) == ("WebhookUnavailable", True)
 

@@ -23,7 +23,7 @@ from jobs.operator.statuscarrier import (
 from jobs.operator.statuskeeper import Keeping, judge_crd
 from tests.builders.documents import our_crd, read_yaml
 from tests.builders.ipujobs import ipujob, launcher, partition, worker
-from tests.builders.plans import up
+from tests.builders.plans import with_partition
 from tests.builders.publishedcrd import STATUS_FIELDS, build_published_crd
 
 RUNNING = {"type": "Running", "status": "True", "reason": "IPUJobRunning"}
@@ -145,7 +145,9 @@ def test_a_job_whose_record_was_lost_goes_on_where_its_pods_are() -> None:
     """Another CRD was installed under a running job: what it drops is gone from every read."""
     job = ipujob().running()
     built = job.build()
-    seen = up(job, worker(built).attempt(2).running(), launcher(built).attempt(2).running())
+    seen = with_partition(
+        job, worker(built).attempt(2).running(), launcher(built).attempt(2).running()
+    )
     lost = {k: v for k, v in seen.status().items() if k in STATUS_FIELDS} | {"restartCount": 2}
     found = recovered(lost, seen.pods, {0: partition(attempt=2)})
     assert found["instances"] == [{"index": 0, "attempt": 2, "state": "Running", "restarts": 2}]

@@ -20,7 +20,7 @@ from jobs.operator.metrics import (
     restart_reasons,
 )
 from tests.builders.ipujobs import NOW, ipujob
-from tests.fakes.counted import start_anew
+from tests.fakes.counted import reset_metrics
 
 ENTRY = {"index": 0, "attempt": 1, "state": "Restarting"}
 LOST = ENTRY | {"lastExit": {"attempt": 0, "reason": "WorkerLost"}}
@@ -45,7 +45,7 @@ def test_only_the_first_running_is_a_start() -> None:
 
 
 def test_the_page_shows_what_was_told() -> None:
-    start_anew(OPERATOR)
+    reset_metrics(OPERATOR)
     job = ipujob().build()
     job["metadata"]["creationTimestamp"] = NOW.isoformat()
     running = PatchStatus({"launcherStatus": "Running"}, (Event("IPUJobRunning", ""),))
@@ -70,7 +70,7 @@ async def test_an_event_that_the_api_server_refuses_is_counted() -> None:
 
     client: Any = Refusing()
     recorder = EventRecorder(client, "ipu-operator", lambda: NOW)
-    start_anew(OPERATOR)
+    reset_metrics(OPERATOR)
     line = 'ipuhub_job_events_dropped_total{cause="unwritten"} '
     for _ in range(2):
         await recorder.record(ipujob().build(), reason="R", message="m")
@@ -80,7 +80,7 @@ async def test_an_event_that_the_api_server_refuses_is_counted() -> None:
 
 
 def test_reasons_and_states_that_nobody_of_us_writes_are_one_series() -> None:
-    start_anew(OPERATOR)
+    reset_metrics(OPERATOR)
     for number in range(5):
         entry = ENTRY | {"lastExit": {"attempt": 0, "reason": f"Invented{number}"}}
         events = (Event(f"Invented{number}", ""),)

@@ -13,7 +13,7 @@ from jobs.operator.actions import ReleasePartition, TryPod
 from jobs.operator.observed import Fault
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import asked, status, steps, truth, up
+from tests.builders.plans import condition_of, requests_in, status_of, steps, with_partition
 
 if TYPE_CHECKING:
     from jobs.operator.actions import Plan
@@ -33,7 +33,7 @@ def blocked(since: str = "2026-03-01T12:00:00Z", **more: Any) -> Observed:
     entry = {"index": 0, "attempt": 0, "state": "Pending", "blockedSince": since}
     job = ipujob().with_status(launcherStatus="Pending", instances=[entry])
     built = job.build()
-    return up(job, worker(built).unschedulable("0/4 nodes"), launcher(built), **more)
+    return with_partition(job, worker(built).unschedulable("0/4 nodes"), launcher(built), **more)
 
 
 def test_a_worker_and_the_launcher_are_tried_before_ipus_are_asked_for() -> None:
@@ -63,15 +63,15 @@ def test_jobs_of_equal_pods_share_the_answer() -> None:
 def test_it_is_remembered_since_when_pods_cannot_start() -> None:
     job = ipujob()
     built = job.build()
-    first = up(job, worker(built).unschedulable("0/4 nodes"), launcher(built))
-    (entry,) = status(plan(first, NOW))["instances"]
+    first = with_partition(job, worker(built).unschedulable("0/4 nodes"), launcher(built))
+    (entry,) = status_of(plan(first, NOW))["instances"]
     assert entry["blockedSince"] == "2026-03-01T12:00:00Z"
-    (entry,) = status(plan(up(job, fault=FULL), NOW))["instances"]
+    (entry,) = status_of(plan(with_partition(job, fault=FULL), NOW))["instances"]
     assert entry["blockedSince"] == "2026-03-01T12:00:00Z"
     # Once they can, it is forgotten.
     seen = blocked()
-    running = up(ipujob(), worker(built).running(), launcher(built).running())
-    (entry,) = status(plan(replace(running, job=seen.job), at(30)))["instances"]
+    running = with_partition(ipujob(), worker(built).running(), launcher(built).running())
+    (entry,) = status_of(plan(replace(running, job=seen.job), at(30)))["instances"]
     assert "blockedSince" not in entry
 
 
@@ -79,21 +79,21 @@ def test_after_ten_minutes_the_partition_is_given_back() -> None:
     assert plan(blocked(), at(599)).requeue_after == 1
     planned = plan(blocked(), at(600))
     assert steps(planned) == ["decide"]
-    condition, reason, message = truth(planned)
+    condition, reason, message = condition_of(planned)
     assert (condition, reason) == ("Pending", "StartBlocked")
     assert message.startswith(
         "The pods could not start for 10 min. The partition is released and requested again at "
         "12:15:00 UTC. Pod sample-worker-0 cannot be scheduled"
     )
-    (entry,) = status(planned)["instances"]
+    (entry,) = status_of(planned)["instances"]
     assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:15:00Z")
     assert entry["lastExit"]["reason"] == "StartBlocked"
-    assert "restartCount" not in status(planned) or status(planned)["restartCount"] == 0
+    assert "restartCount" not in status_of(planned) or status_of(planned)["restartCount"] == 0
 
 
 def after_giving_up() -> Observed:
     seen = blocked()
-    written = status(plan(seen, at(600)))
+    written = status_of(plan(seen, at(600)))
     return replace(seen, job={**(seen.job or {}), "status": {**seen.status(), **written}})
 
 
@@ -105,13 +105,13 @@ def test_its_pods_go_before_the_partition_and_it_says_so_during_the_pause() -> N
     assert [a for a in planned.actions if isinstance(a, ReleasePartition)] == [ReleasePartition(0)]
     free = replace(gone, partitions={0: partition(phase="released")})
     again = plan(free, at(603))
-    assert asked(again) == []
+    assert requests_in(again) == []
     for patch in (planned, again):
         said = [a for a in patch.actions if hasattr(a, "status") and "conditions" in a.status]
         assert said == [], "it says StartBlocked already"
     last = plan(free, at(900))
     assert steps(last)[:1] == ["try"]
-    assert [one.attempt for one in asked(last)] == [1]
+    assert [one.attempt for one in requests_in(last)] == [1]
 
 
 def test_without_end_where_the_administrator_says_so() -> None:
@@ -127,7 +127,7 @@ def slow(*pods: PodBuilder, **more: Any) -> Observed:
     """A job whose pods were made at noon."""
     for pod in pods:
         pod.manifest["metadata"] |= MADE
-    return up(ipujob().with_status(launcherStatus="Pending"), *pods, **more)
+    return with_partition(ipujob().with_status(launcherStatus="Pending"), *pods, **more)
 
 
 BUILT = ipujob().build()
@@ -149,14 +149,14 @@ def test_pods_that_are_there_and_do_not_start_give_the_partition_back_too(
     assert plan(seen, at(1200)).requeue_after == 600
     planned = plan(seen, at(1800))
     assert steps(planned) == ["decide"]
-    _, reason, message = truth(planned)
+    _, reason, message = condition_of(planned)
     assert reason == "StartBlocked"
     said = (
         "The pods did not start in 30 min (IPUHUB_READY_HOLD_SECONDS). The partition is "
         "released and requested again at "
     )
     assert message.startswith(f"{said}12:35:00 UTC. Pod sample-worker-0 {want}")
-    (entry,) = status(planned)["instances"]
+    (entry,) = status_of(planned)["instances"]
     assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:35:00Z")
     sooner = replace(seen, patience=Patience(ready_seconds=60))
     assert plan(sooner, at(0)).requeue_after == 60
@@ -207,13 +207,13 @@ def test_workers_that_are_the_program_may_become_ready_when_they_like() -> None:
 def late_pods(job: Any, *pods: PodBuilder) -> Observed:
     for pod in pods:
         pod.manifest["metadata"] |= MADE
-    return up(job.with_status(launcherStatus="Pending"), *pods)
+    return with_partition(job.with_status(launcherStatus="Pending"), *pods)
 
 
 def test_a_job_that_waits_for_ipus_gives_nothing_back() -> None:
     waits = (partition(phase="waiting", id="", reason="NoCapacity", message="full"),)
     seen = observed(ipujob().build(), partitions=waits, fault=FULL)
-    (entry,) = status(plan(seen, NOW))["instances"]
+    (entry,) = status_of(plan(seen, NOW))["instances"]
     assert "blockedSince" not in entry
 
 
@@ -227,19 +227,19 @@ def test_a_thousand_instances_have_a_status_at_once_and_ask_a_few_at_a_time() ->
     job = ipujob().without_launcher().instances(1000).workers(1)
     planned = plan(observed(job.build()), NOW)
     assert steps(planned)[:3] == ["try", "status", "partitions"]
-    assert truth(planned)[0] == "Pending"
-    assert [one.instance for one in asked(planned)] == list(range(64))
-    job.with_status(**status(planned))
+    assert condition_of(planned)[0] == "Pending"
+    assert [one.instance for one in requests_in(planned)] == list(range(64))
+    job.with_status(**status_of(planned))
     more = tuple(partition(n, asked_at=NOW) for n in range(64))
-    assert asked(plan(observed(job.build(), partitions=more), NOW))[0].instance == 64
+    assert requests_in(plan(observed(job.build(), partitions=more), NOW))[0].instance == 64
 
 
 def test_where_one_waits_for_ipus_the_others_do_not_ask() -> None:
     job = ipujob().without_launcher().instances(1000).workers(1).build()
     full = partition(1, phase="waiting", id="", reason="NoCapacity", message="8 needed")
     refused = (partition(0), replace(full, asked_at=NOW))
-    assert asked(plan(observed(job, partitions=refused), NOW)) == []
+    assert requests_in(plan(observed(job, partitions=refused), NOW)) == []
     woken = (partition(0), full, replace(full, instance=2))
-    assert [one.instance for one in asked(plan(observed(job, partitions=woken), NOW))] == [1]
+    assert [one.instance for one in requests_in(plan(observed(job, partitions=woken), NOW))] == [1]
     served = (partition(0), partition(1, phase="creating", asked_at=NOW))
-    assert len(asked(plan(observed(job, partitions=served), NOW))) == 64
+    assert len(requests_in(plan(observed(job, partitions=served), NOW))) == 64

@@ -14,7 +14,7 @@ from jobs.operator.observed import instances_of
 from jobs.operator.plan import plan
 from jobs.operator.status import live_fields, next_status
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import settled, status, up
+from tests.builders.plans import after_write, status_of, with_partition
 
 if TYPE_CHECKING:
     from jobs.operator.observed import Observed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def test_instances_partitions_and_ipus_are_counted_as_they_are() -> None:
     built = ipujob().without_launcher().instances(2).build()
     parts = (partition(0), partition(1, phase="creating", asked_at=NOW))
-    found = status(plan(observed(built, worker(built).running(), partitions=parts), NOW))
+    found = status_of(plan(observed(built, worker(built).running(), partitions=parts), NOW))
     assert found["lastMessage"] == "1 of 2 instances are running"
     assert (found["currentReplicas"], found["desiredReplicas"]) == (1, 2)
     assert (found["ipus"], found["iPUPartitionCreated"]) == (4, False)
@@ -38,8 +38,8 @@ def test_workers_of_the_current_attempt_are_counted() -> None:
     )
     built = job.build()
     old, new = worker(built).exited(1), worker(built).attempt(1).running()
-    assert live_fields(up(job, old))["workersStatus"] == {}
-    assert live_fields(up(job, new))["workersStatus"] == {"active": 1}
+    assert live_fields(with_partition(job, old))["workersStatus"] == {}
+    assert live_fields(with_partition(job, new))["workersStatus"] == {"active": 1}
 
 
 def test_pods_are_counted_by_how_they_are_and_ended_sleepers_succeed_at_the_end() -> None:
@@ -52,9 +52,11 @@ def test_pods_are_counted_by_how_they_are_and_ended_sleepers_succeed_at_the_end(
         worker(built, 3).running(),
         worker(built, 4),
     )
-    running = live_fields(up(job, *pods))["workersStatus"]
+    running = live_fields(with_partition(job, *pods))["workersStatus"]
     assert running == {"active": 1, "succeeded": 1, "failed": 2}
-    ended = live_fields(up(job.with_status(launcherStatus="Failed"), *pods))["workersStatus"]
+    ended = live_fields(with_partition(job.with_status(launcherStatus="Failed"), *pods))[
+        "workersStatus"
+    ]
     assert ended == {"active": 1, "succeeded": 2, "failed": 1}
 
 
@@ -65,7 +67,7 @@ def test_of_the_instances_those_run_that_have_not_ended() -> None:
     built = job.with_status(launcherStatus="Running", instances=entries).build()
     pods = (worker(built, 0, 0).running(), worker(built, 1, 1).exited(), worker(built, 2, 2))
     parts = (partition(0), partition(1, phase="released", asked_at=NOW), partition(2))
-    found = status(plan(observed(built, *pods, partitions=parts, with_children=True), NOW))
+    found = status_of(plan(observed(built, *pods, partitions=parts, with_children=True), NOW))
     assert (found["currentReplicas"], found["desiredReplicas"]) == (1, 3)
     assert found["lastMessage"] == "1 of 3 instances are running"
 
@@ -80,7 +82,7 @@ def test_an_instance_that_begins_to_run_is_told_at_once() -> None:
 
     one = seen(worker(built, 0, 0).running(), worker(built, 1, 1))
     both = seen(worker(built, 0, 0).running(), worker(built, 1, 1).running())
-    states = [entry["state"] for entry in status(plan(told(both, one), NOW))["instances"]]
+    states = [entry["state"] for entry in status_of(plan(told(both, one), NOW))["instances"]]
     assert states == ["Running", "Running"]
 
 
@@ -112,20 +114,24 @@ def test_what_the_proxy_has_not_told_again_stays_as_it_was(stored: list[Any]) ->
     pods = (worker(built).running(), launcher(built).running())
     asking = observed(built, *pods, with_children=True, proxy_problem="refused")
     stays = {"ipus", "partitions", "iPUPartitionCreated"}
-    assert not stays & status(plan(asking, NOW)).keys()
+    assert not stays & status_of(plan(asking, NOW)).keys()
 
 
 def test_a_count_that_is_zero_again_is_taken_out() -> None:
     job = ipujob().running().with_status(workersStatus={"active": 1})
     built = job.build()
-    found = status(plan(up(job, worker(built).exited(), launcher(built).running()), NOW))
+    found = status_of(
+        plan(with_partition(job, worker(built).exited(), launcher(built).running()), NOW)
+    )
     assert found["workersStatus"] == {"active": None, "succeeded": 1}
 
 
 def test_a_status_that_lost_its_counts_gets_them_back() -> None:
     job = ipujob().running().with_status(workersStatus=None, observedGeneration=1)
     built = job.build()
-    found = status(plan(up(job, worker(built).running(), launcher(built).running()), NOW))
+    found = status_of(
+        plan(with_partition(job, worker(built).running(), launcher(built).running()), NOW)
+    )
     assert found["workersStatus"] == {"active": 1}
 
 
@@ -133,15 +139,15 @@ def test_the_generation_that_was_judged_is_in_the_status() -> None:
     built = ipujob().build()
     built["metadata"]["generation"] = 7
     planned = plan(observed(built, partitions=(partition(),), with_children=True), NOW)
-    assert status(planned)["observedGeneration"] == 7
+    assert status_of(planned)["observedGeneration"] == 7
 
 
 def test_that_an_edit_has_been_judged_is_told_at_once() -> None:
     job = ipujob()
     built = job.build()
-    seen = settled(job, worker(built).running(), launcher(built).running())
+    seen = after_write(job, worker(built).running(), launcher(built).running())
     edited = {**(seen.job or {}), "metadata": {**built["metadata"], "generation": 2}}
-    assert status(plan(replace(seen, job=edited), at(0.5)))["observedGeneration"] == 2
+    assert status_of(plan(replace(seen, job=edited), at(0.5)))["observedGeneration"] == 2
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -184,12 +190,12 @@ def waits_for_ipus(words: str, reason: str = "NoCapacity") -> Observed:
 
 def waits_for_a_node(words: str) -> Observed:
     job = ipujob()
-    return up(job, worker(job.build()).unschedulable(words), launcher(job.build()))
+    return with_partition(job, worker(job.build()).unschedulable(words), launcher(job.build()))
 
 
 def told(seen: Observed, before: Observed) -> Observed:
     """Return the observation of a job whose status reported the earlier observation at noon."""
-    stored = {**(before.job or {}), "status": {**before.status(), **status(plan(before, NOW))}}
+    stored = {**(before.job or {}), "status": {**before.status(), **status_of(plan(before, NOW))}}
     return replace(seen, job=stored)
 
 
@@ -197,7 +203,7 @@ def told(seen: Observed, before: Observed) -> Observed:
 def test_how_much_room_there_is_is_told_anew_once_a_minute(seen: Any) -> None:
     later = told(seen("4 needed, 2 free"), seen("4 needed, 0 free"))
     assert plan(later, at(59.5)) == Plan((), 0.5)
-    written = status(plan(later, at(60)))
+    written = status_of(plan(later, at(60)))
     assert written["lastMessage"].endswith("4 needed, 2 free")
     assert written["lastReconcileTime"] == "2026-03-01T12:01:00Z"
     assert plan(told(seen("full"), seen("full")), at(590)).steps == ()
@@ -206,20 +212,22 @@ def test_how_much_room_there_is_is_told_anew_once_a_minute(seen: Any) -> None:
 def test_another_reason_is_told_at_once_and_other_words_of_it_after_a_moment() -> None:
     full = waits_for_ipus("4 needed, 0 free")
     other = waits_for_ipus("vipu:8090 is away", "ControllerUnavailable")
-    assert status(plan(told(other, full), NOW))["lastMessage"] == "vipu:8090 is away"
+    assert status_of(plan(told(other, full), NOW))["lastMessage"] == "vipu:8090 is away"
     both = waits_for_ipus("no controller answers", "ControllerUnavailable")
     assert plan(told(both, other), at(1.5)) == Plan((), 0.5)
-    assert status(plan(told(both, other), at(2)))["lastMessage"] == "no controller answers"
+    assert status_of(plan(told(both, other), at(2)))["lastMessage"] == "no controller answers"
 
 
 def test_how_much_room_there_is_comes_with_the_next_count() -> None:
     job = ipujob().workers(2)
     built = job.build()
     rest = (worker(built, 1).unschedulable("0/5 nodes"), launcher(built))
-    first = up(job, worker(built, 0), worker(built, 1).unschedulable("0/4 nodes"), launcher(built))
-    later = told(up(job, worker(built, 0).running(), *rest), first)
+    first = with_partition(
+        job, worker(built, 0), worker(built, 1).unschedulable("0/4 nodes"), launcher(built)
+    )
+    later = told(with_partition(job, worker(built, 0).running(), *rest), first)
     assert plan(later, at(1)) == Plan((), 1.0)
-    written = status(plan(later, at(2)))
+    written = status_of(plan(later, at(2)))
     assert written["workersStatus"] == {"active": 1}
     assert "0/5 nodes" in written["lastMessage"]
 
@@ -229,14 +237,14 @@ def test_a_slow_start_takes_two_writes_and_one_that_gets_stuck_tells_what_it_has
     built = job.build()
     creating = partition(phase="creating", asked_at=NOW)
     first = observed(built, partitions=(creating,))
-    assert status(plan(first, NOW))["launcherStatus"] == "Pending"
+    assert status_of(plan(first, NOW))["launcherStatus"] == "Pending"
     has_place = told(observed(built, partitions=(partition(),)), first)
     assert not any(isinstance(a, PatchStatus) for a in plan(has_place, at(28)).actions)
-    comes_up = told(up(job, worker(built).running(), launcher(built)), first)
+    comes_up = told(with_partition(job, worker(built).running(), launcher(built)), first)
     assert plan(comes_up, at(28)) == Plan((), 2.0)
-    runs = told(up(job, worker(built).running(), launcher(built).running()), first)
-    assert status(plan(runs, at(28)))["iPUPartitionCreated"] is True
-    assert status(plan(comes_up, at(30)))["workersStatus"] == {"active": 1}
+    runs = told(with_partition(job, worker(built).running(), launcher(built).running()), first)
+    assert status_of(plan(runs, at(28)))["iPUPartitionCreated"] is True
+    assert status_of(plan(comes_up, at(30)))["workersStatus"] == {"active": 1}
 
 
 @pytest.mark.parametrize("reason", ["SpecChanged", "InvalidSpec"])
@@ -248,6 +256,6 @@ def test_an_edit_that_waits_stays_the_reason_while_an_instance_ends(reason: str)
     job.with_status(launcherStatus="Running", instances=entries, conditions=conditions)
     pods = (worker(job.build(), 0, 0).exited(), worker(job.build(), 1, 1).running())
     parts = (partition(0), partition(1))
-    found = status(plan(observed(job.build(), *pods, partitions=parts, with_children=True), NOW))
+    found = status_of(plan(observed(job.build(), *pods, partitions=parts, with_children=True), NOW))
     assert [entry["state"] for entry in found["instances"]] == ["Completed", "Running"]
     assert found.get("conditions", conditions) == conditions

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import status, steps, truth
+from tests.builders.plans import condition_of, status_of, steps
 
 if TYPE_CHECKING:
     from jobs.operator.actions import Plan
@@ -26,7 +26,7 @@ def job_of(wanted: int, *entries: dict[str, Any], policy: str = "OnFailure") -> 
 def decided(planned: Plan) -> list[tuple[int, int, str]]:
     """Index, attempt and state of every instance, of a pass that decides and does nothing else."""
     assert steps(planned) == ["decide"]
-    return [(one["index"], one["attempt"], one["state"]) for one in status(planned)["instances"]]
+    return [(one["index"], one["attempt"], one["state"]) for one in status_of(planned)["instances"]]
 
 
 def test_the_job_has_not_ended_before_all_its_instances() -> None:
@@ -35,7 +35,7 @@ def test_the_job_has_not_ended_before_all_its_instances() -> None:
         pods = (worker(built, 0, 0).exited(code), worker(built, 1, 1).running())
         planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
         assert decided(planned) == [(0, 0, want), (1, 0, "Running")]
-        assert "launcherStatus" not in status(planned), "it is Running as before"
+        assert "launcherStatus" not in status_of(planned), "it is Running as before"
 
 
 def test_a_job_whose_other_instances_have_ended_is_restarting() -> None:
@@ -43,20 +43,20 @@ def test_a_job_whose_other_instances_have_ended_is_restarting() -> None:
     pods = (worker(built, 0, 0).exited(0), worker(built, 1, 1).exited(9))
     planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
     assert decided(planned) == [(0, 0, "Completed"), (1, 1, "Restarting")]
-    assert truth(planned)[0] == "Restarting"
+    assert condition_of(planned)[0] == "Restarting"
 
 
 def test_a_partition_in_error_is_the_reason_of_its_restart() -> None:
     built = job_of(1, entry(0)).build()
     seen = observed(built, worker(built).running(), partitions=(partition(phase="error"),))
-    assert truth(plan(seen, NOW))[:2] == ("Restarting", "PartitionError")
+    assert condition_of(plan(seen, NOW))[:2] == ("Restarting", "PartitionError")
 
 
 def test_of_a_restart_without_evidence_it_is_said_that_it_waits_for_its_pods() -> None:
     built = job_of(2, entry(0, "Restarting", attempt=1), entry(1)).build()
     pods = (worker(built, 0, 0).running(), worker(built, 1, 1).exited(9))
     planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
-    assert truth(planned)[1:] == (
+    assert condition_of(planned)[1:] == (
         "IPUJobRestarting",
         "IPUJob default/sample is restarting: it ended; attempt 2 begins once its pods are gone.",
     )
@@ -71,7 +71,7 @@ def failed_message(restarts: int, limit: int, code: int = 3, **policy: Any) -> s
         launcher(built).attempt(restarts).exited(code),
     )
     seen = observed(built, *pods, partitions=(partition(attempt=restarts),), with_children=True)
-    return truth(plan(seen, NOW))[2]
+    return condition_of(plan(seen, NOW))[2]
 
 
 def test_a_failure_at_the_limit_says_how_many_restarts_there_were_and_no_other_does() -> None:
@@ -122,4 +122,4 @@ def test_a_job_scaled_down_before_it_runs_is_pending() -> None:
     seen = observed(job.build(), partitions=(partition(0), partition(1)))
     planned = plan(seen, NOW)
     assert decided(planned) == [(0, 0, "Pending"), (1, 1, "Suspended")]
-    assert truth(planned)[:2] == ("Pending", "IPUJobPending")
+    assert condition_of(planned)[:2] == ("Pending", "IPUJobPending")

@@ -20,7 +20,7 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import status, steps
+from tests.builders.plans import status_of, steps
 
 if TYPE_CHECKING:
     from jobs.operator.observed import Observed
@@ -88,7 +88,7 @@ def test_nothing_is_said_in_the_first_ten_seconds() -> None:
 
 def test_what_is_said_already_is_not_said_again() -> None:
     seen = deleted(worker(ipujob().build()).running().deleting())
-    said = status(plan(seen, at(11)))
+    said = status_of(plan(seen, at(11)))
     job = ipujob().running().with_status(**said)
     again = deleted(worker(ipujob().build()).running().deleting(), job=job)
     assert plan(again, at(60)).actions == ()
@@ -155,7 +155,7 @@ def pods(count: int) -> list[Any]:
 )
 def test_a_deletion_says_what_it_waits_for(left: int, seen: dict[str, Any], want: str) -> None:
     found = pods(left) if left else []
-    assert status(plan(deleted(*found, **seen), at(21)))["lastMessage"] == want
+    assert status_of(plan(deleted(*found, **seen), at(21)))["lastMessage"] == want
 
 
 def test_a_fault_is_told_as_a_warning_before_the_finalizer_goes() -> None:

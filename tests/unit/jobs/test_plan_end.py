@@ -18,7 +18,14 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import created, settled, status, steps, truth, up
+from tests.builders.plans import (
+    after_write,
+    condition_of,
+    created,
+    status_of,
+    steps,
+    with_partition,
+)
 
 GATE_CLOSED = {
     "phase": "Failed",
@@ -29,7 +36,7 @@ GATE_CLOSED = {
 def test_an_unchanged_world_needs_nothing() -> None:
     job = ipujob().workers(2)
     built = job.build()
-    world = settled(
+    world = after_write(
         job, worker(built, 0).running(), worker(built, 1).running(), launcher(built).running()
     )
     assert plan(world, at(1000)) == Plan()
@@ -38,26 +45,26 @@ def test_an_unchanged_world_needs_nothing() -> None:
 def test_a_count_alone_waits_a_moment_and_comes_with_the_next_change() -> None:
     job = ipujob().workers(2)
     built = job.build()
-    seen = settled(job, worker(built, 0).running(), worker(built, 1), launcher(built).running())
-    more = up(
+    seen = after_write(job, worker(built, 0).running(), worker(built, 1), launcher(built).running())
+    more = with_partition(
         job, worker(built, 0).running(), worker(built, 1).running(), launcher(built).running()
     )
     later = replace(more, job=seen.job)
     assert plan(later, at(0.5)) == Plan((), 1.5)
-    assert status(plan(later, at(2)))["workersStatus"] == {"active": 2}
+    assert status_of(plan(later, at(2)))["workersStatus"] == {"active": 2}
 
 
 def test_the_end_is_written_alone_with_its_evidence() -> None:
     job = ipujob().running()
     built = job.build()
-    planned = plan(up(job, worker(built).running(), launcher(built).exited(3)), NOW)
+    planned = plan(with_partition(job, worker(built).running(), launcher(built).exited(3)), NOW)
     assert steps(planned) == ["decide"]
-    assert truth(planned) == (
+    assert condition_of(planned) == (
         "Failed",
         "IPUJobFailed",
         ("IPUJob default/sample has failed: Container main of sample-launcher exited with code 3."),
     )
-    assert status(planned)["instances"] == [
+    assert status_of(planned)["instances"] == [
         {
             "index": 0,
             "attempt": 0,
@@ -67,25 +74,28 @@ def test_the_end_is_written_alone_with_its_evidence() -> None:
             "message": "Container main of sample-launcher exited with code 3",
         }
     ]
-    assert status(planned)["completionTime"] == "2026-03-01T12:00:00Z"
+    assert status_of(planned)["completionTime"] == "2026-03-01T12:00:00Z"
 
 
 def test_success_says_what_the_published_operator_said() -> None:
     job = ipujob().running()
     built = job.build()
-    planned = plan(up(job, worker(built).running(), launcher(built).exited(0)), NOW)
-    assert truth(planned)[:2] == ("Succeeded", "IPUJobSucceeded")
-    assert status(planned)["launcherStatus"] == "Completed"
-    assert status(planned)["lastMessage"] == "All instances done"
-    assert status(planned)["currentReplicas"] == 0
+    planned = plan(with_partition(job, worker(built).running(), launcher(built).exited(0)), NOW)
+    assert condition_of(planned)[:2] == ("Succeeded", "IPUJobSucceeded")
+    assert status_of(planned)["launcherStatus"] == "Completed"
+    assert status_of(planned)["lastMessage"] == "All instances done"
+    assert status_of(planned)["currentReplicas"] == 0
 
 
 def test_success_is_also_complete_the_usual_name_of_what_scripts_wait_for() -> None:
     job = ipujob().running()
     built = job.build()
-    ends = {code: up(job, worker(built).running(), launcher(built).exited(code)) for code in (0, 3)}
+    ends = {
+        code: with_partition(job, worker(built).running(), launcher(built).exited(code))
+        for code in (0, 3)
+    }
     true = {
-        code: [c["type"] for c in status(plan(seen, NOW))["conditions"] if c["status"] == "True"]
+        code: [c["type"] for c in status_of(plan(seen, NOW))["conditions"] if c["status"] == "True"]
         for code, seen in ends.items()
     }
     assert true == {0: ["Succeeded", "Complete"], 3: ["Failed"]}
@@ -94,10 +104,12 @@ def test_success_is_also_complete_the_usual_name_of_what_scripts_wait_for() -> N
 def test_without_a_launcher_the_exit_is_all_workers() -> None:
     job = ipujob().without_launcher().workers(2).running()
     built = job.build()
-    going_on = plan(up(job, worker(built, 0).exited(1), worker(built, 1).running()), NOW)
-    ended = plan(up(job, worker(built, 0).exited(1), worker(built, 1).exited(0)), NOW)
-    assert status(going_on).get("launcherStatus") is None
-    assert status(ended)["launcherStatus"] == "Failed"
+    going_on = plan(
+        with_partition(job, worker(built, 0).exited(1), worker(built, 1).running()), NOW
+    )
+    ended = plan(with_partition(job, worker(built, 0).exited(1), worker(built, 1).exited(0)), NOW)
+    assert status_of(going_on).get("launcherStatus") is None
+    assert status_of(ended)["launcherStatus"] == "Failed"
 
 
 @pytest.mark.parametrize(
@@ -117,53 +129,55 @@ def test_without_a_launcher_the_exit_is_all_workers() -> None:
 )
 def test_a_pod_taken_from_a_running_job_is_worker_lost(pods: Any, want_words: str) -> None:
     job = ipujob().running()
-    planned = plan(up(job, *pods(job.build())), NOW)
-    assert truth(planned)[:2] == ("Failed", "WorkerLost")
-    assert want_words in truth(planned)[2]
+    planned = plan(with_partition(job, *pods(job.build())), NOW)
+    assert condition_of(planned)[:2] == ("Failed", "WorkerLost")
+    assert want_words in condition_of(planned)[2]
     assert created(planned) == []
 
 
 def test_a_launcher_that_succeeded_settles_it_whatever_else_is_lost() -> None:
     job = ipujob().running()
-    planned = plan(up(job, launcher(job.build()).exited(0)), NOW)
-    assert status(planned)["launcherStatus"] == "Completed"
+    planned = plan(with_partition(job, launcher(job.build()).exited(0)), NOW)
+    assert status_of(planned)["launcherStatus"] == "Completed"
 
 
 def test_a_partition_in_error_ends_the_attempt() -> None:
     job = ipujob().running()
     built = job.build()
     bad = partition(phase="error", message="IPU 3 is gone")
-    seen = replace(up(job, worker(built).running(), launcher(built).running()), partitions={0: bad})
-    assert truth(plan(seen, NOW))[:2] == ("Failed", "PartitionError")
-    assert "IPU 3 is gone" in truth(plan(seen, NOW))[2]
+    seen = replace(
+        with_partition(job, worker(built).running(), launcher(built).running()), partitions={0: bad}
+    )
+    assert condition_of(plan(seen, NOW))[:2] == ("Failed", "PartitionError")
+    assert "IPU 3 is gone" in condition_of(plan(seen, NOW))[2]
 
 
 def test_a_sleeping_worker_that_fails_ends_the_job_and_one_that_ends_well_does_not() -> None:
     job = ipujob().running()
     built = job.build()
-    failed = plan(up(job, worker(built).exited(1), launcher(built).running()), NOW)
-    ended = plan(up(job, worker(built).exited(0), launcher(built).running()), NOW)
-    assert "sample-worker-0 ended before the launcher: Container main" in truth(failed)[2]
-    assert status(ended).get("launcherStatus") is None
+    failed = plan(with_partition(job, worker(built).exited(1), launcher(built).running()), NOW)
+    ended = plan(with_partition(job, worker(built).exited(0), launcher(built).running()), NOW)
+    assert "sample-worker-0 ended before the launcher: Container main" in condition_of(failed)[2]
+    assert status_of(ended).get("launcherStatus") is None
 
 
 def test_a_worker_that_ends_before_the_launcher_starts_ends_the_job() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
-    planned = plan(up(job, worker(built).exited(0), launcher(built)), NOW)
-    assert status(planned)["launcherStatus"] == "Failed"
+    planned = plan(with_partition(job, worker(built).exited(0), launcher(built)), NOW)
+    assert status_of(planned)["launcherStatus"] == "Failed"
 
 
 def test_before_the_start_a_missing_pod_is_simply_made_again() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
-    planned = plan(up(job, launcher(job.build())), NOW)
+    planned = plan(with_partition(job, launcher(job.build())), NOW)
     assert created(planned) == ["Pod sample-worker-0"]
 
 
 def test_before_the_start_an_evicted_pod_is_deleted_to_be_made_again() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
-    planned = plan(up(job, worker(built).exited(137, "Evicted"), launcher(built)), NOW)
+    planned = plan(with_partition(job, worker(built).exited(137, "Evicted"), launcher(built)), NOW)
     assert DeleteChild(Kind.POD, "default", "sample-worker-0", "uid-sample-worker-0") in (
         planned.actions
     )
@@ -174,15 +188,15 @@ def test_before_the_start_an_evicted_launcher_is_deleted_to_be_made_again() -> N
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
     evicted = launcher(built).with_status(phase="Failed", reason="Evicted")
-    planned = plan(up(job, worker(built).running(), evicted), NOW)
+    planned = plan(with_partition(job, worker(built).running(), evicted), NOW)
     assert DeleteChild(Kind.POD, "default", "sample-launcher", "uid-sample-launcher") in (
         planned.actions
     )
-    assert status(planned).get("launcherStatus") is None
+    assert status_of(planned).get("launcherStatus") is None
 
 
 def test_a_worker_that_has_succeeded_may_be_deleted() -> None:
     job = ipujob().without_launcher().workers(2).running()
     built = job.build()
     pods = (worker(built, 0).exited(0).deleting(), worker(built, 1).running())
-    assert status(plan(up(job, *pods), NOW)).get("launcherStatus") is None
+    assert status_of(plan(with_partition(job, *pods), NOW)).get("launcherStatus") is None

@@ -11,7 +11,7 @@ import pytest
 from jobs.operator.actions import DeleteChild, EndPod, PatchStatus, ReleasePartition
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import status, up
+from tests.builders.plans import status_of, with_partition
 
 if TYPE_CHECKING:
     from jobs.operator.actions import Plan
@@ -30,10 +30,10 @@ def absent(planned: Plan) -> tuple[tuple[str, int], ...]:
 def test_pods_of_a_later_attempt_are_left_to_who_knows_of_it() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
-    late = plan(up(job, worker(built).attempt(1).running()), NOW)
+    late = plan(with_partition(job, worker(built).attempt(1).running()), NOW)
     assert touched(late) == []
     job.with_status(instances=[{"index": 0, "attempt": 2, "state": "Pending"}])
-    assert [a.name for a in touched(plan(up(job, worker(built).attempt(1)), NOW))] == [
+    assert [a.name for a in touched(plan(with_partition(job, worker(built).attempt(1)), NOW))] == [
         "sample-worker-0"
     ]
 
@@ -62,7 +62,7 @@ def test_a_partition_in_error_of_an_attempt_that_is_over_ends_nothing() -> None:
         instances=[{"index": 0, "attempt": 1, "state": "Restarting", "restarts": 1}],
     )
     old = partition(phase="error", message="IPU 3 is gone", attempt=0)
-    planned = plan(replace(up(job), partitions={0: old}), NOW)
+    planned = plan(replace(with_partition(job), partitions={0: old}), NOW)
     assert "decide" not in [step.name for step in planned.steps]
     assert any(step.name == "partitions" for step in planned.steps)
 
@@ -70,8 +70,10 @@ def test_a_partition_in_error_of_an_attempt_that_is_over_ends_nothing() -> None:
 def test_workers_that_another_operator_has_ended_do_not_end_the_job_again() -> None:
     job = ipujob().running()
     built = job.build()
-    planned = plan(up(job, worker(built).ended_by_operator(), launcher(built).running()), NOW)
-    assert status(planned).get("launcherStatus") is None
+    planned = plan(
+        with_partition(job, worker(built).ended_by_operator(), launcher(built).running()), NOW
+    )
+    assert status_of(planned).get("launcherStatus") is None
 
 
 @pytest.mark.parametrize(
@@ -88,12 +90,15 @@ def test_an_end_by_absence_names_the_pods_to_ask_about(
     job = ipujob().running()
     built = job.build()
     pods = {"worker": [worker(built).running()], "launcher": [launcher(built).running()]}
-    planned = plan(up(job, *pods.get(present, [])), NOW)
-    assert status(planned)["launcherStatus"] == "Failed"
+    planned = plan(with_partition(job, *pods.get(present, [])), NOW)
+    assert status_of(planned)["launcherStatus"] == "Failed"
     assert absent(planned) == want
 
 
 def test_an_end_by_what_is_there_asks_about_nothing() -> None:
     job = ipujob().running()
     built = job.build()
-    assert absent(plan(up(job, worker(built).running(), launcher(built).exited(3)), at(1))) == ()
+    assert (
+        absent(plan(with_partition(job, worker(built).running(), launcher(built).exited(3)), at(1)))
+        == ()
+    )

@@ -20,7 +20,7 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import status, steps, truth, up
+from tests.builders.plans import condition_of, status_of, steps, with_partition
 
 if TYPE_CHECKING:
     from jobs.operator.actions import Plan
@@ -94,7 +94,7 @@ def test_a_restart_is_decided_alone_with_its_evidence() -> None:
     )
     planned = plan(seen, NOW)
     assert steps(planned) == ["decide"]
-    assert truth(planned) == (
+    assert condition_of(planned) == (
         "Restarting",
         "IPUJobRestarting",
         (
@@ -103,9 +103,9 @@ def test_a_restart_is_decided_alone_with_its_evidence() -> None:
             "attempt 2 begins at 12:00:10 UTC."
         ),
     )
-    assert status(planned)["launcherStatus"] == "Restarting"
-    assert status(planned)["restartCount"] == 1
-    assert status(planned)["instances"] == [
+    assert status_of(planned)["launcherStatus"] == "Restarting"
+    assert status_of(planned)["restartCount"] == 1
+    assert status_of(planned)["instances"] == [
         {
             "index": 0,
             "attempt": 1,
@@ -172,15 +172,15 @@ def test_it_stays_restarting_with_its_cause_until_it_runs() -> None:
     built = in_second_attempt().build()
     pods = (worker(built).attempt(1).scheduled(), launcher(built).attempt(1).scheduled())
     seen = observed(built, *pods, partitions=(partition(attempt=1),), with_children=True)
-    written = status(plan(seen, at(30)))
+    written = status_of(plan(seen, at(30)))
     assert "launcherStatus" not in written
     assert "conditions" not in written
     assert "instances" not in written
     running = (worker(built).attempt(1).running(), launcher(built).attempt(1).running())
     seen = observed(built, *running, partitions=(partition(attempt=1),), with_children=True)
     planned = plan(seen, at(30))
-    assert truth(planned)[0] == "Running"
-    (entry,) = status(planned)["instances"]
+    assert condition_of(planned)[0] == "Running"
+    (entry,) = status_of(planned)["instances"]
     assert entry["state"] == "Running"
     assert entry["restarts"] == 1
     assert "restartAt" not in entry
@@ -189,8 +189,8 @@ def test_it_stays_restarting_with_its_cause_until_it_runs() -> None:
 def test_restarts_are_counted_over_all_attempts() -> None:
     job = restarting().with_status(restartCount=2)
     built = job.build()
-    planned = plan(up(job, worker(built).running(), launcher(built).exited(1)), NOW)
-    assert status(planned)["restartCount"] == 3
+    planned = plan(with_partition(job, worker(built).running(), launcher(built).exited(1)), NOW)
+    assert status_of(planned)["restartCount"] == 3
 
 
 def test_at_the_limit_the_last_code_decides() -> None:
@@ -202,10 +202,10 @@ def test_at_the_limit_the_last_code_decides() -> None:
         pods = (worker(built).attempt(1).running(), launcher(built).attempt(1).exited(code))
         seen = observed(built, *pods, partitions=(partition(attempt=1),), with_children=True)
         planned = plan(seen, NOW)
-        assert status(planned)["launcherStatus"] == want
+        assert status_of(planned)["launcherStatus"] == want
     assert (
         "after 1 restart"
-        in truth(
+        in condition_of(
             plan(
                 observed(
                     built,
@@ -224,9 +224,9 @@ def test_a_lost_worker_restarts_with_its_reason_and_is_not_counted() -> None:
     built = restarting().build()
     seen = observed(built, launcher(built).running(), partitions=(partition(),), with_children=True)
     planned = plan(seen, NOW)
-    assert truth(planned)[:2] == ("Restarting", "WorkerLost")
-    assert status(planned)["restartCount"] == 1
-    assert "restarts" not in status(planned)["instances"][0]
+    assert condition_of(planned)[:2] == ("Restarting", "WorkerLost")
+    assert status_of(planned)["restartCount"] == 1
+    assert "restarts" not in status_of(planned)["instances"][0]
 
 
 def test_each_instance_restarts_alone() -> None:
@@ -247,10 +247,10 @@ def test_each_instance_restarts_alone() -> None:
     pods = (worker(built, 0, 0).running(), worker(built, 1, 1).exited(9))
     seen = observed(built, *pods, partitions=(partition(0), partition(1)))
     planned = plan(seen, NOW)
-    entries = status(planned)["instances"]
+    entries = status_of(planned)["instances"]
     assert [(e["attempt"], e["state"]) for e in entries] == [(0, "Running"), (1, "Restarting")]
-    assert "launcherStatus" not in status(planned), "the other instance runs on"
-    assert status(planned)["currentReplicas"] == 1
+    assert "launcherStatus" not in status_of(planned), "the other instance runs on"
+    assert status_of(planned)["currentReplicas"] == 1
 
 
 def test_an_instance_that_has_ended_stays_ended_while_another_is_started_again() -> None:
@@ -284,19 +284,19 @@ def test_losses_in_a_row_have_a_bound_with_its_own_reason() -> None:
     built = lost_before(50).build()
     broken = (partition(phase="error", attempt=7, message="a cable is loose"),)
     planned = plan(observed(built, partitions=broken, with_children=True), NOW)
-    assert truth(planned)[:2] == ("Failed", "LossLimitReached")
-    assert "50 earlier attempts were lost, too" in truth(planned)[2]
+    assert condition_of(planned)[:2] == ("Failed", "LossLimitReached")
+    assert "50 earlier attempts were lost, too" in condition_of(planned)[2]
     built = lost_before(49).build()
     planned = plan(observed(built, partitions=broken, with_children=True), NOW)
-    assert truth(planned)[:2] == ("Restarting", "PartitionError")
-    assert status(planned)["instances"][0]["losses"] == 50
+    assert condition_of(planned)[:2] == ("Restarting", "PartitionError")
+    assert status_of(planned)["instances"][0]["losses"] == 50
 
 
 def test_an_attempt_that_ran_for_long_begins_a_new_series() -> None:
     built = lost_before(50, at_text="2026-03-01T11:00:00Z").build()
     pods = (launcher(built).attempt(7).running(),)
     seen = observed(built, *pods, partitions=(partition(attempt=7),), with_children=True)
-    (entry,) = status(plan(seen, NOW))["instances"]
+    (entry,) = status_of(plan(seen, NOW))["instances"]
     assert (entry["losses"], entry["restartAt"]) == (1, "2026-03-01T12:00:10Z")
 
 
@@ -323,5 +323,5 @@ def test_a_partition_that_somebody_replaced_has_its_own_reason() -> None:
     gone = partition(phase="error", reason="PartitionLost", message="p has 8 IPUs, not 4")
     pods = (worker(built).running(), launcher(built).running())
     planned = plan(observed(built, *pods, partitions=(gone,), with_children=True), NOW)
-    assert truth(planned)[:2] == ("Restarting", "PartitionLost")
-    assert "p has 8 IPUs, not 4" in truth(planned)[2]
+    assert condition_of(planned)[:2] == ("Restarting", "PartitionLost")
+    assert "p has 8 IPUs, not 4" in condition_of(planned)[2]

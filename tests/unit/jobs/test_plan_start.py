@@ -24,7 +24,14 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import asked, created, status, steps, truth, up
+from tests.builders.plans import (
+    condition_of,
+    created,
+    requests_in,
+    status_of,
+    steps,
+    with_partition,
+)
 
 
 def test_a_new_job_gets_its_finalizer_before_its_partition() -> None:
@@ -64,7 +71,7 @@ def test_the_way_up_after_the_partition_is_children_and_pods() -> None:
     ]
     assert all(step.needs_previous for step in (*planned.steps, *planned.beside))
     assert isinstance(planned.steps[0].actions[-1], PatchStatus)  # no pod before it is written
-    assert status(planned)["iPUPartitionCreated"] is True
+    assert status_of(planned)["iPUPartitionCreated"] is True
 
 
 def test_a_job_without_a_launcher_needs_nothing_but_its_workers() -> None:
@@ -77,7 +84,7 @@ def test_a_job_without_a_launcher_needs_nothing_but_its_workers() -> None:
 def test_each_instance_gets_a_partition_and_starts_on_its_own() -> None:
     job = ipujob().without_launcher().instances(2).build()
     both = plan(observed(job), NOW)
-    assert asked(both) == [EnsurePartition(0, 0, 4), EnsurePartition(1, 0, 4)]
+    assert requests_in(both) == [EnsurePartition(0, 0, 4), EnsurePartition(1, 0, 4)]
     first = plan(observed(job, partitions=(partition(0),)), NOW)
     assert EnsurePartition(1, 0, 4) in first.actions
     assert created(first) == ["Pod sample-worker-0"]
@@ -85,7 +92,7 @@ def test_each_instance_gets_a_partition_and_starts_on_its_own() -> None:
 
 def test_only_what_is_missing_is_created() -> None:
     job = ipujob().workers(2)
-    planned = plan(up(job, worker(job.build(), 1).running()), NOW)
+    planned = plan(with_partition(job, worker(job.build(), 1).running()), NOW)
     assert created(planned) == ["Pod sample-worker-0", "Pod sample-launcher"]
 
 
@@ -106,17 +113,17 @@ def test_waiting_for_ipus_is_the_reason_and_the_last_message() -> None:
         phase="waiting", id="", reason="NoCapacity", message="4 needed, 0 free", asked_at=NOW
     )
     planned = plan(observed(ipujob().build(), partitions=(waits,)), NOW)
-    assert truth(planned) == ("Pending", "NoCapacity", "4 needed, 0 free")
-    assert status(planned)["lastMessage"] == "4 needed, 0 free"
-    assert status(planned)["launcherStatus"] == "Pending"
-    assert status(planned)["iPUPartitionCreated"] is False
+    assert condition_of(planned) == ("Pending", "NoCapacity", "4 needed, 0 free")
+    assert status_of(planned)["lastMessage"] == "4 needed, 0 free"
+    assert status_of(planned)["launcherStatus"] == "Pending"
+    assert status_of(planned)["iPUPartitionCreated"] is False
 
 
 @pytest.mark.parametrize(("said", "want"), [("Fragmented", "Fragmented"), ("", "NoCapacity")])
 def test_a_job_waits_for_the_reason_that_the_proxy_gives(said: str, want: str) -> None:
     waits = partition(phase="waiting", id="", reason=said, message="4 needed", asked_at=NOW)
     planned = plan(observed(ipujob().build(), partitions=(waits,)), NOW)
-    assert truth(planned) == ("Pending", want, "4 needed")
+    assert condition_of(planned) == ("Pending", want, "4 needed")
 
 
 def test_who_waits_for_ipus_asks_when_the_poll_wakes_all_and_not_by_a_timer_of_its_own() -> None:
@@ -134,7 +141,7 @@ def test_a_partition_taken_from_a_running_job_causes_no_hot_loop(phase: str) -> 
     built = job.build()
     taken = partition(phase=phase, asked_at=NOW)
     pods = (worker(built).running(), launcher(built).running())
-    planned = plan(replace(up(job, *pods), partitions={0: taken}), at(60))
+    planned = plan(replace(with_partition(job, *pods), partitions={0: taken}), at(60))
     assert planned.requeue_after is None
     assert not any(isinstance(a, EnsurePartition) for a in planned.actions)
 
@@ -161,7 +168,7 @@ def test_a_partition_that_hangs_on_the_way_is_the_reason() -> None:
         phase="creating", reason="ControllerUnavailable", message="vipu:8090 is away", asked_at=NOW
     )
     planned = plan(observed(ipujob().build(), partitions=(hangs,)), NOW)
-    assert truth(planned) == ("Pending", "ControllerUnavailable", "vipu:8090 is away")
+    assert condition_of(planned) == ("Pending", "ControllerUnavailable", "vipu:8090 is away")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +186,8 @@ def test_a_partition_that_hangs_on_the_way_is_the_reason() -> None:
 )
 def test_a_pod_that_cannot_start_is_the_reason(pod: Any, want_reason: str, want_words: str) -> None:
     job = ipujob()
-    planned = plan(up(job, pod(job.build()), launcher(job.build())), NOW)
-    kind, reason, message = truth(planned)
+    planned = plan(with_partition(job, pod(job.build()), launcher(job.build())), NOW)
+    kind, reason, message = condition_of(planned)
     assert (kind, reason) == ("Pending", want_reason)
     assert want_words in message
 
@@ -189,13 +196,15 @@ def test_a_worker_that_cannot_start_is_told_before_the_launcher_that_waits_for_i
     job = ipujob()
     built = job.build()
     pods = (worker(built).unschedulable("full"), launcher(built).waiting("ErrImagePull"))
-    assert truth(plan(up(job, *pods), NOW))[1] == "Unschedulable"
+    assert condition_of(plan(with_partition(job, *pods), NOW))[1] == "Unschedulable"
 
 
 def test_the_two_words_of_a_failed_pull_are_one_write() -> None:
     job = ipujob()
     messages = {
-        truth(plan(up(job, worker(job.build()).waiting(word), launcher(job.build())), NOW))
+        condition_of(
+            plan(with_partition(job, worker(job.build()).waiting(word), launcher(job.build())), NOW)
+        )
         for word in ("ErrImagePull", "ImagePullBackOff")
     }
     assert len(messages) == 1
@@ -205,9 +214,9 @@ def test_a_registry_that_words_each_refusal_anew_is_quoted_once() -> None:
     job = ipujob()
     built = job.build()
     first, later = (worker(built).waiting("ErrImagePull", f"request {n} denied") for n in (1, 2))
-    job.with_status(**status(plan(up(job, first, launcher(built)), NOW)))
+    job.with_status(**status_of(plan(with_partition(job, first, launcher(built)), NOW)))
     assert "request 1" in job.manifest["status"]["lastMessage"]
-    assert plan(up(job, later, launcher(built)), at(590)).steps == ()
+    assert plan(with_partition(job, later, launcher(built)), at(590)).steps == ()
 
 
 def test_the_trouble_of_another_image_is_not_told_in_the_words_of_the_first() -> None:
@@ -215,12 +224,12 @@ def test_the_trouble_of_another_image_is_not_told_in_the_words_of_the_first() ->
     told["message"] = 'Cannot pull image "old:1": no such image'
     job = ipujob().with_status(launcherStatus="Pending", conditions=[told])
     pods = (worker(job.build()).waiting("ErrImagePull", "denied"), launcher(job.build()))
-    assert '"app:1"' in truth(plan(up(job, *pods), NOW))[2]
+    assert '"app:1"' in condition_of(plan(with_partition(job, *pods), NOW))[2]
 
 
 def test_a_proxy_out_of_reach_is_the_reason_and_nobody_calls_it() -> None:
     planned = plan(observed(ipujob().build(), proxy_problem="connection refused"), NOW)
-    assert truth(planned)[1] == "ProxyUnavailable"
+    assert condition_of(planned)[1] == "ProxyUnavailable"
     assert steps(planned) == ["status"]
 
 
@@ -228,22 +237,26 @@ def test_a_proxy_out_of_reach_is_the_reason_only_while_a_partition_is_missing() 
     job = ipujob().without_launcher().instances(2)
     both = (partition(0), partition(1))
     one = plan(observed(job.build(), partitions=both[:1], proxy_problem="refused"), NOW)
-    assert truth(one)[1] == "ProxyUnavailable"
+    assert condition_of(one)[1] == "ProxyUnavailable"
     all_there = plan(observed(job.build(), partitions=both, proxy_problem="refused"), NOW)
-    assert truth(all_there)[1] == "IPUJobPending"
+    assert condition_of(all_there)[1] == "IPUJobPending"
 
 
 def test_a_refused_object_is_the_reason() -> None:
     fault = Fault("CreateFailed", "Cannot create Pod x: exceeded quota")
-    planned = plan(up(ipujob(), fault=fault), NOW)
-    assert truth(planned) == ("Pending", "CreateFailed", "Cannot create Pod x: exceeded quota")
+    planned = plan(with_partition(ipujob(), fault=fault), NOW)
+    assert condition_of(planned) == (
+        "Pending",
+        "CreateFailed",
+        "Cannot create Pod x: exceeded quota",
+    )
 
 
 def test_objects_of_somebody_else_are_never_touched() -> None:
     job = ipujob().build()
     foreign = children(job, job_uid="uid-other")
     planned = plan(observed(job, partitions=(partition(),), children=foreign), at(30))
-    assert truth(planned)[1] == "NameConflict"
+    assert condition_of(planned)[1] == "NameConflict"
     assert steps(planned) == ["status"]
     assert planned.requeue_after == 2
 
@@ -252,7 +265,7 @@ def test_what_is_left_of_a_job_of_the_same_name_is_no_news_for_half_a_minute() -
     job = ipujob().build()
     left = children(job, job_uid="uid-before")
     planned = plan(observed(job, partitions=(partition(),), children=left), at(29))
-    assert truth(planned)[1] == "IPUJobPending"
+    assert condition_of(planned)[1] == "IPUJobPending"
     assert steps(planned) == ["status"]
     assert planned.requeue_after == 2
 
@@ -260,18 +273,18 @@ def test_what_is_left_of_a_job_of_the_same_name_is_no_news_for_half_a_minute() -
 def test_it_runs_when_the_launchers_command_runs() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
-    waiting = plan(up(job, worker(built).running(), launcher(built)), NOW)
-    running = plan(up(job, worker(built).running(), launcher(built).running()), NOW)
-    assert status(waiting).get("launcherStatus") is None  # still Pending
-    assert status(running)["launcherStatus"] == "Running"
-    assert status(running)["currentReplicas"] == 1
-    assert status(running)["workersStatus"] == {"active": 1}
+    waiting = plan(with_partition(job, worker(built).running(), launcher(built)), NOW)
+    running = plan(with_partition(job, worker(built).running(), launcher(built).running()), NOW)
+    assert status_of(waiting).get("launcherStatus") is None  # still Pending
+    assert status_of(running)["launcherStatus"] == "Running"
+    assert status_of(running)["currentReplicas"] == 1
+    assert status_of(running)["workersStatus"] == {"active": 1}
 
 
 def test_without_a_launcher_it_runs_when_all_workers_have_been_ready() -> None:
     job = ipujob().without_launcher().workers(2)
     built = job.build()
-    one = plan(up(job, worker(built, 0).running(), worker(built, 1)), NOW)
-    both = plan(up(job, worker(built, 0).running(), worker(built, 1).exited()), NOW)
-    assert status(one)["launcherStatus"] == "Pending"
-    assert status(both)["launcherStatus"] == "Running"
+    one = plan(with_partition(job, worker(built, 0).running(), worker(built, 1)), NOW)
+    both = plan(with_partition(job, worker(built, 0).running(), worker(built, 1).exited()), NOW)
+    assert status_of(one)["launcherStatus"] == "Pending"
+    assert status_of(both)["launcherStatus"] == "Running"

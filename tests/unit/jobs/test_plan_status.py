@@ -25,16 +25,16 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import status, steps, truth, up
+from tests.builders.plans import condition_of, status_of, steps, with_partition
 
 
 def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
     planned = plan(observed(ipujob().ipus(6).build()), NOW)
-    kind, reason, message = truth(planned)
+    kind, reason, message = condition_of(planned)
     assert (kind, reason) == ("Pending", "InvalidSpec")
     assert "use 4 or 8" in message
     assert steps(planned) == ["status"]
-    told = status(planned)
+    told = status_of(planned)
     conditions, said = told.pop("conditions"), told.pop("lastMessage")
     assert said == message == conditions[0]["message"]
     assert told == {
@@ -52,15 +52,15 @@ def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
 def test_counts_wait_on_the_way_up_and_that_it_runs_is_written_in_the_same_second() -> None:
     job = ipujob()
     made = (worker(job.build()), launcher(job.build()))
-    stored = status(plan(up(job, *made), NOW))
+    stored = status_of(plan(with_partition(job, *made), NOW))
     assert stored["launcherStatus"] == "Pending"
     job = job.with_status(**stored)
     first = worker(job.build()).running()
-    counted = plan(up(job, first, launcher(job.build())), NOW)
+    counted = plan(with_partition(job, first, launcher(job.build())), NOW)
     assert (counted.actions, counted.requeue_after) == ((), 30)
-    runs = plan(up(job, first, launcher(job.build()).running()), NOW)
-    assert status(runs)["launcherStatus"] == "Running"
-    assert status(runs)["workersStatus"] == {"active": 1}
+    runs = plan(with_partition(job, first, launcher(job.build()).running()), NOW)
+    assert status_of(runs)["launcherStatus"] == "Running"
+    assert status_of(runs)["workersStatus"] == {"active": 1}
 
 
 def test_an_invalid_edit_leaves_in_the_status_what_was_counted() -> None:
@@ -72,19 +72,19 @@ def test_an_invalid_edit_leaves_in_the_status_what_was_counted() -> None:
         "startTime": "2026-03-01T11:00:00Z",
     }
     job = ipujob().ipus(6).with_status(launcherStatus="Restarting", **counted)
-    assert not counted.keys() & status(plan(observed(job.build()), NOW)).keys()
+    assert not counted.keys() & status_of(plan(observed(job.build()), NOW)).keys()
 
 
 def test_an_invalid_job_without_pods_is_pending_at_once() -> None:
     invalid = {"type": "Running", "status": "True", "reason": "InvalidSpec"}
     job = ipujob().ipus(6).with_status(launcherStatus="Running", conditions=[invalid])
     job.with_status(observedGeneration=1, lastReconcileTime="2026-03-01T12:00:00Z")
-    assert status(plan(observed(job.build()), NOW))["launcherStatus"] == "Pending"
+    assert status_of(plan(observed(job.build()), NOW))["launcherStatus"] == "Pending"
 
 
 def test_an_invalid_spec_is_judged_again_once_it_is_changed() -> None:
     bad = observed(ipujob().ipus(6).build())
-    stored = status(plan(bad, NOW))
+    stored = status_of(plan(bad, NOW))
     same = replace(bad, job={**(bad.job or {}), "status": stored})
     assert plan(same, at(100)) == Plan()
     fixed = ipujob().ipus(8).with_status(**stored).build()
@@ -126,7 +126,7 @@ def test_every_transition_is_an_event() -> None:
     first = plan(observed(ipujob().build(), partitions=(partition(),)), NOW)
     assert told(first) == [("IPUJobPending", False), ("PartitionActive", False)]
     assert ("IPUJobRunning", False) in told(
-        plan(up(job, worker(built).running(), launcher(built).running()), NOW)
+        plan(with_partition(job, worker(built).running(), launcher(built).running()), NOW)
     )
     ended = ipujob().running()
     for policy, want in (
@@ -135,11 +135,11 @@ def test_every_transition_is_an_event() -> None:
     ):
         ended.with_spec(restartPolicy={"type": policy})
         pods = (worker(built).running(), launcher(built).exited(1))
-        assert told(plan(up(ended, *pods), NOW)) == want
-    done = plan(up(ended, worker(built).running(), launcher(built).exited()), NOW)
+        assert told(plan(with_partition(ended, *pods), NOW)) == want
+    done = plan(with_partition(ended, worker(built).running(), launcher(built).exited()), NOW)
     assert told(done) == [("IPUJobSucceeded", False)]
     pods = (worker(built).running(), launcher(built).running())
-    held_back = plan(up(ended.with_spec(suspend=True), *pods), NOW)
+    held_back = plan(with_partition(ended.with_spec(suspend=True), *pods), NOW)
     assert told(held_back) == [("IPUJobSuspended", False)]
 
 
@@ -166,9 +166,9 @@ def test_a_partition_that_the_proxy_knows_nothing_of_is_released_in_the_status_t
     pods = (worker(built).ended_by_operator(), launcher(built).exited())
     gone = partition(phase="released", id="", controller="", size=0)
     planned = plan(observed(built, *pods, partitions=(gone,)), at(60))
-    assert status(planned)["partitions"] == [{**held[0], "state": "released"}]
-    assert status(planned)["iPUPartitionCreated"] is False
-    assert status(planned)["ipus"] == 0
+    assert status_of(planned)["partitions"] == [{**held[0], "state": "released"}]
+    assert status_of(planned)["iPUPartitionCreated"] is False
+    assert status_of(planned)["ipus"] == 0
 
 
 def test_every_reason_has_its_sentence() -> None:
@@ -177,11 +177,11 @@ def test_every_reason_has_its_sentence() -> None:
 
 def test_a_gone_cause_is_not_shown_for_ever() -> None:
     waits = partition(phase="waiting", id="", reason="NoCapacity", message="full", asked_at=NOW)
-    stored = status(plan(observed(ipujob().build(), partitions=(waits,)), NOW))
+    stored = status_of(plan(observed(ipujob().build(), partitions=(waits,)), NOW))
     job = ipujob().with_status(**stored)
     built = job.build()
-    planned = plan(up(job, worker(built).running(), launcher(built).running()), at(5))
-    pending, running = status(planned)["conditions"]
+    planned = plan(with_partition(job, worker(built).running(), launcher(built).running()), at(5))
+    pending, running = status_of(planned)["conditions"]
     assert pending == {
         "type": "Pending",
         "status": "False",

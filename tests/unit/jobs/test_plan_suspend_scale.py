@@ -17,7 +17,7 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import status, steps, truth
+from tests.builders.plans import condition_of, status_of, steps
 
 if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
@@ -30,9 +30,9 @@ def test_suspending_is_decided_first_and_bumps_the_attempt() -> None:
     )
     planned = plan(seen, NOW)
     assert steps(planned) == ["decide"]
-    assert truth(planned)[:2] == ("Suspended", "IPUJobSuspended")
-    assert status(planned)["instances"] == [{"index": 0, "attempt": 1, "state": "Suspended"}]
-    assert "restartCount" not in status(planned) or status(planned)["restartCount"] == 0
+    assert condition_of(planned)[:2] == ("Suspended", "IPUJobSuspended")
+    assert status_of(planned)["instances"] == [{"index": 0, "attempt": 1, "state": "Suspended"}]
+    assert "restartCount" not in status_of(planned) or status_of(planned)["restartCount"] == 0
 
 
 def suspended(*, spec: bool = True) -> IPUJobBuilder:
@@ -81,7 +81,7 @@ def test_a_suspended_job_looks_after_its_release_and_says_when_it_is_done() -> N
     going = partition(phase="releasing", asked_at=NOW)
     assert plan(observed(job.build(), partitions=(going,)), at(1)).requeue_after == 4
     done = plan(observed(job.build(), partitions=(partition(phase="released"),)), at(1))
-    assert [one["state"] for one in status(done)["partitions"]] == ["released"]
+    assert [one["state"] for one in status_of(done)["partitions"]] == ["released"]
 
 
 def test_of_an_invalid_suspended_job_what_is_about_to_begin_is_left_to_who_knows_of_it() -> None:
@@ -100,9 +100,9 @@ def test_resuming_starts_the_next_attempt_and_the_clock_anew() -> None:
     seen = observed(built, partitions=(partition(attempt=1),), with_children=True)
     planned = plan(seen, NOW)
     assert "pods" in steps(planned)
-    assert status(planned)["startTime"] == "2026-03-01T12:00:00Z"
-    assert status(planned)["launcherStatus"] == "Pending"
-    assert [entry["state"] for entry in status(planned)["instances"]] == ["Pending"]
+    assert status_of(planned)["startTime"] == "2026-03-01T12:00:00Z"
+    assert status_of(planned)["launcherStatus"] == "Pending"
+    assert [entry["state"] for entry in status_of(planned)["instances"]] == ["Pending"]
 
 
 @pytest.mark.parametrize("phase", ["active", "error", "creating"])
@@ -139,7 +139,7 @@ def test_scaling_down_is_decided_first() -> None:
     pods = (worker(built, 0, 0).running(), worker(built, 1, 1).running())
     planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
     assert steps(planned) == ["decide"]
-    assert [(e["attempt"], e["state"]) for e in status(planned)["instances"]] == [
+    assert [(e["attempt"], e["state"]) for e in status_of(planned)["instances"]] == [
         (0, "Running"),
         (1, "Suspended"),
     ]
@@ -213,7 +213,7 @@ def test_suspending_leaves_an_instance_alone_that_has_ended() -> None:
     built = settled_beside("Running").with_spec(suspend=True).build()
     pods = (worker(built, 0, 0).exited(), worker(built, 1, 1).running())
     planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
-    assert [(e["attempt"], e["state"]) for e in status(planned)["instances"]] == [
+    assert [(e["attempt"], e["state"]) for e in status_of(planned)["instances"]] == [
         (0, "Completed"),
         (1, "Suspended"),
     ]
@@ -244,8 +244,8 @@ def test_what_is_suspended_in_the_breath_of_its_resuming_begins_with_another_att
     held = (partition(attempt=1),)
     planned = plan(observed(built, worker(built).attempt(1).running(), partitions=held), NOW)
     assert steps(planned) == ["decide"]
-    assert status(planned)["instances"] == [{"index": 0, "attempt": 2, "state": "Suspended"}]
-    assert "startTime" not in status(planned)
+    assert status_of(planned)["instances"] == [{"index": 0, "attempt": 2, "state": "Suspended"}]
+    assert "startTime" not in status_of(planned)
 
 
 def test_what_is_scaled_down_in_the_breath_of_its_scaling_up_begins_with_another_attempt() -> None:
@@ -253,7 +253,7 @@ def test_what_is_scaled_down_in_the_breath_of_its_scaling_up_begins_with_another
     held = (partition(0), partition(1, attempt=1))
     planned = plan(observed(built, worker(built, 0, 0).running(), partitions=held), NOW)
     assert steps(planned) == ["decide"]
-    assert [(e["attempt"], e["state"]) for e in status(planned)["instances"]] == [
+    assert [(e["attempt"], e["state"]) for e in status_of(planned)["instances"]] == [
         (0, "Running"),
         (2, "Suspended"),
     ]
@@ -264,9 +264,9 @@ def test_what_was_asked_for_before_the_first_status_is_given_back_when_it_is_not
     parts = (partition(0), partition(1, phase="creating", asked_at=NOW))
     planned = plan(observed(built, partitions=parts), NOW)
     assert steps(planned) == ["decide"]
-    assert status(planned)["instances"] == [
+    assert status_of(planned)["instances"] == [
         {"index": 0, "attempt": 0, "state": "Pending"},
         {"index": 1, "attempt": 1, "state": "Suspended"},
     ]
-    built["status"] = status(planned)
+    built["status"] = status_of(planned)
     assert "release surplus" in steps(plan(observed(built, partitions=parts), NOW))

@@ -29,7 +29,7 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import status, steps, up
+from tests.builders.plans import status_of, steps, with_partition
 
 
 def test_pods_of_another_attempt_go_before_the_partition_is_touched() -> None:
@@ -38,10 +38,10 @@ def test_pods_of_another_attempt_go_before_the_partition_is_touched() -> None:
         instances=[{"index": 0, "attempt": 1, "state": "Pending"}],
     )
     old = worker(job.build()).running()
-    planned = plan(up(job, old), NOW)
+    planned = plan(with_partition(job, old), NOW)
     assert steps(planned)[0] == "end workers"
     assert not any(isinstance(a, EnsurePartition | CreateChild) for a in planned.actions)
-    assert EnsurePartition(0, 1, 4) in plan(up(job), NOW).actions
+    assert EnsurePartition(0, 1, 4) in plan(with_partition(job), NOW).actions
 
 
 CLEAN_UP = [
@@ -71,7 +71,7 @@ def test_clean_up_of_a_finished_job(
         "unscheduled": worker(built),
     }
     code = 0 if outcome == "Completed" else 1
-    planned = plan(up(job, pods[pod], launcher(built).exited(code)), NOW)
+    planned = plan(with_partition(job, pods[pod], launcher(built).exited(code)), NOW)
     found = [
         (type(a).__name__, a.name) for a in planned.actions if isinstance(a, EndPod | DeleteChild)
     ]
@@ -86,21 +86,25 @@ def test_a_sleeping_pod_is_told_to_end_and_ended_by_a_deadline_if_it_does_not() 
     where = ("default", "sample-worker-0", seen.build()["metadata"]["uid"])
 
     def end(**spec: Any) -> Any:
-        return plan(up(ipujob().finished(), seen.with_spec(**spec)), NOW).actions[0]
+        return plan(with_partition(ipujob().finished(), seen.with_spec(**spec)), NOW).actions[0]
 
     assert end() == EndPod(*where, 80, told)
     assert end(activeDeadlineSeconds=90) == EndPod(*where, 80, told)
     assert end(activeDeadlineSeconds=70) == EndPod(*where, None, told)
     asked = seen.annotated(**{"ipuhub.io/end": told})
-    assert not any(isinstance(a, EndPod) for a in plan(up(ipujob().finished(), asked), NOW).actions)
+    assert not any(
+        isinstance(a, EndPod) for a in plan(with_partition(ipujob().finished(), asked), NOW).actions
+    )
 
 
 def test_17a_a_partition_is_released_only_when_every_pod_is_terminal() -> None:
     job = ipujob().finished()
     built = job.build()
     ending = worker(built).ended_by_operator(ended=False)
-    held = plan(up(job, ending, launcher(built).exited()), NOW)
-    free = plan(up(job, worker(built).ended_by_operator(), launcher(built).exited()), NOW)
+    held = plan(with_partition(job, ending, launcher(built).exited()), NOW)
+    free = plan(
+        with_partition(job, worker(built).ended_by_operator(), launcher(built).exited()), NOW
+    )
     assert not any(isinstance(a, ReleasePartition) for a in held.actions)
     assert free.actions == (ReleasePartition(0),)
 
@@ -108,7 +112,7 @@ def test_17a_a_partition_is_released_only_when_every_pod_is_terminal() -> None:
 def test_17a_deletion_waits_for_pods_that_take_long_to_end() -> None:
     job = ipujob().running().deleted()
     slow = worker(job.build()).running().deleting()
-    planned = plan(up(job, slow), NOW)
+    planned = plan(with_partition(job, slow), NOW)
     assert planned.actions == ()
     assert planned.requeue_after == 10
 
@@ -116,10 +120,12 @@ def test_17a_deletion_waits_for_pods_that_take_long_to_end() -> None:
 def test_a_kept_partition_stays_until_the_job_is_deleted() -> None:
     job = ipujob().finished().keep_partition()
     built = job.build()
-    kept = plan(up(job, worker(built).ended_by_operator(), launcher(built).exited()), at(9))
+    kept = plan(
+        with_partition(job, worker(built).ended_by_operator(), launcher(built).exited()), at(9)
+    )
     assert not any(isinstance(a, ReleasePartition) for a in kept.actions)
     job.deleted()
-    assert ReleasePartition(0) in plan(up(job), NOW).actions
+    assert ReleasePartition(0) in plan(with_partition(job), NOW).actions
 
 
 def test_a_finished_job_releases_what_it_holds_and_asks_for_nothing_else() -> None:
@@ -154,40 +160,40 @@ def test_ended_sleepers_count_as_succeeded() -> None:
     job = ipujob().finished()
     built = job.build()
     seen = replace(
-        up(job, worker(built).ended_by_operator(), launcher(built).exited()),
+        with_partition(job, worker(built).ended_by_operator(), launcher(built).exited()),
         partitions={0: partition(phase="released")},
     )
-    assert status(plan(seen, at(60)))["workersStatus"] == {"succeeded": 1}
+    assert status_of(plan(seen, at(60)))["workersStatus"] == {"succeeded": 1}
 
 
 def test_the_order_down_is_launcher_workers_partition_finalizer() -> None:
     job = ipujob().running().deleted()
     built = job.build()
-    both = plan(up(job, worker(built).running(), launcher(built).running()), NOW)
+    both = plan(with_partition(job, worker(built).running(), launcher(built).running()), NOW)
     assert [(s.name, s.needs_previous) for s in both.steps] == [
         ("end launcher", False),
         ("end workers", False),
     ]
-    assert plan(up(job), NOW).actions == (ReleasePartition(0),)
-    released = replace(up(job), partitions={0: partition(phase="released")})
+    assert plan(with_partition(job), NOW).actions == (ReleasePartition(0),)
+    released = replace(with_partition(job), partitions={0: partition(phase="released")})
     assert plan(released, NOW).actions == (SetFinalizers(()),)
 
 
 def test_a_release_under_way_is_left_to_the_proxy_for_five_seconds() -> None:
     job = ipujob().running().deleted()
     releasing = partition(phase="releasing", asked_at=NOW, message="vipu:8090 is away")
-    seen = replace(up(job), partitions={0: releasing})
+    seen = replace(with_partition(job), partitions={0: releasing})
     assert plan(seen, at(1)).actions == ()
     assert plan(seen, at(1)).requeue_after == 4
     assert ReleasePartition(0) in plan(seen, at(5)).actions
     waiting_long = replace(seen, partitions={0: replace(releasing, asked_at=at(10))})
-    assert "vipu:8090 is away" in status(plan(waiting_long, at(11)))["lastMessage"]
+    assert "vipu:8090 is away" in status_of(plan(waiting_long, at(11)))["lastMessage"]
 
 
 def test_the_finalizer_stays_until_the_pods_are_gone_and_not_only_ended() -> None:
     job = ipujob().running().deleted()
     ended = worker(job.build()).exited().deleting()
-    seen = replace(up(job, ended), partitions={0: partition(phase="released")})
+    seen = replace(with_partition(job, ended), partitions={0: partition(phase="released")})
     assert plan(seen, NOW).actions == ()
 
 
@@ -211,20 +217,23 @@ def test_a_deletion_waits_for_a_proxy_out_of_reach_and_keeps_the_finalizer() -> 
     job = ipujob().running().deleted()
     away = observed(job.build(), proxy_problem="connection refused")
     assert plan(away, NOW).actions == ()
-    assert "connection refused" in status(plan(away, at(11)))["lastMessage"]
+    assert "connection refused" in status_of(plan(away, at(11)))["lastMessage"]
 
 
 def test_a_deletion_that_takes_long_says_what_it_waits_for() -> None:
     job = ipujob().running().deleted()
     slow = worker(job.build()).running().deleting()
-    assert "sample-worker-0" in status(plan(up(job, slow), at(11)))["lastMessage"]
+    assert "sample-worker-0" in status_of(plan(with_partition(job, slow), at(11)))["lastMessage"]
     fault = Fault("ProxyUnavailable", "connection refused")
-    assert "connection refused" in status(plan(up(job, fault=fault), at(11)))["lastMessage"]
+    assert (
+        "connection refused"
+        in status_of(plan(with_partition(job, fault=fault), at(11)))["lastMessage"]
+    )
 
 
 def test_a_job_without_our_finalizer_that_is_deleted_gets_none_and_frees_what_it_holds() -> None:
     job = ipujob().without_finalizer().deleted()
-    planned = plan(up(job), NOW)
+    planned = plan(with_partition(job), NOW)
     assert planned.actions == (ReleasePartition(0),)
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from jobs.operator.actions import DeleteJob, PatchStatus
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import created, settled, status, steps, truth, up
+from tests.builders.plans import (
+    after_write,
+    condition_of,
+    created,
+    status_of,
+    steps,
+    with_partition,
+)
 
 
 def test_a_deadline_ends_the_job_whatever_its_policy() -> None:
@@ -20,12 +27,12 @@ def test_a_deadline_ends_the_job_whatever_its_policy() -> None:
     assert plan(seen, at(59)).requeue_after == 1
     planned = plan(seen, at(60))
     assert steps(planned) == ["decide"]
-    assert truth(planned)[:2] == ("Failed", "DeadlineExceeded")
-    assert status(planned)["launcherStatus"] == "Failed"
+    assert condition_of(planned)[:2] == ("Failed", "DeadlineExceeded")
+    assert status_of(planned)["launcherStatus"] == "Failed"
 
 
 def test_a_deadline_counts_from_the_first_status() -> None:
-    planned = plan(up(ipujob().with_spec(activeDeadlineSeconds=60)), at(3600))
+    planned = plan(with_partition(ipujob().with_spec(activeDeadlineSeconds=60)), at(3600))
     assert "decide" not in steps(planned)
     assert created(planned)
 
@@ -71,8 +78,8 @@ def test_a_session_ends_with_success_when_its_time_is_over() -> None:
     assert "decide" not in steps(plan(seen, at(3600)))
     planned = plan(seen, at(3601))
     assert steps(planned) == ["decide"]
-    assert status(planned)["launcherStatus"] == "Completed"
-    assert status(planned)["instances"][0]["exitCode"] == 0
+    assert status_of(planned)["launcherStatus"] == "Completed"
+    assert status_of(planned)["instances"][0]["exitCode"] == 0
 
 
 def test_a_session_longer_than_any_calendar_goes_on() -> None:
@@ -95,7 +102,7 @@ def test_five_minutes_before_its_end_a_session_is_warned_once() -> None:
     assert [(e.reason, e.message) for e in patch.events if e.reason == "SessionEnding"] == [
         ("SessionEnding", "The session ends at 13:00:01 UTC: save your work")
     ]
-    assert status(planned)["lastMessage"].startswith("The session ends at 13:00:01 UTC")
+    assert status_of(planned)["lastMessage"].startswith("The session ends at 13:00:01 UTC")
     assert planned.requeue_after == 300
     told = job.with_status(lastMessage="The session ends at 13:00:01 UTC: save your work").build()
     seen = observed(told, *pods, partitions=(partition(),), with_children=True)
@@ -106,7 +113,7 @@ def test_five_minutes_before_its_end_a_session_is_warned_once() -> None:
 def test_a_session_is_warned_at_once_whatever_was_written_a_moment_ago() -> None:
     job = ipujob().interactive(ttl=3600)
     built = job.build()
-    seen = settled(job, worker(built).running(), launcher(built).running())
+    seen = after_write(job, worker(built).running(), launcher(built).running())
     (seen.job or {})["status"]["lastReconcileTime"] = "2026-03-01T12:55:00Z"
     (patch,) = plan(seen, at(3301)).actions
     assert isinstance(patch, PatchStatus)

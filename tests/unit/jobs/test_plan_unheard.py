@@ -11,16 +11,18 @@ from jobs.operator.actions import PatchStatus
 from jobs.operator.plan import plan
 from jobs.operator.pods import from_manifest, on_node, trouble_of_node
 from tests.builders.ipujobs import NOW, ipujob, launcher, worker
-from tests.builders.plans import status, steps, truth, up
+from tests.builders.plans import condition_of, status_of, steps, with_partition
 
 
 def test_a_running_job_goes_on_and_says_which_node_and_pods() -> None:
     job = ipujob().running()
     built = job.build()
-    seen = up(job, worker(built).unheard(), launcher(built).running())
+    seen = with_partition(job, worker(built).unheard(), launcher(built).running())
     planned = plan(seen, NOW)
-    assert truth(planned)[:2] == ("Running", "NodeNotReady")
-    assert truth(planned)[2].startswith("Node node-0 stopped reporting, with sample-worker-0. ")
+    assert condition_of(planned)[:2] == ("Running", "NodeNotReady")
+    assert condition_of(planned)[2].startswith(
+        "Node node-0 stopped reporting, with sample-worker-0. "
+    )
     (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
     told = [(event.reason, event.is_warning) for event in patch.events]
     assert ("NodeNotReady", True) in told
@@ -30,17 +32,19 @@ def test_a_running_job_goes_on_and_says_which_node_and_pods() -> None:
 def test_the_condition_ends_with_the_silence() -> None:
     job = ipujob().running()
     built = job.build()
-    silent = up(job, worker(built).unheard(), launcher(built).running())
-    job.with_status(**{**silent.status(), **status(plan(silent, NOW))})
+    silent = with_partition(job, worker(built).unheard(), launcher(built).running())
+    job.with_status(**{**silent.status(), **status_of(plan(silent, NOW))})
     built = job.build()
-    back = up(job, worker(built).running(), launcher(built).running())
-    assert truth(plan(back, NOW))[1] == "IPUJobRunning"
+    back = with_partition(job, worker(built).running(), launcher(built).running())
+    assert condition_of(plan(back, NOW))[1] == "IPUJobRunning"
 
 
 def test_a_job_that_waits_for_its_workers_says_it_too() -> None:
     job = ipujob()
     built = job.build()
-    assert truth(plan(up(job, worker(built).unheard(), launcher(built)), NOW))[:2] == (
+    assert condition_of(plan(with_partition(job, worker(built).unheard(), launcher(built)), NOW))[
+        :2
+    ] == (
         "Pending",
         "NodeNotReady",
     )
@@ -50,7 +54,7 @@ def test_many_pods_are_counted() -> None:
     job = ipujob().workers(5).running()
     built = job.build()
     pods = [worker(built, number).unheard() for number in range(5)]
-    said = truth(plan(up(job, *pods, launcher(built).unheard()), NOW))[2]
+    said = condition_of(plan(with_partition(job, *pods, launcher(built).unheard()), NOW))[2]
     assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more. " in said
 
 
@@ -77,13 +81,13 @@ def test_a_node_that_says_itself_that_it_is_not_ready_is_told_though_its_pods_ar
     job = ipujob().workers(2).running()
     built = job.build()
     first, second = (from_manifest(worker(built, n).running().build()) for n in range(2))
-    seen = up(job, worker(built).running(), launcher(built).running())
+    seen = with_partition(job, worker(built).running(), launcher(built).running())
     pods = (
         on_node(replace(first, node="node-b"), "went NotReady (KubeletNotReady)"),
         on_node(replace(second, node="node-a"), "stopped reporting"),
         *(view for view in seen.pods if view.role == "launcher"),
     )
-    state, reason, said = truth(plan(replace(seen, pods=pods), NOW))
+    state, reason, said = condition_of(plan(replace(seen, pods=pods), NOW))
     assert (state, reason) == ("Running", "NodeNotReady")
     assert said.startswith(
         "Node node-a stopped reporting and node node-b went NotReady (KubeletNotReady), with "

@@ -13,7 +13,7 @@ from jobs.operator.actions import PatchStatus
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob
 from tests.builders.jobpods import context_of, launcher_of, worker_of
-from tests.builders.plans import up
+from tests.builders.plans import with_partition
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
@@ -197,10 +197,10 @@ def test_without_a_launcher_command_probes_and_resources_are_used() -> None:
 
 def test_it_is_an_event_of_the_first_status_of_a_generation() -> None:
     job = with_main(command=["serve"])
-    planned = plan(up(job), NOW)
+    planned = plan(with_partition(job), NOW)
     (patch,) = (a for a in planned.actions if isinstance(a, PatchStatus))
     assert [e.reason for e in patch.events].count("SpecOverridden") == 1
-    known = plan(up(job.with_status(observedGeneration=1)), NOW)
+    known = plan(with_partition(job.with_status(observedGeneration=1)), NOW)
     events = [e.reason for a in known.actions if isinstance(a, PatchStatus) for e in a.events]
     assert "SpecOverridden" not in events
 

@@ -15,7 +15,7 @@ from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.operator.plan import plan
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
 from tests.builders.ipujobs import NOW, at, ipujob, observed
-from tests.builders.plans import created, status, steps, truth, up
+from tests.builders.plans import condition_of, created, status_of, steps, with_partition
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
@@ -32,10 +32,10 @@ def privileged() -> IPUJobBuilder:
 
 
 def test_a_stored_job_with_privileges_is_pending_and_says_what_to_write() -> None:
-    for seen in (observed(privileged().build()), up(privileged())):
+    for seen in (observed(privileged().build()), with_partition(privileged())):
         planned = plan(seen, NOW)
         assert created(planned) == []
-        kind, reason, message = truth(planned)
+        kind, reason, message = condition_of(planned)
         assert (kind, reason) == ("Pending", "InvalidSpec")
         assert message == (
             f"{POD}.hostPID: true is not allowed by the pod profile graphcore (Host Namespaces): "
@@ -48,19 +48,21 @@ def test_a_stored_job_with_privileges_is_pending_and_says_what_to_write() -> Non
 
 def test_under_the_profile_privileged_the_same_job_begins() -> None:
     allowed = Privileges("privileged")
-    assert "Pod sample-worker-0" in created(plan(up(privileged(), privileges=allowed), NOW))
+    assert "Pod sample-worker-0" in created(
+        plan(with_partition(privileged(), privileges=allowed), NOW)
+    )
 
 
 def test_a_field_that_a_standard_requires_is_missing() -> None:
     strict = Privileges("restricted")
-    _, reason, message = truth(plan(observed(ipujob().build(), privileges=strict), NOW))
+    _, reason, message = condition_of(plan(observed(ipujob().build(), privileges=strict), NOW))
     assert reason == "InvalidSpec"
     path = f"{POD}.containers[0].securityContext.allowPrivilegeEscalation"
     assert f"{path}: is missing, which the pod profile restricted requires" in message
 
 
 def test_it_is_judged_again_once_it_is_changed() -> None:
-    told = status(plan(observed(privileged().build()), NOW))
+    told = status_of(plan(observed(privileged().build()), NOW))
     mended = ipujob().with_status(**told).build()
     assert steps(plan(observed(mended), at(1)))[0] != "status"
 
@@ -70,13 +72,13 @@ def test_a_restart_gets_no_new_pods_with_privileges() -> None:
         launcherStatus="Restarting",
         instances=[{"index": 0, "attempt": 1, "state": "Restarting"}],
     )
-    planned = plan(up(job), at(9))
+    planned = plan(with_partition(job), at(9))
     assert created(planned) == []
-    assert truth(planned)[:2] == ("Restarting", "InvalidSpec")
+    assert condition_of(planned)[:2] == ("Restarting", "InvalidSpec")
 
 
 def test_it_still_deletes() -> None:
-    assert steps(plan(up(privileged().deleted()), at(1)))[0] == "release"
+    assert steps(plan(with_partition(privileged().deleted()), at(1)))[0] == "release"
 
 
 def test_a_namespaces_label_chooses_its_profile_and_nonsense_chooses_none() -> None:
@@ -140,4 +142,6 @@ def test_published_manifests_run_unchanged_by_default(template: dict[str, Any]) 
     for path in (MUTATE_PATH, VALIDATE_PATH):
         answer = respond(path, review, webhook_rules())
         assert answer["response"]["allowed"], answer
-    assert any(one.startswith("Pod ") for one in created(plan(up(published(**template)), NOW)))
+    assert any(
+        one.startswith("Pod ") for one in created(plan(with_partition(published(**template)), NOW))
+    )

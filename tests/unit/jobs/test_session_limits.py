@@ -20,7 +20,7 @@ from jobs.webhooks.review import Review
 from jobs.webhooks.validating import judge
 from tests.builders.ipujobs import at, ipujob, launcher, worker
 from tests.builders.jobpods import worker_of
-from tests.builders.plans import created, status, truth, up
+from tests.builders.plans import condition_of, created, status_of, with_partition
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
@@ -99,15 +99,15 @@ def test_an_edit_of_a_running_session_that_says_nothing_is_no_change_of_its_shap
 
 
 def test_without_webhooks_a_session_above_the_maximum_is_not_begun() -> None:
-    planned = plan(up(ipujob().interactive(3 * HOUR), limits=LIMITS), at(1))
+    planned = plan(with_partition(ipujob().interactive(3 * HOUR), limits=LIMITS), at(1))
     assert created(planned) == []
-    kind, reason, message = truth(planned)
+    kind, reason, message = condition_of(planned)
     assert (kind, reason) == ("Pending", "InvalidSpec")
     assert "use 7200 or less" in message
 
 
 def test_without_webhooks_a_session_that_says_nothing_begins_with_the_default() -> None:
-    planned = plan(up(unsaid(), limits=LIMITS), at(1))
+    planned = plan(with_partition(unsaid(), limits=LIMITS), at(1))
     assert created(planned) == ["Pod sample-worker-0", "Pod sample-launcher"]
 
 
@@ -119,7 +119,7 @@ def running(*, begun_with: int, written: int) -> Observed:
     pods = [launcher(manifest).running(), worker(manifest).running()]
     for pod in pods:
         pod.manifest["metadata"]["annotations"] = stamp
-    return up(now, *pods, limits=LIMITS)
+    return with_partition(now, *pods, limits=LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_a_running_session_ends_at_the_maximum_or_as_it_was_promised(
     begun_with: int, written: int, want_seconds: int
 ) -> None:
     seen = running(begun_with=begun_with, written=written)
-    assert "launcherStatus" not in status(plan(seen, at(BEGAN + want_seconds - 1)))
-    assert status(plan(seen, at(BEGAN + want_seconds)))["launcherStatus"] == "Completed"
+    assert "launcherStatus" not in status_of(plan(seen, at(BEGAN + want_seconds - 1)))
+    assert status_of(plan(seen, at(BEGAN + want_seconds)))["launcherStatus"] == "Completed"
 
 
 def test_a_running_session_that_is_made_too_long_says_so() -> None:
-    kind, reason, message = truth(plan(running(begun_with=HOUR, written=9 * HOUR), at(60)))
+    kind, reason, message = condition_of(plan(running(begun_with=HOUR, written=9 * HOUR), at(60)))
     assert (kind, reason) == ("Running", "InvalidSpec")
     assert message.endswith("32400 s exceed the limit of this cluster: use 7200 or less")
 
@@ -162,5 +162,7 @@ def test_operator_and_webhooks_read_the_same_settings(settings: SettingsWrapper)
 
 
 def test_a_session_above_the_maximum_still_goes_when_it_is_deleted() -> None:
-    seen = replace(up(ipujob().interactive(9 * HOUR).deleted(), limits=LIMITS), children={})
+    seen = replace(
+        with_partition(ipujob().interactive(9 * HOUR).deleted(), limits=LIMITS), children={}
+    )
     assert [step.name for step in plan(seen, at(1)).steps] == ["release"]

@@ -12,7 +12,7 @@ from jobs.ipujob.podschema import read_pod_template
 from jobs.ipujob.spec import TEMPLATE, known_field
 from jobs.webhooks.server import VALIDATE_PATH, WEBHOOKS, WebhookRules, respond
 from tests.builders.ipujobs import ipujob
-from tests.fakes.counted import start_anew
+from tests.fakes.counted import reset_metrics
 
 SCHEMA = read_pod_template()
 RULES = WebhookRules(template_schema=SCHEMA)
@@ -34,7 +34,7 @@ def edit(key: str) -> dict[str, Any]:
 
 
 def page_after(*keys: str) -> list[str]:
-    start_anew(WEBHOOKS)
+    reset_metrics(WEBHOOKS)
     for key in keys:
         assert edit(key)["response"]["allowed"] is False
     return WEBHOOKS.render().decode().splitlines()

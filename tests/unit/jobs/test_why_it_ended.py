@@ -13,13 +13,13 @@ from jobs.operator.ownership import trim_pod
 from jobs.operator.plan import plan
 from jobs.operator.pods import exit_words, from_manifest
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import status, truth, up
+from tests.builders.plans import condition_of, status_of, with_partition
 
 
 def ended(*pods: Any, **spec: Any) -> Any:
     """The plan of the pass that sees the end."""
     job = ipujob().running().with_spec(**spec)
-    return plan(up(job, *(pod(job.build()) for pod in pods)), NOW)
+    return plan(with_partition(job, *(pod(job.build()) for pod in pods)), NOW)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_a_code_that_is_no_signal_names_none(code: int) -> None:
 def test_it_names_container_code_and_signal_in_condition_event_and_instance() -> None:
     planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).failed(137))
     said = "Container main of sample-launcher exited with code 137 (SIGKILL)"
-    assert truth(planned) == (
+    assert condition_of(planned) == (
         "Failed",
         "IPUJobFailed",
         f"IPUJob default/sample has failed: {said}.",
     )
-    assert status(planned)["instances"][0]["message"] == said
-    assert [e.message for e in planned.actions[0].events] == [truth(planned)[2]]
+    assert status_of(planned)["instances"][0]["message"] == said
+    assert [e.message for e in planned.actions[0].events] == [condition_of(planned)[2]]
 
 
 def test_out_of_memory_is_the_reason_and_says_the_limit() -> None:
@@ -55,7 +55,7 @@ def test_out_of_memory_is_the_reason_and_says_the_limit() -> None:
         lambda j: worker(j).running(),
         lambda j: launcher(j).failed(137, "OOMKilled").with_spec(**limits),
     )
-    kind, reason, message = truth(planned)
+    kind, reason, message = condition_of(planned)
     assert (kind, reason) == ("Failed", "OOMKilled")
     assert "Container main of sample-launcher" in message
     assert "limit of 2Gi (OOMKilled, exit code 137 (SIGKILL))" in message
@@ -63,11 +63,11 @@ def test_out_of_memory_is_the_reason_and_says_the_limit() -> None:
 
 def test_a_worker_out_of_memory_explains_the_launchers_failure_and_keeps_its_code() -> None:
     planned = ended(lambda j: worker(j).failed(137, "OOMKilled"), lambda j: launcher(j).failed(1))
-    _, reason, message = truth(planned)
+    _, reason, message = condition_of(planned)
     assert reason == "OOMKilled"
     assert "Container main of sample-worker-0 was killed" in message
     assert "Container main of sample-launcher exited with code 1" in message
-    assert status(planned)["instances"][0]["exitCode"] == 1
+    assert status_of(planned)["instances"][0]["exitCode"] == 1
 
 
 def test_a_command_that_is_not_there_is_said_in_the_runtimes_words() -> None:
@@ -75,7 +75,7 @@ def test_a_command_that_is_not_there_is_said_in_the_runtimes_words() -> None:
     planned = ended(
         lambda j: worker(j).running(), lambda j: launcher(j).failed(128, "StartError", words)
     )
-    assert f"could not be started (StartError, exit code 128): {words}" in truth(planned)[2]
+    assert f"could not be started (StartError, exit code 128): {words}" in condition_of(planned)[2]
 
 
 def test_a_failed_init_container_is_the_one_that_is_named() -> None:
@@ -86,9 +86,9 @@ def test_a_failed_init_container_is_the_one_that_is_named() -> None:
     }
     job = ipujob()
     failed = launcher(job.build()).scheduled().with_status(**init)
-    planned = plan(up(job, worker(job.build()).running(), failed), NOW)
-    entry = status(planned)["instances"][0]
-    assert "Container prepare of sample-launcher exited with code 5" in truth(planned)[2]
+    planned = plan(with_partition(job, worker(job.build()).running(), failed), NOW)
+    entry = status_of(planned)["instances"][0]
+    assert "Container prepare of sample-launcher exited with code 5" in condition_of(planned)[2]
     assert entry["log"] == "cannot mount"
 
 
@@ -115,9 +115,9 @@ def test_a_job_is_not_restarted_for_the_code_of_a_sidecar() -> None:
     job = ipujob().running().without_launcher()
     job.with_spec(restartPolicy={"type": "ExitCode"})
     failed = worker(job.build()).failed(1).with_sidecar(143)
-    planned = plan(up(job, failed), NOW)
-    assert truth(planned)[0] == "Failed"
-    assert status(planned)["instances"][0]["exitCode"] == 1
+    planned = plan(with_partition(job, failed), NOW)
+    assert condition_of(planned)[0] == "Failed"
+    assert status_of(planned)["instances"][0]["exitCode"] == 1
 
 
 def test_the_templates_own_deadline_is_told_from_ours() -> None:
@@ -126,14 +126,17 @@ def test_the_templates_own_deadline_is_told_from_ours() -> None:
         lambda j: worker(j).running(),
         lambda j: launcher(j).running().with_status(**late).with_spec(activeDeadlineSeconds=60),
     )
-    assert truth(planned)[1] == "PodDeadlineExceeded"
-    assert "template's activeDeadlineSeconds of 60 s" in truth(planned)[2]
+    assert condition_of(planned)[1] == "PodDeadlineExceeded"
+    assert "template's activeDeadlineSeconds of 60 s" in condition_of(planned)[2]
 
 
 def test_a_pod_without_a_code_tells_what_the_node_said() -> None:
     said = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough cpu"}
     planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).with_status(**said))
-    assert "sample-launcher has failed: OutOfcpu: Node didn't have enough cpu" in truth(planned)[2]
+    assert (
+        "sample-launcher has failed: OutOfcpu: Node didn't have enough cpu"
+        in condition_of(planned)[2]
+    )
 
 
 def test_an_eviction_tells_what_the_node_lacked() -> None:
@@ -142,15 +145,15 @@ def test_an_eviction_tells_what_the_node_lacked() -> None:
         lambda j: worker(j).exited(137, "Evicted").with_status(message=why),
         lambda j: launcher(j).running(),
     )
-    assert truth(planned)[1] == "WorkerLost"
-    assert f"was removed: Evicted: {why}" in truth(planned)[2]
+    assert condition_of(planned)[1] == "WorkerLost"
+    assert f"was removed: Evicted: {why}" in condition_of(planned)[2]
 
 
 def test_the_last_lines_of_a_final_attempt_are_in_its_instance() -> None:
     planned = ended(
         lambda j: worker(j).running(), lambda j: launcher(j).failed(1, message="ValueError: 7\n")
     )
-    assert status(planned)["instances"][0]["log"] == "ValueError: 7"
+    assert status_of(planned)["instances"][0]["log"] == "ValueError: 7"
 
 
 def test_the_last_lines_of_an_attempt_before_are_in_last_exit_and_survive_the_next() -> None:
@@ -159,7 +162,7 @@ def test_the_last_lines_of_an_attempt_before_are_in_last_exit_and_survive_the_ne
         lambda j: launcher(j).failed(1, message="Traceback\nValueError: 7"),
         restartPolicy={"type": "OnFailure"},
     )
-    entry = status(planned)["instances"][0]
+    entry = status_of(planned)["instances"][0]
     assert entry["lastExit"]["log"] == "Traceback\nValueError: 7"
     assert "log" not in entry
     assert record_of({"instances": [entry]}, 0).to_entry() == entry
@@ -167,7 +170,7 @@ def test_the_last_lines_of_an_attempt_before_are_in_last_exit_and_survive_the_ne
 
 def test_a_success_keeps_no_log() -> None:
     planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).exited(0))
-    assert "log" not in status(planned)["instances"][0]
+    assert "log" not in status_of(planned)["instances"][0]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +202,7 @@ def test_the_logs_of_many_instances_together_stay_far_below_what_an_object_may_h
     built = job.build()
     pods = [worker(built, n, n).failed(1, message="x" * 4000) for n in range(100)]
     seen = observed(built, *pods, partitions=tuple(partition(n) for n in range(100)))
-    entries = status(plan(seen, NOW))["instances"]
+    entries = status_of(plan(seen, NOW))["instances"]
     assert sum(len(entry["log"]) for entry in entries) <= ALL_TAILS // 2
 
 
@@ -210,11 +213,13 @@ def test_the_registrys_words_are_told_once(later: str) -> None:
     job = ipujob()
     built = job.build()
     refused = "denied: requested access to the resource is denied (request 1)"
-    first = plan(up(job, worker(built).waiting("ErrImagePull", refused), launcher(built)), NOW)
-    assert truth(first)[1] == "ImagePullFailed"
-    assert truth(first)[2] == (
+    first = plan(
+        with_partition(job, worker(built).waiting("ErrImagePull", refused), launcher(built)), NOW
+    )
+    assert condition_of(first)[1] == "ImagePullFailed"
+    assert condition_of(first)[2] == (
         f'Cannot pull image "app:1" for container main of pod sample-worker-0: {refused}'
     )
-    again = up(job, worker(built).waiting("ImagePullBackOff", later), launcher(built))
-    stored = {**built, "status": status(first)}
+    again = with_partition(job, worker(built).waiting("ImagePullBackOff", later), launcher(built))
+    stored = {**built, "status": status_of(first)}
     assert plan(replace(again, job=stored), NOW).actions == ()
