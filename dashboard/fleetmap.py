@@ -126,8 +126,8 @@ class FleetMap:
     @property
     def in_one_piece(self) -> tuple[Fragments, ...]:
         """The other controllers with free IPUs."""
-        shown = {each.controller for each in self.fragmented}
-        return tuple(each for each in self.fragments if each.free and each.controller not in shown)
+        drawn = {each.controller for each in self.fragmented}
+        return tuple(each for each in self.fragments if each.free and each.controller not in drawn)
 
     @property
     def idle_ipus(self) -> int:

@@ -147,16 +147,16 @@ def _nodes(text: str, usage: Scope) -> list[Found]:
 def _names(text: str, scope: Scope, usage: Scope) -> Iterator[Found]:
     """Namespaces, groups and users with the text in their names: each leads to its jobs, or to its
     usage if the reader sees no job of it."""
-    shown = names_like(scope, text, _NAMES)
-    for kind, name in shown:
+    names = names_like(scope, text, _NAMES)
+    for kind, name in names:
         address = f"{reverse('jobs:list')}?{urlencode({kind: filter_text(name)})}"
         yield Found(kind.capitalize(), name, address, "its jobs")
     if not settings.USAGE_ENABLED or not _sees_more(usage, scope):
         return
     for kind, name in names_used(usage, text, _NAMES, timezone.now()):
-        if (kind, name) not in shown:
-            asked = {kind: filter_text(name), "window": USED_WITHIN}
-            address = f"{reverse('usage:month')}?{urlencode(asked)}"
+        if (kind, name) not in names:
+            query = {kind: filter_text(name), "window": USED_WITHIN}
+            address = f"{reverse('usage:month')}?{urlencode(query)}"
             yield Found(kind.capitalize(), name, address, "its usage")
 
 

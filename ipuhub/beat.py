@@ -65,8 +65,8 @@ class BeatScheduler(PersistentScheduler):  # type: ignore[misc]
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except Exception as error:  # noqa: BLE001  # any other task goes on
-            why = " ".join(str(error).split())
-            _LOG.warning("a periodic task could not be queued", task=entry.task, why=why)
+            text = " ".join(str(error).split())
+            _LOG.warning("a periodic task could not be queued", task=entry.task, why=text)
             if taskqueue.CONTACT.problem:
                 self.schedule[entry.name].last_run_at = entry.last_run_at
 

@@ -78,18 +78,18 @@ class QueueView(LiveView):
             if form == CSV:
                 return export(form, COLUMNS, lines, "queue")
             return lines_download(map(record_of, lines), "queue")
-        left = _after(board.queue, cursor)
-        shown = with_typical_runs(left[:size], scope, now)
-        here = request.build_absolute_uri()
-        given = board.queue[: len(board.queue) - len(left) + size]
-        following = _cursor(given) if len(left) > size else ""
+        remaining = _after(board.queue, cursor)
+        page = with_typical_runs(remaining[:size], scope, now)
+        address = request.build_absolute_uri()
+        given = board.queue[: len(board.queue) - len(remaining) + size]
+        following = _cursor(given) if len(remaining) > size else ""
         data = QueueSerializer(
             {
                 "read_at": reading.read_at,
                 "problem": reading.sentence(in_full=scope.sees_all),
                 "policy": board.policy,
-                "next": replace_query_param(here, "cursor", following) if following else None,
-                "results": [record_of(line) for line in shown],
+                "next": replace_query_param(address, "cursor", following) if following else None,
+                "results": [record_of(line) for line in page],
             }
         ).data
         return self.answer(request, data, without(data, "read_at"), reading.read_at)
@@ -119,8 +119,8 @@ def _after(lines: Sequence[Waiting], cursor: str) -> list[Waiting]:
         if (type(is_never), type(since), type(given)) != (bool, str, int) or given < 0:
             raise TypeError(cursor)
     except (ValueError, TypeError, RecursionError):
-        why = "not a cursor of this list. Start again without it."
-        raise ValidationError({"cursor": [why]}) from None
+        reason = "not a cursor of this list. Start again without it."
+        raise ValidationError({"cursor": [reason]}) from None
     place = (is_never, since)
     same = [line for line in lines if _place(line) == place]
     return [*same[given:], *(line for line in lines if _place(line) > place)]

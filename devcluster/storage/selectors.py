@@ -234,8 +234,8 @@ class _Parser:
             if not re.fullmatch(r"[+-]?\d+", next(iter(values))):
                 raise ValueError("for 'Gt', 'Lt' operators, the value must be an integer")
             return Requirement(key, "gt" if operator == ">" else "lt", frozenset(values))
-        kept = {"=": "in", "==": "in", "!=": "notin"}.get(operator, operator)
-        return Requirement(key, kept, frozenset(values))
+        name = {"=": "in", "==": "in", "!=": "notin"}.get(operator, operator)
+        return Requirement(key, name, frozenset(values))
 
     def _single_value(self) -> str:
         if self._look() in {_END, ","}:

@@ -94,9 +94,9 @@ def chosen_columns(columns: Sequence[Column], given: QueryDict) -> Sequence[Colu
     return found
 
 
-def choices(columns: Sequence[Column], shown: Iterable[Column]) -> list[Choice]:
+def choices(columns: Sequence[Column], current: Iterable[Column]) -> list[Choice]:
     """Return the columns to choose from on the page."""
-    keys = {column.key for column in shown}
+    keys = {column.key for column in current}
     return [Choice(each.key, each.label, each.key in keys, each.room) for each in _shown(columns)]
 
 

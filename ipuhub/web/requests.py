@@ -137,7 +137,7 @@ def tagged(request: HttpRequest, answer: HttpResponse, tag: str) -> HttpResponse
 def live_page(
     request: HttpRequest,
     templates: tuple[str, str],
-    shown: Mapping[str, object],
+    facts: Mapping[str, object],
     as_of: datetime | None,
     **unmarked: object,
 ) -> HttpResponse:
@@ -146,12 +146,12 @@ def live_page(
     `templates`: the page's and the part's. The ETag is computed from `shown`; `unmarked` values,
     such as the time, do not affect it. `as_of`: the time of the figures.
     """
-    tag = fragment_etag(request, shown)
+    tag = fragment_etag(request, facts)
     note_as_of(request, as_of)
     if same := not_modified(request, tag):
         return same
     page, part = templates
-    context = {**shown, **unmarked, "etag": tag, "as_of": as_of}
+    context = {**facts, **unmarked, "etag": tag, "as_of": as_of}
     return tagged(request, render(request, part if wants_fragment(request) else page, context), tag)
 
 

@@ -258,9 +258,9 @@ class WebServer:
 
 
 def _refused(request: web.BaseRequest, no: Refusal, *, ends: bool) -> web.Response:
-    said = refuse(request.path, no.kind, f"{no}")
-    headers = {"Server": "ipuhub", **said.headers}
-    response = web.Response(status=said.status, body=said.text.encode(), headers=headers)
+    refusal = refuse(request.path, no.kind, f"{no}")
+    headers = {"Server": "ipuhub", **refusal.headers}
+    response = web.Response(status=refusal.status, body=refusal.text.encode(), headers=headers)
     if ends:
         response.force_close()
     return response

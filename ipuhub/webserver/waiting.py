@@ -44,8 +44,8 @@ def unavailable(sentence: str, limits: Limits) -> WebServer:
     unavailable, with a sentence."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        said = refuse(environ.get("PATH_INFO", ""), "database-unavailable", sentence)
-        start_response("503 Service Unavailable", [*said.headers.items()])
-        return [said.text.encode()]
+        refusal = refuse(environ.get("PATH_INFO", ""), "database-unavailable", sentence)
+        start_response("503 Service Unavailable", [*refusal.headers.items()])
+        return [refusal.text.encode()]
 
     return WebServer(answer, limits, constants={"/healthz": "ok"})

@@ -72,6 +72,7 @@ def test_each_row_of_a_reference_begins_and_ends_as_a_sentence(page: str) -> Non
 
 
 ROOMS = ("dashboard", "devcluster", "ipuhub", "jobs", "partitions", "usage")
+PRIVATE = {"said", "told", "asked", "shown", "why"}  # names that say nothing of what they hold
 UNSPOKEN = ("Whether", "What", "Who", "Whose", "When", "Where", "Why", "Which", "How")
 Said = dict[str, str]  # by file and line
 
@@ -85,6 +86,7 @@ class Words:
         self.functions: Said = {}
         self.classes: Said = {}
         self.messages: Said = {}
+        self.names: Said = {}
 
     def read(self, path: Path) -> None:
         """Add the words of a file."""
@@ -93,6 +95,8 @@ class Words:
         for node in ast.walk(tree):
             at = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
             match node:
+                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                    self.names[f"{at} {name}"] = name
                 case ast.Module():
                     self.modules[at] = ast.get_docstring(node) or ""
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -166,3 +170,10 @@ def test_no_message_uses_a_phrase_that_reads_as_translated(room: str) -> None:
     found = words_of(room).messages
     assert len(found) > 100
     assert translated(found) == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_says_what_it_holds(room: str) -> None:
+    found = words_of(room).names
+    assert len(found) > 500
+    assert {at: name for at, name in found.items() if name in PRIVATE} == {}

@@ -62,19 +62,19 @@ class Command(BaseCommand):
 async def _remaining(drain: bool, seconds: int) -> list[str]:
     """The jobs with one of our finalizers as namespace/name, after draining if requested."""
     async with composition.cluster_client("ipuhub-uninstall") as client:
-        left = await _held(client)
+        held = await _held(client)
         if drain:
-            for namespace, name in left:
+            for namespace, name in held:
                 try:
                     await client.delete(IPUJOBS, name, namespace)
                 except NotFound:
                     continue  # it went by itself
             loop = asyncio.get_running_loop()
             end = loop.time() + seconds
-            while left and loop.time() < end:
+            while held and loop.time() < end:
                 await asyncio.sleep(_PAUSE_SECONDS)
-                left = await _held(client)
-        return ["/".join(each) for each in left]
+                held = await _held(client)
+        return ["/".join(each) for each in held]
 
 
 async def _held(client: KubeClient) -> list[tuple[str, str]]:

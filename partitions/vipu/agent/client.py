@@ -163,8 +163,8 @@ class AgentClient:
             )
         except aio.AioRpcError as error:
             if error.code() is StatusCode.DEADLINE_EXCEEDED:
-                why = f"agent {self.address} did not answer within {seconds:g} s"
-                raise NoAnswer(why) from error
+                text = f"agent {self.address} did not answer within {seconds:g} s"
+                raise NoAnswer(text) from error
             raise error_of(error.code(), error.details() or str(error.code())) from error
         except RpcError as error:
             raise NoAnswer(f"agent {self.address}: {error}") from error

@@ -233,8 +233,8 @@ def _mode(server: pb.Server) -> str:
 def _unwritten(server: pb.Server) -> list[tuple[str, str]]:
     if not server.HasField("unwritten_since"):
         return []
-    since, why = as_time(server.unwritten_since), server.unwritten_why
-    return [("State file problem", f"not written since {since}: {why}")]
+    since, reason = as_time(server.unwritten_since), server.unwritten_why
+    return [("State file problem", f"not written since {since}: {reason}")]
 
 
 def _with_these(total: str, parts: Sequence[tuple[int, str]]) -> str:

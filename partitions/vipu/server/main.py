@@ -219,7 +219,7 @@ class VipuServer:
         if unwritten is None:
             events.note("state file is written again")
         else:
-            events.note("state file is not written", is_bad=True, problem=unwritten.why)
+            events.note("state file is not written", is_bad=True, problem=unwritten.reason)
         self._say_health(is_written=unwritten is None)
 
     def _say_health(self, *, is_written: bool) -> None:

@@ -44,7 +44,7 @@ class Unwritten:
     """Since when the state file cannot be written, and why."""
 
     since: datetime
-    why: str
+    reason: str
 
 
 class SharedWrites:

@@ -82,7 +82,7 @@ class AdminService(AdminServiceServicer):
             cordoned_agents=sum(machine.cordon is not None for machine in machines),
             error_partitions=sum(in_error),
             unwritten_since=_time(unwritten.since) if unwritten else None,
-            unwritten_why=unwritten.why if unwritten else "",
+            unwritten_why=unwritten.reason if unwritten else "",
         )
 
     @answering
