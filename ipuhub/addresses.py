@@ -1,4 +1,4 @@
-"""io: how hosts and ports are written, and which addresses a server listens on."""
+"""io: the written form of hosts and ports, and the addresses that a server listens on."""
 
 from __future__ import annotations
 

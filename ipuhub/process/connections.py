@@ -254,17 +254,17 @@ async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.
                 each, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
             for family, kind, protocol, _, address in dict.fromkeys(found):
-                one = socket.socket(family, kind, protocol)
-                made.append(one)
-                one.setblocking(False)
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener = socket.socket(family, kind, protocol)
+                made.append(listener)
+                listener.setblocking(False)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.bind(address)
-                one.listen(backlog)
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.bind(address)
+                listener.listen(backlog)
             port = port or made[0].getsockname()[1]  # one for all addresses
     except OSError:
-        for one in made:
-            one.close()
+        for listener in made:
+            listener.close()
         raise
     return made

@@ -34,7 +34,7 @@ class _Ipv4Socket(socket.socket):
 
 @contextmanager
 def reached_hosts(family: str) -> Iterator[list[str]]:
-    """The loopback addresses of "both" families; or those of IPv4, on a system without IPv6."""
+    """The loopback addresses of "both" families, or only of IPv4 on a system without IPv6."""
     if family == "both":
         yield loopbacks()
         return
