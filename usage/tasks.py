@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from usage.models import ReportRun
 from usage.reports.ranges import delete_expired
-from usage.reports.runs import do_range, do_run, request_run
+from usage.reports.runs import do_range, do_run, refuse_run, request_run
 from usage.retention.purging import PurgeRefused, make_plan, purge, retention
 from usage.sums.rollups import refresh
+from usage.time.months import clock_problem
 from usage.utilization import rollups as utilization
 
 _LOG = structlog.get_logger(__name__)
@@ -26,15 +27,25 @@ def make_reports(run_id: int) -> None:
         _LOG.warning("no such run waits", run=run_id)
         return
     run = ReportRun.objects.get(pk=run_id)
-    (do_range if run.kind else do_run)(run, settings.REPORT_ZONE)
+    if run.kind:
+        do_range(run, settings.REPORT_ZONE)
+    else:
+        _make_months(run)
 
 
 @shared_task(name="usage.make_daily_reports")  # type: ignore[untyped-decorator]
 def make_daily_reports() -> None:
     """Make the reports of this and last month, close older months and correct closed months."""
-    zone = settings.REPORT_ZONE
     delete_expired()
-    do_run(request_run("daily", "", timezone.now(), zone), zone)
+    _make_months(request_run("daily", "", timezone.now(), settings.REPORT_ZONE))
+
+
+def _make_months(run: ReportRun) -> None:
+    now = timezone.now()
+    if problem := clock_problem(now):
+        refuse_run(run, problem, now)
+    else:
+        do_run(run, settings.REPORT_ZONE)
 
 
 @shared_task(name="usage.sum_days")  # type: ignore[untyped-decorator]
@@ -50,6 +61,9 @@ def sum_days() -> None:
 def purge_old_rows() -> None:
     """Delete rows older than the retention; by default nothing."""
     now, zone = timezone.now(), settings.REPORT_ZONE
+    if problem := clock_problem(now):
+        _LOG.warning("nothing was purged", why=problem)
+        return
     try:
         state = purge(make_plan(now, zone, retention()), now, zone)
     except PurgeRefused as error:

@@ -17,7 +17,7 @@ from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
 from usage.reports.review import review_month
 from usage.reports.runs import do_run, request_run
-from usage.time.months import bad_seams, bounds_of
+from usage.time.months import bad_seams, bounds_of, clock_problem
 from usage.time.ranges import read_instant
 from usage.time.windows import Month
 
@@ -87,6 +87,8 @@ def carry_out(options: ReportOptions, now: datetime, zone: ZoneInfo, progress: P
     if options.review:
         _print_review(Month.parse(options.month), progress)
         return
+    if problem := clock_problem(now):
+        raise ReportRefused(problem)
     run = request_run(
         "command", _recorded_name(options), now, zone, options.month, close=options.close
     )

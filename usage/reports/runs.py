@@ -106,6 +106,12 @@ def read_range(fields: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Rang
     return RangeFile(range_of(begin, end, now, zone, profile), kind, profile)
 
 
+def refuse_run(run: ReportRun, why: str, now: datetime) -> None:
+    """End a run before it has done anything."""
+    _LOG.warning("a run of reports was refused", run=run.pk, why=why)
+    _end(run, ReportRun.State.REFUSED, why, now)
+
+
 def do_range(
     run: ReportRun, zone: ZoneInfo, clock: Callable[[], datetime] = timezone.now
 ) -> ReportRun:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from usage.rates.pricing import Money
     from usage.time.windows import Window
 
+CLOCKS_DIFFER: Final = timedelta(hours=1)
 POD_WATCH = "pods"
 """Checkpoints and gaps of the watch of pods have names that begin so."""
 SEEN_SQL = (
@@ -47,6 +49,20 @@ COMPLETE_UNTIL_SQL = (
     f" FROM ({SEEN_SQL}) AS watched (seen)"
 )
 """Selects until when in [begin, end) the watch had seen everything; NULL: nobody ever watched."""
+
+
+def clock_problem(now: datetime) -> str:
+    """Return why nothing final may be decided at `now`, the time of this process, or nothing: a
+    closed month and a purge cannot be undone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        ahead: timedelta = now - cursor.fetchone()[0]
+    if ahead <= CLOCKS_DIFFER:
+        return ""
+    return (
+        f"The clock of this process is {ahead.total_seconds() / 3600:,.0f} h ahead of the clock of "
+        "PostgreSQL: months would be closed and records purged too early. Correct the clocks."
+    )
 
 
 def complete_until(begin: datetime, end: datetime) -> datetime | None:

@@ -20,6 +20,7 @@ from tests.integration.usage.reading import UTC_ZONE, make, rows_of
 from usage.models import MonthReport
 from usage.reports.making import correct_month, make_month
 from usage.sums.compare import month_to_date
+from usage.time import months
 from usage.time.months import bad_seams, bounds_of, month_bounds
 from usage.time.windows import Month
 
@@ -47,6 +48,7 @@ def _length(first: datetime, end: datetime) -> float:
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that was always there and one about the end of August, which is closed in UTC."""
     monkeypatch.setattr(timezone, "now", lambda: NOW)
+    monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
     pod("2026-07-31T00:00", "2026-11-05T00:00", cpu=1)
     pod("2026-08-31T00:00", "2026-09-01T12:00", cpu=1)
     make("2026-08", "2026-11-19T00:00")

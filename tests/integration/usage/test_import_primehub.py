@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from ipuhub.recording.store import connection_arguments
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.reading import make, rows_of
 from usage.models import PodLifetime, PurgeState
+from usage.time import months
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +69,7 @@ class Peer:
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     monkeypatch.setattr(timezone, "now", lambda: NOW)
+    monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
     server = connection_arguments(connection.settings_dict)
     name = f"primehub_{uuid4().hex[:8]}"
     with psycopg.connect(**{**server, "dbname": "postgres", "autocommit": True}) as admin:

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make
 from usage.models import UtilizationHour, UtilizationQuarter, UtilizationState
+from usage.time import months
 from usage.utilization.rollups import rebuild, refresh
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def _months(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
     settings.USAGE_RETENTION_MONTHS = 2
     settings.USAGE_RETENTION_GAPS_MONTHS = 1
     monkeypatch.setattr(timezone, "now", lambda: NOW)
+    monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
     CapacityChange.objects.create(controller="v1", at=at("2026-08-01T00:00"), total=16, free=12)
     CapacityChange.objects.create(controller="v1", at=at("2026-08-31T22:00"), total=16, free=8)
     held("2026-08-31T21:00", "2026-08-31T23:00", **JOB)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
@@ -21,11 +21,20 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import make
-from usage.models import PodLifetime, PurgeState, ReportChunk, RollupState, UsageDay
+from usage.models import (
+    MonthReport,
+    PodLifetime,
+    PurgeState,
+    ReportChunk,
+    ReportRun,
+    RollupState,
+    UsageDay,
+)
 from usage.retention.purged import PurgedError, purged_before, refuse_purged
 from usage.retention.purging import PurgeRefused, Retention, make_plan, purge
 from usage.sums.rollups import rebuild, refresh
-from usage.tasks import purge_old_rows
+from usage.tasks import make_daily_reports, purge_old_rows
+from usage.time import months
 from usage.time.windows import Month
 
 if TYPE_CHECKING:
@@ -41,6 +50,7 @@ KEEP = Retention(lifetimes=2)
 def _month_by_month(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.USAGE_RETENTION_MONTHS = 2
     monkeypatch.setattr(timezone, "now", lambda: NOW)
+    monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
     for month in (7, 8, 9, 10):
         pod(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00", pod_name=f"m{month}", ipus=4)
         held(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00")
@@ -342,3 +352,25 @@ def test_the_worker_purges_each_day() -> None:
     close("2026-07", "2026-08")
     purge_old_rows()
     assert "m8" not in left()
+
+
+def test_a_clock_that_is_ahead_closes_no_month_and_purges_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither can be undone. PostgreSQL's clock is the second witness."""
+    close("2026-07", "2026-08")
+    monkeypatch.undo()  # the clocks of the machine
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        there = cursor.fetchone()[0]
+    monkeypatch.setattr(timezone, "now", lambda: there + timedelta(days=90))
+    before, ahead = left(), "2,160 h ahead of the clock of PostgreSQL"
+    purge_old_rows()
+    make_daily_reports()
+    for command in ("purge_usage", "make_usage_reports"):
+        with pytest.raises(CommandError, match=ahead):
+            call_command(command, stdout=StringIO())
+    assert left() == before
+    assert not MonthReport.objects.exclude(month__in=["2026-07", "2026-08"]).exists()
+    run = ReportRun.objects.get()
+    assert (run.state, ahead in run.message) == ("refused", True)

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand, ProgressBar
 from usage.retention.purging import PurgeRefused, count, make_plan, purge, retention
+from usage.time.months import clock_problem
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -39,6 +40,8 @@ class Command(DatabaseCommand):
         if options["dry_run"]:
             self._tell(plan, count(plan))
             return
+        if problem := clock_problem(now):
+            raise CommandError(problem)
         try:
             with ProgressBar(self.stderr, "rows") as bar:
                 state = purge(plan, now, zone, bar.show)
