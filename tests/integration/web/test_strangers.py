@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from http.cookies import SimpleCookie
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tests.integration.web.addresses import Example
 
 pytestmark = pytest.mark.django_db
+Browsers: TypeAlias = "dict[str, tuple[Client, str]]"
 _SECRET: Final = "secret-plan"
 _POLLED: Final = {"HX-Request": "true"}
 
@@ -51,6 +53,22 @@ def keys(users: dict[str, User], django_db_blocker: DjangoDbBlocker) -> dict[str
     """Team-a's job with all that is recorded of it, and the keys of other rows."""
     with django_db_blocker.unblock():
         return _keys(users)
+
+
+@pytest.fixture(scope="module")
+def browsers(users: dict[str, User], django_db_blocker: DjangoDbBlocker) -> Browsers:
+    """A browser of each user, with the cookies of its session: to sign in, and to make a client,
+    takes as long as most pages do."""
+    with django_db_blocker.unblock():
+        made = {name: browser(user) for name, user in users.items()}
+    return {name: (client, client.cookies.output(header="")) for name, client in made.items()}
+
+
+@pytest.fixture(scope="module")
+def tools(users: dict[str, User], django_db_blocker: DjangoDbBlocker) -> dict[str, Client]:
+    """A program of each user."""
+    with django_db_blocker.unblock():
+        return {name: tool(user) for name, user in users.items()}
 
 
 def _users() -> dict[str, User]:
@@ -93,15 +111,24 @@ def test_every_address_has_an_example() -> None:
     ids=[*EXAMPLES, *(f"{name} (form)" for name in FORMS)],
 )
 def test_every_caller_gets_what_he_may(
-    name: str, example: Example, users: dict[str, User], keys: dict[str, int]
+    name: str,
+    example: Example,
+    browsers: Browsers,
+    tools: dict[str, Client],
+    keys: dict[str, int],
 ) -> None:
     address = _address(name, example, keys)
     is_api = address.startswith(("/api/", "/report/")) and not example.is_page
     by_token = is_api or example.sends_token
-    sign_in = tool if by_token else browser
-    for caller in ("nobody", *users):
+    for caller in ("nobody", *browsers):
         want = example.answer_to(caller)
-        client = Client() if caller == "nobody" else sign_in(users[caller])
+        if caller == "nobody":
+            client = Client()
+        elif by_token:
+            client = tools[caller]
+        else:
+            client, cookies = browsers[caller]
+            client.cookies = SimpleCookie(cookies)  # those from before any test
         if example.answers.nobody == 302 and example.form is None:  # a page may be polled, too
             _call(client, address, example, 401 if caller == "nobody" else want, _POLLED)
         for query in example.queries:
