@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -22,21 +23,22 @@ from ipuhub.models import RoleChange
 from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
-from ipuhub.web.filters import Filters, InstantFilter
+from ipuhub.web.filters import PAGE, BadFilter, Filters, InstantFilter, read_page_number
 from ipuhub.web.grants import grant_role, revoke_role
 from ipuhub.web.lists import ListPage
-from ipuhub.web.problems import takes
+from ipuhub.web.problems import bad_parameters, takes
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from django.contrib.auth.models import User
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
     from ipuhub.models import ApiToken
 
-MOST: Final = 500
-"""So many users stand on the page; more are counted only."""
+A_PAGE: Final = 100
+"""Users of a page, by name."""
 _OWN: Final = "You cannot take your own role admin away. Ask another administrator."
 
 
@@ -78,21 +80,29 @@ class RoleForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
-@takes()
+@takes("q", PAGE)
 @never_cache
-def users_page(request: HttpRequest) -> HttpResponse:
-    """Show the users; a POST grants or revokes a role. Raises PermissionDenied."""
+def users_page(request: HttpRequest) -> HttpResponseBase:
+    """Show the users with `q` in their names, page by page; a POST grants or revokes a role. Raises
+    PermissionDenied."""
     require_admin(request.user)
+    text = request.GET.get("q", "").strip()
+    try:
+        number = read_page_number(request.GET.get(PAGE, ""))
+    except BadFilter as error:
+        return bad_parameters(request, error.messages)
     form = RoleForm(request.POST if request.method == "POST" else None)
     if form.is_valid() and _change_role(request, form):
-        return redirect("account-users")
-    every = get_user_model().objects.order_by("username")
+        return redirect(request.get_full_path())
+    named = get_user_model().objects.filter(username__icontains=text).order_by("username")
     related = ("role_grants", "api_tokens", "external_identities")
-    found = list(every.prefetch_related(*related)[: MOST + 1])
+    page = Paginator(named.prefetch_related(*related), A_PAGE).get_page(number)
     context = {
-        "rows": [_row(user) for user in found[:MOST]],
-        "count": every.count() if len(found) > MOST else len(found),
-        "most": MOST,
+        "rows": [_row(user) for user in page.object_list],
+        "count": page.paginator.count,
+        "text": text,
+        "page": page,
+        "here": request.get_full_path(),
         "now": timezone.now(),
         "form": form,
         "roles": ROLES,

@@ -45,8 +45,18 @@ def test_many_users_cost_no_more_questions(
     with CaptureQueriesContext(connection) as many:
         client.get(PAGE)
     assert questions(many) <= questions(few)
-    monkeypatch.setattr(users, "MOST", 5)
-    assert "21 users, the first 5 by name" in client.get(PAGE).content.decode()
+    monkeypatch.setattr(users, "A_PAGE", 5)
+    first, last = (client.get(f"{PAGE}?page={number}").content.decode() for number in (1, 5))
+    assert "21 users" in first
+    assert ("Page 1 of 5" in first, 'rel="next"' in first) == (True, True)
+    assert ('rel="next"' in last, "user-19" in last) == (False, True)
+    found = client.get(f"{PAGE}?q=USER-1").content.decode()
+    assert "10 users with “USER-1” in the name" in found
+    assert "?q=USER-1&amp;page=2" in found
+    given = {"user": "user-17", "role": "viewer", "namespace": "team-a", "change": "grant"}
+    answer = client.post(f"{PAGE}?q=user-17", given)
+    assert answer["Location"] == f"{PAGE}?q=user-17"  # where the name was looked up
+    assert "viewer: team-a" in client.get(answer["Location"]).content.decode()
 
 
 def test_only_administrators_have_the_tab(admin: User, alice: User) -> None:
