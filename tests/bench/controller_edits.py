@@ -25,7 +25,7 @@ from tests.bench.demo_figures import spread
 from tests.bench.surroundings import HOME, print_if_verbose
 from tests.e2e.running_demo import ROOT
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import LABEL, prepare
+from tests.fakes.proxylab import LABEL, prepare_cluster
 
 if TYPE_CHECKING:
     import argparse
@@ -97,7 +97,7 @@ async def _proxy() -> AsyncIterator[tuple[Mount, str, int, int]]:
         await cluster.start()
         try:
             async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
-                await prepare(client)
+                await prepare_cluster(client)
                 account = (cluster.kubeconfig, folder, f"{HOME}/ipuhub-proxy")
                 kubeconfig = await write_account_kubeconfig(client, *account)
             for number in (first, second):

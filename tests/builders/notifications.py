@@ -29,12 +29,12 @@ def subscribe(user: User, event: str = "job-ended", **fields: Any) -> Subscripti
     return Subscription.objects.create(owner=user, event=event, **values)
 
 
-def ended(name: str = "train", namespace: str = "team-a", **fields: Any) -> None:
+def store_ended_job(name: str = "train", namespace: str = "team-a", **fields: Any) -> None:
     fields = {"status": "Failed", "completed_at": timezone.now(), "user": "ann"} | fields
     jobhistory.job(name, namespace, **fields)
 
 
-def counted() -> dict[str, int]:
+def delivery_counts() -> dict[str, int]:
     """What the dashboard's /metrics says of notifications: by label, without zeros."""
     page = tool(get_user_model().objects.create_user("scraper", is_staff=True)).get("/metrics")
     lines = re.findall(
@@ -43,6 +43,6 @@ def counted() -> dict[str, int]:
     return {label: int(total) for label, total in lines if total != "0"}
 
 
-def run() -> None:
+def deliver_all() -> None:
     collect(timezone.now())
     deliver(timezone.now)

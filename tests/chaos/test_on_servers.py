@@ -29,7 +29,7 @@ from tests.fakes.chaosworld import Faults, Rival
 from tests.fakes.freeport import free_port
 from tests.fakes.logcache import Feed
 from tests.fakes.longform import IS_LONG
-from tests.fakes.proxylab import Lab, prepare
+from tests.fakes.proxylab import Lab, prepare_cluster
 from tests.fakes.serverkube import (
     NODE,
     Observer,
@@ -212,7 +212,7 @@ async def test_every_write_may_be_the_last(stage: Stage, story: Story) -> None:
 @pytest.fixture
 async def guarded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """A stage on which a whole proxy finds its node and its account."""
-    await prepare(stage.watching)
+    await prepare_cluster(stage.watching)
     # A dead proxy answers nobody: its calls that hang are not waited for.
     monkeypatch.setattr("partitions.proxy.process._SHUTDOWN_SECONDS", 0.01)
     return stage

@@ -31,7 +31,7 @@ def vipu_admin(demo: RunningDemo, *arguments: str, at: str = "V-IPU admin", code
     return done.err if code else done.out
 
 
-def submit(demo: RunningDemo, name: str, ipus: int, **spec: Any) -> None:
+def submit_job(demo: RunningDemo, name: str, ipus: int, **spec: Any) -> None:
     container = {"name": "main", "image": "example.com/main:1"}
     workers = {"template": {"spec": {"containers": [container]}}}
     shape = {"jobInstances": 1, "ipusPerJobInstance": str(ipus), "workers": workers}
@@ -44,11 +44,11 @@ def submit(demo: RunningDemo, name: str, ipus: int, **spec: Any) -> None:
     demo.kubectl("create", "-f", "-", stdin=json.dumps(job))
 
 
-def described(demo: RunningDemo, name: str) -> str:
+def describe_job(demo: RunningDemo, name: str) -> str:
     return demo.kubectl("describe", "ipujob", name)
 
 
-def asking(demo: RunningDemo) -> Ask:
+def api_reader(demo: RunningDemo) -> Ask:
     """ask(path) -> what the dashboard's API answers an administrator."""
     made = demo.manage("make_api_token", "admin", "--dir", str(demo.directory), "--scopes", "read")
     token = next(word for word in made.split() if word.startswith("ipuhub_"))
@@ -62,7 +62,7 @@ def asking(demo: RunningDemo) -> Ask:
     return ask
 
 
-def says(page: Page, path: str, *wanted: str) -> None:
+def wait_for_words(page: Page, path: str, *wanted: str) -> None:
     """Load the page again until it shows these words, be it in the titles of a map."""
 
     def shown() -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.administrator import asking, described, says, submit, vipu_admin
+from tests.e2e.administrator import api_reader, describe_job, submit_job, vipu_admin, wait_for_words
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def repaired(demo: RunningDemo) -> Iterator[None]:
 def test_a_job_on_a_broken_ipu_is_told_and_gets_its_next_attempt_elsewhere(
     demo: RunningDemo, page: Page
 ) -> None:
-    api = asking(demo)
-    submit(demo, "hit", 2, restartPolicy={"type": "OnFailure"})
+    api = api_reader(demo)
+    submit_job(demo, "hit", 2, restartPolicy={"type": "OnFailure"})
     wait_until(lambda: demo.status("hit") == "Running", "hit Running")
     assert vipu_admin(demo, "provoke", "fault", "ag0", "--ipu", "0").endswith(": success.\n")
 
@@ -42,14 +42,14 @@ def test_a_job_on_a_broken_ipu_is_told_and_gets_its_next_attempt_elsewhere(
         return status.get("launcherStatus") == "Running" and status.get("restartCount") == 1
 
     wait_until(went_on, "the next attempt runs")
-    told = described(demo, "hit")
+    told = describe_job(demo, "hit")
     assert "PartitionError" in told
     assert BROKEN in told
     uid = demo.job("hit")["metadata"]["uid"]
-    says(page, f"/jobs/{uid}/", "PartitionError", BROKEN)
+    wait_for_words(page, f"/jobs/{uid}/", "PartitionError", BROKEN)
     fleet = api("fleet")
     assert fleet["out_of_service"] == f"1 IPU ({BROKEN})"
-    says(page, "/fleet/", f"Out of service: 1 IPU ({BROKEN})")
+    wait_for_words(page, "/fleet/", f"Out of service: 1 IPU ({BROKEN})")
     faulty = [each for each in fleet["ipus"] if each["state"] == "faulty"]
     assert [(each["machine"], each["position"]) for each in faulty] == [("ag0", 0)]
     held = {(i["machine"], i["position"]) for i in fleet["ipus"] if i["job_uid"] == uid}

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e.administrator import asking, described, submit, vipu_admin
+from tests.e2e.administrator import api_reader, describe_job, submit_job, vipu_admin
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def tracked(demo: RunningDemo) -> dict[str, list[dict[str, Any]]]:
 def test_a_controller_that_restarts_empty_costs_jobs_an_attempt_and_nobody_an_ipu(
     demo: RunningDemo,
 ) -> None:
-    api = asking(demo)
+    api = api_reader(demo)
     demo.wait_until_recording()
-    submit(demo, "ends", 2)
-    submit(demo, "comes-back", 4, restartPolicy={"type": "OnFailure"})
+    submit_job(demo, "ends", 2)
+    submit_job(demo, "comes-back", 4, restartPolicy={"type": "OnFailure"})
     for name in ("ends", "comes-back"):
         wait_until(lambda name=name: demo.status(name) == "Running", f"{name} Running")  # type: ignore[misc]
     first = demo.job("comes-back")["status"]["partitions"][0]["id"]
@@ -53,7 +53,7 @@ def test_a_controller_that_restarts_empty_costs_jobs_an_attempt_and_nobody_an_ip
 
     # The jobs are told, in words, and one of them begins again.
     wait_until(lambda: demo.status("ends") == "Failed", "it failed")
-    told = described(demo, "ends")
+    told = describe_job(demo, "ends")
     assert "no longer knows partition p-ends-default-0" in told
     assert "PartitionLost" in told
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.administrator import asking, described, says, submit, vipu_admin
+from tests.e2e.administrator import api_reader, describe_job, submit_job, vipu_admin, wait_for_words
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SILENT = "ag0 has not answered since"
 
 @pytest.fixture
 def api(demo: RunningDemo) -> Ask:
-    return asking(demo)
+    return api_reader(demo)
 
 
 @pytest.fixture
@@ -41,26 +41,26 @@ def machines(demo: RunningDemo) -> Iterator[None]:
 def test_a_cordon_is_named_to_the_job_that_waits_for_the_machine_and_left_to_the_one_on_it(
     demo: RunningDemo, page: Page, api: Ask
 ) -> None:
-    submit(demo, "on-ag0", 4)
+    submit_job(demo, "on-ag0", 4)
     wait_until(lambda: demo.status("on-ag0") == "Running", "on-ag0 Running")
     assert vipu_admin(demo, "cordon", "agent", "ag0", "--reason", REASON) == (
         "cordon agent (ag0): success.\n"
     )
     assert "Up,Cordoned" in vipu_admin(demo, "list", "agents")
-    says(page, "/fleet/", f"; {CORDONED}", f"Out of service: 4 IPUs ({CORDONED})")
+    wait_for_words(page, "/fleet/", f"; {CORDONED}", f"Out of service: 4 IPUs ({CORDONED})")
     assert demo.status("on-ag0") == "Running"  # it may end in peace
     demo.kubectl("delete", "ipujob", "on-ag0", "--timeout=120s")
 
-    submit(demo, "waits", 32)
-    wait_until(lambda: CORDONED in described(demo, "waits"), "the job names the cordon")
-    told = described(demo, "waits")
+    submit_job(demo, "waits", 32)
+    wait_until(lambda: CORDONED in describe_job(demo, "waits"), "the job names the cordon")
+    told = describe_job(demo, "waits")
     assert f"blocks have up to 32; out of service: 4 IPUs ({CORDONED})" in told
     assert demo.status("waits") == "Pending"
     uid = demo.job("waits")["metadata"]["uid"]
-    says(page, f"/jobs/{uid}/", "Out of service", f"4 IPUs ({CORDONED})")
+    wait_for_words(page, f"/jobs/{uid}/", "Out of service", f"4 IPUs ({CORDONED})")
     said = f"no block of 32 can come free; out of service: 4 IPUs ({CORDONED})"
-    says(page, "/", said, f"free, but {CORDONED}")
-    says(page, "/fleet/", said)
+    wait_for_words(page, "/", said, f"free, but {CORDONED}")
+    wait_for_words(page, "/fleet/", said)
     assert CORDONED in api(f"jobs/{uid}")["message"]
     fleet = api("fleet")
     assert fleet["out_of_service"] == f"4 IPUs ({CORDONED})"
@@ -77,13 +77,13 @@ def test_a_cordon_is_named_to_the_job_that_waits_for_the_machine_and_left_to_the
 def test_a_drain_waits_for_jobs_by_name_and_a_forced_one_is_told_to_the_job_that_it_moves(
     demo: RunningDemo, page: Page
 ) -> None:
-    submit(demo, "drained", 4, restartPolicy={"type": "OnFailure"})
+    submit_job(demo, "drained", 4, restartPolicy={"type": "OnFailure"})
     wait_until(lambda: demo.status("drained") == "Running", "drained Running")
     order = ("drain", "agent", "ag0", "--reason", REASON)
     said = vipu_admin(demo, *order, "--no-wait", code=1)
     assert "not empty: p-drained-default-0: it is not relocatable" in said
     assert demo.status("drained") == "Running"
-    says(page, "/fleet/", f"; {CORDONED}")
+    wait_for_words(page, "/fleet/", f"; {CORDONED}")
     assert "drain agent (ag0): success." in vipu_admin(demo, "drain", "agent", "ag0", "--force")
 
     def moved() -> bool:
@@ -91,11 +91,11 @@ def test_a_drain_waits_for_jobs_by_name_and_a_forced_one_is_told_to_the_job_that
         return job.get("launcherStatus") == "Running" and job.get("restartCount") == 1
 
     wait_until(moved, "its next attempt runs on another machine")
-    told = described(demo, "drained")
+    told = describe_job(demo, "drained")
     assert "PartitionLost" in told
     assert f"no longer knows partition p-drained-default-0; {CORDONED}" in told
     uid = demo.job("drained")["metadata"]["uid"]
-    says(page, f"/jobs/{uid}/", CORDONED)
+    wait_for_words(page, f"/jobs/{uid}/", CORDONED)
     assert "p-drained" not in vipu_admin(demo, "list", "partitions", "--agent", "ag0")
 
 
@@ -103,14 +103,14 @@ def test_a_drain_waits_for_jobs_by_name_and_a_forced_one_is_told_to_the_job_that
 def test_an_agent_that_hangs_on_command_is_what_its_jobs_and_the_pages_name(
     demo: RunningDemo, page: Page, api: Ask
 ) -> None:
-    submit(demo, "fails", 2)
-    submit(demo, "comes-back", 2, restartPolicy={"type": "OnFailure"})
+    submit_job(demo, "fails", 2)
+    submit_job(demo, "comes-back", 2, restartPolicy={"type": "OnFailure"})
     for name in ("fails", "comes-back"):
         wait_until(lambda name=name: demo.status(name) == "Running", f"{name} Running")  # type: ignore[misc]
     assert vipu_admin(demo, "provoke", "fault", "ag0") == "provoke fault (ag0): success.\n"
 
     wait_until(lambda: demo.status("fails") == "Failed", "it failed")
-    told = described(demo, "fails")
+    told = describe_job(demo, "fails")
     assert SILENT in told
     assert "PartitionError" in told
 
@@ -119,16 +119,16 @@ def test_an_agent_that_hangs_on_command_is_what_its_jobs_and_the_pages_name(
         return job.get("launcherStatus") == "Running" and job.get("restartCount") == 1
 
     wait_until(moved, "the other is restarted on another machine")
-    assert SILENT in described(demo, "comes-back")
+    assert SILENT in describe_job(demo, "comes-back")
     assert "Lost" in vipu_admin(demo, "get", "agent", "ag0")
     assert "ag0" not in vipu_admin(demo, "list", "partitions")
 
     uid = demo.job("fails")["metadata"]["uid"]
-    says(page, f"/jobs/{uid}/", SILENT, "PartitionError")
+    wait_for_words(page, f"/jobs/{uid}/", SILENT, "PartitionError")
     agents = f"V-IPU agents of 127.0.0.1:{demo.ports['V-IPU']}"
-    says(page, "/system/", agents, "7 of 8 answer", "silent: ag0")
-    says(page, "/fleet/", f"Out of service: 4 IPUs ({SILENT}")
-    says(page, "/", f"ag0: {SILENT}")
+    wait_for_words(page, "/system/", agents, "7 of 8 answer", "silent: ag0")
+    wait_for_words(page, "/fleet/", f"Out of service: 4 IPUs ({SILENT}")
+    wait_for_words(page, "/", f"ag0: {SILENT}")
     page.goto(demo.dashboard)
     page.locator('#health[class*=" is-"]').wait_for()
     assert "V-IPU agent" in page.locator("#health").inner_text()

@@ -100,5 +100,5 @@ class FakeConfigMaps:
         return answer
 
 
-def away() -> Unreachable:
+def unreachable() -> Unreachable:
     return Unreachable("connection refused")

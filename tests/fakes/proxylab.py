@@ -103,17 +103,17 @@ class Lab:
         return ProxyClient(f"http://127.0.0.1:{proxy.port}", token)
 
 
-async def get(proxy: Listening, path: str, **headers: str) -> tuple[int, str]:
+async def read_path(proxy: Listening, path: str, **headers: str) -> tuple[int, str]:
     url = f"http://127.0.0.1:{proxy.port}{path}"
     async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as answer:
         return answer.status, await answer.text()
 
 
 async def ready(proxy: Listening) -> bool:
-    return (await get(proxy, "/readyz"))[0] == 200
+    return (await read_path(proxy, "/readyz"))[0] == 200
 
 
-async def prepare(client: KubeClient) -> None:
+async def prepare_cluster(client: KubeClient) -> None:
     await apply_file(client, ACCESS_FILE)
     key, _, value = LABEL.partition("=")
     node = {

@@ -19,7 +19,7 @@ from partitions.proxy.nodes.visibility import LABEL_TOTAL, RESOURCE
 from partitions.proxy.process import running
 from tests.chart.rendering import VIPU, render
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import SYSTEM, Lab, get
+from tests.fakes.proxylab import SYSTEM, Lab, read_path
 from tests.fakes.waiting import eventually
 from tests.realnodes.schedulers import account
 
@@ -93,7 +93,7 @@ async def test_capacity_survives_a_kubelet_that_resets_it(
     number, bare = (TOTAL, TOTAL, TOTAL), (None, None, TOTAL)
     async with running(options) as proxy:
         await shows(server, **{first: number, second: bare})
-        assert await get(proxy, "/readyz") == (200, "ok")  # no right is missing
+        assert await read_path(proxy, "/readyz") == (200, "ok")  # no right is missing
 
     # Without a proxy: the kubelet begins anew, and resets what no device plugin has shown it.
     await asyncio.to_thread(server.kill, labelled[0].replace("node", "kubelet"))

@@ -16,7 +16,7 @@ from ipuhub.kube.config import load_config
 from partitions.proxy.metrics import EXTENDED
 from partitions.proxy.process import running
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import JOB, LABEL, Lab, prepare, try_ensure
+from tests.fakes.proxylab import JOB, LABEL, Lab, prepare_cluster, try_ensure
 from tests.fakes.waiting import eventually
 from tests.realnodes.schedulers import scheduler
 
@@ -58,7 +58,7 @@ def space(server: RealCluster) -> Iterator[str]:
 async def lab(server: RealCluster, tmp_path: Path) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(load_config(str(server.kubeconfig))))
-        await prepare(client)
+        await prepare_cluster(client)
         tracker = f"tracker-{uuid4().hex[:8]}"
         lab = Lab(str(server.kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
         lab.start_vipu()

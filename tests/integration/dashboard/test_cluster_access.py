@@ -28,7 +28,7 @@ from ipuhub.web.clusterusers import ClusterAway
 from partitions.connections import close
 from tests.builders import jobhistory
 from tests.builders.clients import tool
-from tests.builders.notifications import MINUTE, ended, subscribe
+from tests.builders.notifications import MINUTE, store_ended_job, subscribe
 from tests.builders.roles import grant
 from tests.integration.dashboard.actionslab import ActionsLab
 
@@ -193,7 +193,7 @@ def test_a_user_is_told_of_the_jobs_that_kubernetes_lets_him_list(
         assert "do not have access" in str(refused.json()["errors"])
     Subscription.objects.update(since=timezone.now() - 60 * MINUTE)
     for namespace in ("team-a", "team-b"):
-        ended("over", namespace)
+        store_ended_job("over", namespace)
     at_home, settings.KUBECONFIG = settings.KUBECONFIG, str(tmp_path / "none")
     clusteraccess.authority.cache_clear()  # answers of a moment ago
     close()
@@ -223,7 +223,7 @@ def test_a_silent_kubernetes_is_asked_thrice_a_round_and_administrators_are_told
         user = get_user_model().objects.create_user(name, is_staff=name == "root")
         for event in ("job-ended", "job-waiting"):
             subscribe(user, event)
-    ended("over", "team-a")
+    store_ended_job("over", "team-a")
     collect(timezone.now())
     assert len(asked) == len(set(asked)) == 3
     assert Notification.objects.get().subscription.owner.get_username() == "root"
@@ -242,7 +242,7 @@ def test_a_user_whose_reviews_fail_silences_nobody_else(
     monkeypatch.setattr(KubernetesAuthority, "namespaces_of", fails_for_eve)
     for name in ("eve", "bob"):
         subscribe(get_user_model().objects.create_user(name))
-    ended("over", "team-a")
+    store_ended_job("over", "team-a")
     collect(timezone.now())
     assert Notification.objects.get().subscription.owner.get_username() == "bob"
 
@@ -264,7 +264,7 @@ def test_users_whose_reviews_always_fail_silence_those_after_them_for_one_round_
     monkeypatch.setattr(KubernetesAuthority, "namespaces_of", fails)
     for name in (*odd, "bob"):
         subscribe(get_user_model().objects.create_user(name))
-    ended("over", "team-a")
+    store_ended_job("over", "team-a")
     now = timezone.now()
     for number in range(outage_rounds):
         collect(now + number * MINUTE / 2)
@@ -280,7 +280,7 @@ def test_the_worker_decides_about_no_job(lab: ActionsLab, settings: SettingsWrap
     user = get_user_model().objects.create_user("bob")
     grant(user, "viewer", "team-b")
     subscribe(user)
-    ended("over", "team-b")
+    store_ended_job("over", "team-b")
     notify()
     assert not Notification.objects.exists()
 

@@ -19,7 +19,14 @@ from dashboard.notify.outbox import claim, deliver
 from ipuhub.models import Notification, NotificationCount, Subscription
 from ipuhub.web import readings
 from tests.builders.clients import browser
-from tests.builders.notifications import MINUTE, PAGE, counted, ended, run, subscribe
+from tests.builders.notifications import (
+    MINUTE,
+    PAGE,
+    deliver_all,
+    delivery_counts,
+    store_ended_job,
+    subscribe,
+)
 from tests.fakes.freeport import free_port
 from tests.fakes.receivers import http_receiver, smtp_receiver
 
@@ -37,7 +44,7 @@ def test_a_receiver_that_is_away_is_tried_again_later_and_at_last_given_up(
 ) -> None:
     settings.NOTIFY_ATTEMPTS = 4
     found = subscribe(ann, target=f"http://127.0.0.1:{free_port()}/")
-    ended()
+    store_ended_job()
     now = timezone.now()
     collect(now)
     waits, at = [], now
@@ -58,7 +65,7 @@ def test_a_receiver_that_is_away_is_tried_again_later_and_at_last_given_up(
     assert "1 failed notification queued again." in shown
     deliver(timezone.now)
     assert len(receiver.got) == 1
-    assert counted() == {"sent": 1, "retried": 3, "dead": 1}
+    assert delivery_counts() == {"sent": 1, "retried": 3, "dead": 1}
 
 
 @pytest.mark.parametrize(("status", "state"), [(500, "queued"), (410, "dead"), (302, "dead")])
@@ -68,8 +75,8 @@ def test_an_answer_that_is_no_success_is_recorded_and_no_redirect_followed(
     with http_receiver() as elsewhere:
         receiver.status, receiver.location = status, elsewhere.url
         subscribe(ann, target=receiver.url)
-        ended()
-        run()
+        store_ended_job()
+        deliver_all()
         assert elsewhere.got == []
     row = Notification.objects.get()
     assert (row.state, str(status) in row.message) == (state, True)
@@ -79,13 +86,13 @@ def test_an_answer_that_is_no_success_is_recorded_and_no_redirect_followed(
 def test_of_two_workers_one_sends(ann: User, receiver: HttpReceiver) -> None:
     subscribe(ann, target=receiver.url)
     for number in range(10):
-        ended(f"job-{number}")
+        store_ended_job(f"job-{number}")
     both = threading.Barrier(2)
 
     def work() -> None:
         both.wait(10)
         try:
-            run()
+            deliver_all()
         finally:
             connection.close()
 
@@ -100,7 +107,7 @@ def test_of_two_workers_one_sends(ann: User, receiver: HttpReceiver) -> None:
 
 def test_the_claim_of_a_worker_that_died_runs_out(ann: User, receiver: HttpReceiver) -> None:
     subscribe(ann, target=receiver.url)
-    ended()
+    store_ended_job()
     now = timezone.now()
     collect(now)
     assert claim(now) is not None
@@ -117,8 +124,8 @@ def test_a_row_that_cannot_be_sent_holds_nobody_back_and_is_given_up(
     settings.NOTIFY_ATTEMPTS = 2
     bad = subscribe(ann, target=receiver.url, job_user="ann")
     subscribe(ann, target=receiver.url, job_user="bob")
-    ended("first")
-    ended("second", user="bob")
+    store_ended_job("first")
+    store_ended_job("second", user="bob")
     at = timezone.now()
     collect(at)
     if damage == "header":
@@ -137,7 +144,7 @@ def test_a_row_that_cannot_be_sent_holds_nobody_back_and_is_given_up(
     shown = browser(ann).get(PAGE).content.decode()
     assert f"IPUHub failed to send this ({kind})" in shown
     assert len(receiver.got) == 1
-    assert counted() == {"sent": 1, "retried": 1, "dead": 1, "send": 2}
+    assert delivery_counts() == {"sent": 1, "retried": 1, "dead": 1, "send": 2}
 
 
 def test_a_row_at_which_workers_die_is_given_up(
@@ -145,7 +152,7 @@ def test_a_row_at_which_workers_die_is_given_up(
 ) -> None:
     settings.NOTIFY_ATTEMPTS = 2
     subscribe(ann, target=receiver.url)
-    ended()
+    store_ended_job()
     now = timezone.now()
     collect(now)
     for minutes in (0, 2):
@@ -155,7 +162,7 @@ def test_a_row_at_which_workers_die_is_given_up(
     assert (row.state, row.attempts, row.claimed_until) == ("dead", 2, None)
     assert row.message == "The worker stopped during the last attempt."
     assert receiver.got == []
-    assert counted() == {"dead": 1}
+    assert delivery_counts() == {"dead": 1}
 
 
 def test_an_answer_of_odd_bytes_holds_nobody_back(ann: User, receiver: HttpReceiver) -> None:
@@ -163,8 +170,8 @@ def test_an_answer_of_odd_bytes_holds_nobody_back(ann: User, receiver: HttpRecei
         odd.raw = b"NO\x00\x1b[2J\r\n\r\n"
         subscribe(ann, target=odd.url, job_user="ann")
         subscribe(ann, target=receiver.url)
-        ended()
-        run()
+        store_ended_job()
+        deliver_all()
     assert (len(odd.got), len(receiver.got)) == (1, 1)
     row = Notification.objects.get(subscription__job_user="ann")
     assert row.state == "queued"
@@ -174,10 +181,10 @@ def test_an_answer_of_odd_bytes_holds_nobody_back(ann: User, receiver: HttpRecei
 def test_an_odd_subscription_holds_nobody_back(ann: User, receiver: HttpReceiver) -> None:
     subscribe(ann, "job-waiting", target=receiver.url, minutes=2**31 - 1)
     subscribe(ann, target=receiver.url)
-    ended()
-    run()
+    store_ended_job()
+    deliver_all()
     assert len(receiver.got) == 1
-    assert counted() == {"sent": 1, "collect": 1}
+    assert delivery_counts() == {"sent": 1, "collect": 1}
 
 
 def test_without_postgresql_the_last_counts_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,8 +210,8 @@ def test_mail_goes_through_the_server_of_the_settings(ann: User, settings: Setti
         settings.MAIL_FROM, settings.PUBLIC_URL = "ipuhub@lab.example", "https://hub.example"
         subscribe(ann, channel="mail", target="ann@lab.example")
         server.refusal = "450 later"
-        ended()
-        run()
+        store_ended_job()
+        deliver_all()
         assert Notification.objects.get().state == "queued"
         server.refusal = ""
         deliver(lambda: timezone.now() + MINUTE)
@@ -224,8 +231,8 @@ def test_a_mail_server_that_does_not_know_the_recipient_is_not_asked_again(
         settings.MAIL_FROM = "ipuhub@lab.example"
         server.refusal = refusal
         subscribe(ann, channel="mail", target="ann@lab.example")
-        ended()
-        run()
+        store_ended_job()
+        deliver_all()
     row = Notification.objects.get()
     assert row.state == state
     assert row.message == f"The mail server refused ann@lab.example: {refusal}."
@@ -236,8 +243,8 @@ def test_a_subject_of_several_lines_is_mailed_as_one(ann: User, settings: Settin
         settings.MAIL_HOST, settings.MAIL_PORT, settings.MAIL_TLS = "127.0.0.1", server.port, "off"
         settings.MAIL_FROM = "ipuhub@lab.example"
         subscribe(ann, channel="mail", target="ann@lab.example")
-        ended("two\r\nBcc: eve@x.example")
-        run()
+        store_ended_job("two\r\nBcc: eve@x.example")
+        deliver_all()
         ((_sender, to, text),) = server.got
     mail = message_from_string(text)
     assert mail["Subject"] == "[IPUHub] Job team-a/two Bcc: eve@x.example ended: Failed"
@@ -255,8 +262,8 @@ def test_a_mail_server_without_tls_gets_no_mail(
         settings.MAIL_HOST, settings.MAIL_PORT, settings.MAIL_TLS = "127.0.0.1", server.port, tls
         settings.MAIL_FROM = "ipuhub@lab.example"
         subscribe(ann, channel="mail", target="ann@lab.example")
-        ended()
-        run()
+        store_ended_job()
+        deliver_all()
         assert server.got == []
     row = Notification.objects.get()
     assert (row.state, why in row.message) == ("queued", True)

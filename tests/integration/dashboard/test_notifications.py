@@ -16,7 +16,7 @@ from ipuhub.models import Notification
 from partitions.models import CapacityChange
 from tests.builders import jobhistory
 from tests.builders.clients import browser
-from tests.builders.notifications import MINUTE, PAGE, ended, run, subscribe
+from tests.builders.notifications import MINUTE, PAGE, deliver_all, store_ended_job, subscribe
 from tests.builders.roles import grant
 from usage.models import MonthReport, ReportState
 
@@ -30,10 +30,10 @@ pytestmark = pytest.mark.django_db
 
 def test_the_end_of_a_job_is_sent_once_and_signed(ann: User, receiver: HttpReceiver) -> None:
     subscribe(ann, target=receiver.url)
-    ended()
-    ended("yesterday", completed_at=timezone.now() - 90 * MINUTE)
-    run()
-    run()
+    store_ended_job()
+    store_ended_job("yesterday", completed_at=timezone.now() - 90 * MINUTE)
+    deliver_all()
+    deliver_all()
     ((path, headers, body),) = receiver.got
     assert path == "/hook?x=1"
     told = json.loads(body)
@@ -62,10 +62,10 @@ def test_a_user_is_told_of_jobs_that_he_means_and_may_see(
     ann: User, receiver: HttpReceiver, narrowed: dict[str, str], want: set[str]
 ) -> None:
     subscribe(ann, target=receiver.url, **narrowed)
-    ended("mine")
-    ended("other", user="bob", group="ml")
-    ended("foreign", "team-b")
-    run()
+    store_ended_job("mine")
+    store_ended_job("other", user="bob", group="ml")
+    store_ended_job("foreign", "team-b")
+    deliver_all()
     jobs = [json.loads(body)["job"] for _path, _headers, body in receiver.got]
     assert {f"{job['namespace']}/{job['name']}" for job in jobs} == want
 
@@ -76,8 +76,8 @@ def test_a_job_that_waits_too_long_is_told_once(ann: User, receiver: HttpReceive
     jobhistory.job("long", status="Pending", created_at=now - 31 * MINUTE)
     jobhistory.job("short", status="Pending", created_at=now - 29 * MINUTE)
     jobhistory.job("runs", status="Running", created_at=now - 31 * MINUTE)
-    run()
-    run()
+    deliver_all()
+    deliver_all()
     assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["long"]
 
 
@@ -93,7 +93,7 @@ def test_waiting_counts_from_when_it_began_and_each_wait_is_told(
             jobhistory.transition(job, state, seconds)
         jobhistory.transition(job, "Pending", (120 - waited) * 60)
         jobhistory.transition(job, "Pending", 119 * 60, "NoCapacity")  # another reason, no new wait
-    run()
+    deliver_all()
     assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["retried"]
     jobhistory.transition(job, "Restarting", 119 * 60 + 1)
     jobhistory.transition(job, "Pending", 119 * 60 + 2)
@@ -125,7 +125,7 @@ def test_controllers_are_for_administrators_and_months_for_accountants(
         generated_at=now,
         lifetimes=0,
     )
-    run()
+    deliver_all()
     told = {
         (path.rpartition("&")[2], json.loads(body)["subject"]) for path, _, body in receiver.got
     }
@@ -139,9 +139,9 @@ def test_a_paused_subscription_is_told_nothing_of_its_pause(
     found = subscribe(ann, target=receiver.url)
     client = browser(ann)
     client.post(f"{PAGE}{found.pk}/pause")
-    ended("in-between")
-    run()
+    store_ended_job("in-between")
+    deliver_all()
     client.post(f"{PAGE}{found.pk}/resume")
-    ended("after", completed_at=timezone.now() + MINUTE)
-    run()
+    store_ended_job("after", completed_at=timezone.now() + MINUTE)
+    deliver_all()
     assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["after"]

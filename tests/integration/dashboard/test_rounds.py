@@ -22,7 +22,7 @@ from dashboard.health import read_recorded
 from dashboard.notify.rounds import claim, make_round
 from devcluster.security.certificates import Authority
 from ipuhub.models import ComponentOutage, Heartbeat, MachineIncident, Notification
-from tests.builders.notifications import MINUTE, ended, subscribe
+from tests.builders.notifications import MINUTE, store_ended_job, subscribe
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
 from tests.integration.web.webprocess import ROOT, served
@@ -186,7 +186,7 @@ def test_it_sends_only_while_no_worker_does(
     ann: User, receiver: HttpReceiver, clock: Clock
 ) -> None:
     subscribe(ann, target=receiver.url)
-    ended()
+    store_ended_job()
     Heartbeat.objects.create(name="tasks", at=clock.now())
     make_round(clock.now())
     assert (Notification.objects.get().state, receiver.got) == ("queued", [])

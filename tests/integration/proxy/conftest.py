@@ -35,7 +35,7 @@ from partitions.proxy.trackerstore import StoreOptions, TrackerStore
 from partitions.proxy.vipuapi import only_while_leading
 from tests.fakes.configmaps import FakeConfigMaps
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import SYSTEM, Lab, prepare, some_cluster
+from tests.fakes.proxylab import SYSTEM, Lab, prepare_cluster, some_cluster
 from tests.fakes.vipu import FakeVipu
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class World:
     gather_seconds: float = 0.0
     at_once: int = 1
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
-    turns: QueueOptions = field(default_factory=QueueOptions)
+    run_other_tasks: QueueOptions = field(default_factory=QueueOptions)
     fleet_options: FleetOptions = field(default_factory=lambda: FleetOptions(topology_seconds=0))
     circuit: CircuitOptions = field(
         default_factory=lambda: CircuitOptions(pause=AT_ONCE, order_pause=AT_ONCE)
@@ -197,7 +197,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         await service.stop()
 
 
-async def turns(number: int = 50) -> None:
+async def run_other_tasks(number: int = 50) -> None:
     """Let the other tasks go on as far as they can without time passing."""
     for _ in range(number):
         await asyncio.sleep(0)
@@ -292,7 +292,7 @@ async def lab(tmp_path: Path, given_cluster: str) -> AsyncIterator[Lab]:
             some_cluster(tmp_path / "cluster", given_cluster)
         )
         client = await stack.enter_async_context(KubeClient(load_config(kubeconfig)))
-        await prepare(client)
+        await prepare_cluster(client)
         made = Lab(kubeconfig, client, tmp_path / "vipu.json", free_port(), tracker)
         made.start_vipu()
         yield made

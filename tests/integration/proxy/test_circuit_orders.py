@@ -23,7 +23,7 @@ from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.types import CreateRequest
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import TWO, World, request, turns
+from tests.integration.proxy.conftest import TWO, World, request, run_other_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -305,7 +305,7 @@ async def test_a_controller_that_answers_all_but_removals_gets_everything_else(
     world.vipu.remove_refused = [NoAnswer("v1:8090: no answer")] * 9
     await proxy.service.release("uid-job", 0)
     await eventually(lambda: bool(proxy.fleet.circuits()[HEALTHY].orders))
-    await turns()
+    await run_other_tasks()
     assert world.vipu.removes == 3
     other = await proxy.service.ensure(request("other"))
     await eventually(lambda: proxy.service.find("uid-other", 0).phase == "active")

@@ -13,7 +13,7 @@ from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.proxy.process import running
 from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import decode_entry
-from tests.fakes.proxylab import JOB, SYSTEM, get, ready
+from tests.fakes.proxylab import JOB, SYSTEM, read_path, ready
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def tracked(lab: Lab) -> dict[str, str]:
 
 async def drift(proxy: ProxyProcess) -> dict[str, int]:
     """What the last sweep found, in numbers."""
-    found: dict[str, int] = json.loads((await get(proxy, "/stats?detail=true"))[1])["drift"]
+    found: dict[str, int] = json.loads((await read_path(proxy, "/stats?detail=true"))[1])["drift"]
     return found
 
 
@@ -92,7 +92,7 @@ async def test_a_controller_restarting_empty_leaves_no_partition_lost_doubled_or
         assert "no longer knows partition p-runs-default-0" in lost.message
         assert await lab.exists() == ["p-begins-default-0"]
         stats = '{"default":{"used":4,"available":28},"total":{"used":4,"available":28}}'
-        assert await get(proxy, "/stats") == (200, stats)
+        assert await read_path(proxy, "/stats") == (200, stats)
 
         # The next attempt gets IPUs of its own, and is the only partition of its job.
         async def another() -> str:
@@ -100,7 +100,7 @@ async def test_a_controller_restarting_empty_leaves_no_partition_lost_doubled_or
 
         await eventually(another, lambda phase: phase == "active")
         assert sorted(await lab.exists()) == ["p-begins-default-0", "p-runs-default-0"]
-        assert json.loads((await get(proxy, "/stats"))[1])["total"]["used"] == 8
+        assert json.loads((await read_path(proxy, "/stats"))[1])["total"]["used"] == 8
         assert await eventually(lambda: drift(proxy), lambda found: not any(found.values()))
         for name in ("runs", "begins"):
             await operator.release(f"uid-{name}", 0)

@@ -28,7 +28,7 @@ from partitions.proxy.nodes.visibility import (
 )
 from partitions.proxy.process import running
 from tests.fakes.manyobjects import ManyObjects, memory_below
-from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, try_ensure
+from tests.fakes.proxylab import JOB, LABEL, SYSTEM, read_path, try_ensure
 from tests.fakes.waiting import eventually
 from usage.prober import pod_selection
 
@@ -130,7 +130,7 @@ async def test_capacity_on_one_node_comes_back_after_a_kubelets_reset(lab: Lab) 
 
         await eventually(free, lambda found: found == str(TOTAL - JOB["size"]))
         await operator.release(JOB["uid"], 0)
-        status, text = await get(proxy, "/readyz")
+        status, text = await read_path(proxy, "/readyz")
         assert (status, text) == (200, "ok")
 
     # It is no part of an orderly end: another replica goes on.

@@ -15,9 +15,9 @@ from partitions.proxy.lifecycle import begin_release
 from partitions.proxy.steps.driver import Pace
 from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import NoAnswer, NoCapacity
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import TWO, request, turns
+from tests.integration.proxy.conftest import TWO, request, run_other_tasks
 
 if TYPE_CHECKING:
     from partitions.vipu.types import VipuStatus
@@ -66,7 +66,7 @@ async def test_while_the_api_server_is_away_a_request_says_so_and_later_succeeds
 ) -> None:
     world.patience_seconds = 0.5
     proxy = await world.start()
-    world.maps.down = away()
+    world.maps.down = unreachable()
     with pytest.raises(TrackerUnavailable, match="connection refused"):
         await proxy.service.ensure(request())
     assert proxy.store.problem == "connection refused"
@@ -77,7 +77,7 @@ async def test_while_the_api_server_is_away_a_request_says_so_and_later_succeeds
 
 
 async def test_before_the_tracker_was_read_every_call_says_so(world: World) -> None:
-    world.maps.down = away()
+    world.maps.down = unreachable()
     world.patience_seconds = 0.01
     proxy = world.build()
     world.running.append(proxy)
@@ -176,7 +176,7 @@ async def test_a_release_that_comes_while_a_place_is_sought_comes_after_it(
     reserving = asyncio.create_task(proxy.service.ensure(request()))
     await sought.wait()
     releasing = asyncio.create_task(proxy.service.release("uid-job", 0))
-    await turns()
+    await run_other_tasks()
     gate.set()
     assert (await releasing).phase == "released"
     await reserving

@@ -16,7 +16,7 @@ from partitions.proxy.drift import Drift
 from partitions.proxy.fleet import Fleet, FleetOptions
 from partitions.vipu.errors import NoAnswer, NotReady, Refused, Unavailable, VipuError
 from partitions.vipu.types import OperationState, ReadyState
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 from tests.fakes.vipu import FakeVipu
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import START, request
@@ -136,7 +136,7 @@ async def test_a_partition_whose_creation_could_not_be_written_down_stays_ours(
 
     async def lose_the_api_server() -> None:
         world.vipu.on_write = None
-        world.maps.down = away()
+        world.maps.down = unreachable()
 
     world.vipu.on_write = lose_the_api_server
     with contextlib.suppress(TrackerUnavailable):

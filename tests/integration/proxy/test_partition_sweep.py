@@ -15,9 +15,9 @@ from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import InvalidRequest, NoAnswer
 from partitions.vipu.types import OperationState, ReadyState
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import START, request, turns
+from tests.integration.proxy.conftest import START, request, run_other_tasks
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import World
@@ -123,7 +123,7 @@ async def test_a_list_that_somebody_else_asks_for_shows_what_was_replaced_or_bro
     world.vipu.partitions["p-broken-default-0"].ready = ReadyState.ERROR
     before = world.vipu.lists
     heard = asyncio.create_task(proxy.sweep.overhear())
-    await turns()
+    await run_other_tasks()
     assert world.vipu.lists == before  # it asks nobody itself
     await proxy.service.ensure(request("new", size=2))
     await heard
@@ -160,7 +160,7 @@ async def test_a_partition_that_works_again_is_active_and_one_that_is_not_clean_
     parts["failed"].operation = OperationState.FAILED  # ACTIVE, as before its reset
     world.later(60)
     heard = asyncio.create_task(proxy.sweep.overhear())
-    await turns()
+    await run_other_tasks()
     await proxy.fleet.views()
     await heard
     assert {entry.phase for entry in world.entries()} == {Phase.ERROR}  # once a sweep, not at once
@@ -190,7 +190,7 @@ async def test_a_list_older_than_the_entry_denies_nothing(world: World) -> None:
     world.vipu.partitions.clear()
     await proxy.service.ensure(request())
     heard = asyncio.create_task(proxy.sweep.overhear())
-    await turns()
+    await run_other_tasks()
     assert not heard.done()
     await proxy.fleet.views()
     await heard
@@ -205,10 +205,10 @@ async def test_what_is_seen_while_the_tracker_is_away_is_marked_later(world: Wor
     world.vipu.partitions.clear()
     world.vipu.by_hand("p-job-default-0", 8)
     watch = asyncio.create_task(proxy.sweep.watch())
-    world.maps.down = away()
+    world.maps.down = unreachable()
     for _ in range(3):
         await proxy.fleet.views()
-        await turns()
+        await run_other_tasks()
     assert world.entry().phase is Phase.ACTIVE
     world.maps.down = None
 
@@ -225,7 +225,7 @@ async def test_a_tracker_that_was_never_read_is_waited_for(world: World) -> None
     proxy = world.build()
     world.running.append(proxy)
     watch = asyncio.create_task(proxy.sweep.watch())
-    await turns()  # the others go on
+    await run_other_tasks()  # the others go on
     await proxy.store.refresh()
     await proxy.service.ensure(request())
     world.vipu.partitions["p-job-default-0"].ready = ReadyState.ERROR
@@ -259,7 +259,7 @@ async def test_an_edit_by_hand_is_seen_by_the_next_sweep(world: World) -> None:
 async def test_a_sweep_without_api_server_is_put_off_and_not_the_end(world: World) -> None:
     world.patience_seconds = 0.01
     proxy = await world.start()
-    world.maps.down = away()
+    world.maps.down = unreachable()
     import asyncio
 
     task = asyncio.create_task(proxy.sweep.run())

@@ -12,7 +12,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from partitions.proxy.process import running
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import JOB, Lab, get, prepare, ready, try_ensure
+from tests.fakes.proxylab import JOB, Lab, prepare_cluster, read_path, ready, try_ensure
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ async def test_without_vipu_the_proxy_says_so_and_goes_on_when_it_comes(lab: Lab
     async with running(lab.options) as proxy, lab.operator(proxy) as operator:
 
         async def names_vipu() -> bool:
-            return "V-IPU controllers: 127.0.0.1" in (await get(proxy, "/readyz"))[1]
+            return "V-IPU controllers: 127.0.0.1" in (await read_path(proxy, "/readyz"))[1]
 
         await eventually(names_vipu)
-        assert (await get(proxy, "/health"))[0] == 200
-        assert (await get(proxy, "/stats"))[0] == 503
+        assert (await read_path(proxy, "/health"))[0] == 200
+        assert (await read_path(proxy, "/stats"))[0] == 503
         waiting = await eventually(lambda: try_ensure(operator))
         assert (waiting.phase, waiting.reason) == ("waiting", "ControllerUnavailable")
         lab.start_vipu()
@@ -59,18 +59,18 @@ async def test_without_an_api_server_the_proxy_waits_says_so_and_goes_on(tmp_pat
     await cluster.start()
     config = str(cluster.kubeconfig)
     async with KubeClient(load_config(config)) as client:
-        await prepare(client)
+        await prepare_cluster(client)
         lab = Lab(config, client, tmp_path / "vipu.json", free_port(), "tracker")
         lab.start_vipu()
         await cluster.stop()
         async with running(lab.options) as proxy, lab.operator(proxy) as operator:
 
             async def names_api_server() -> bool:
-                return "API server:" in (await get(proxy, "/readyz"))[1]
+                return "API server:" in (await read_path(proxy, "/readyz"))[1]
 
             await eventually(names_api_server)
-            assert (await get(proxy, "/health"))[0] == 200
-            assert (await get(proxy, "/stats"))[0] == 503
+            assert (await read_path(proxy, "/health"))[0] == 200
+            assert (await read_path(proxy, "/stats"))[0] == 503
 
             cluster = DevCluster(directory, port=port)
             await cluster.start()
@@ -81,7 +81,7 @@ async def test_without_an_api_server_the_proxy_waits_says_so_and_goes_on(tmp_pat
             refused = await status_of_put(proxy, operator)
             assert refused == 503
             await eventually(names_api_server)
-            assert (await get(proxy, "/stats"))[0] == 200  # from what is known
+            assert (await read_path(proxy, "/stats"))[0] == 200  # from what is known
 
             cluster = DevCluster(directory, port=port)
             await cluster.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import Site
@@ -66,7 +66,7 @@ async def test_a_refusal_names_user_verb_and_namespace(site: Site) -> None:
 
 
 async def test_when_reviews_cannot_be_had_nobody_gets_in(site: Site) -> None:
-    site.reviews.down = away()
+    site.reviews.down = unreachable()
     async with site.http.get(
         site.url + "/v1/partitions", headers={"Authorization": "Bearer operator"}
     ) as answer:

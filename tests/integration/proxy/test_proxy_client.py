@@ -10,7 +10,7 @@ from aiohttp import web
 from ipuhub.kube.errors import Unreachable
 from partitions.client import ProxyClient
 from partitions.errors import ProxyRefused, ProxyUnavailable
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 from tests.integration.proxy.conftest import START
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def test_no_access_and_no_tracker_are_worth_another_try(site: Site) -> Non
         with pytest.raises(ProxyUnavailable, match="may not list") as refused:
             await client.list()
         assert refused.value.retryable
-    site.reviews.down = away()
+    site.reviews.down = unreachable()
     async with ProxyClient(site.url, operator) as client:
         with pytest.raises(ProxyUnavailable, match="connection refused"):
             await client.list()

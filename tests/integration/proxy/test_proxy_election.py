@@ -15,7 +15,7 @@ from ipuhub.process.leaderlabel import LEADER_LABEL, identity_of
 from ipuhub.process.leadership import LeadershipOptions
 from partitions.errors import NotLeading
 from partitions.proxy.process import running, sweep_once
-from tests.fakes.proxylab import JOB, SYSTEM, get, ready
+from tests.fakes.proxylab import JOB, SYSTEM, read_path, ready
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ async def test_the_standby_says_who_leads_and_goes_on_where_the_other_stopped(la
 
         async with lab.operator(first) as operator:
             record = await operator.ensure(**JOB)
-        assert await get(second, "/health") == (200, "ok")
-        assert await get(second, "/healthz") == (200, "ok")
-        status, why = await get(second, "/readyz")
+        assert await read_path(second, "/health") == (200, "ok")
+        assert await read_path(second, "/healthz") == (200, "ok")
+        status, why = await read_path(second, "/readyz")
         assert (status, "this replica stands by: a leads" in why) == (503, True)
         for path in ("/stats", "/v1/partitions", f"/v1/partitions/{JOB['uid']}/0"):
-            status, why = await get(second, path)
+            status, why = await read_path(second, path)
             assert (status, "a leads" in why) == (503, True), path
         url = f"http://127.0.0.1:{second.port}/v1/partitions/{JOB['uid']}/0"
         async with aiohttp.ClientSession() as http, http.delete(url) as answer:
@@ -74,7 +74,7 @@ async def test_who_loses_the_lease_writes_nothing_any_more(lab: Lab) -> None:
         usurped = {"spec": {"holderIdentity": "b"}}
         await lab.client.patch(LEASES, lab.tracker, usurped, SYSTEM)
         await eventually(lambda: not proxy.leadership.is_leading)
-        status, why = await get(proxy, "/v1/partitions")
+        status, why = await read_path(proxy, "/v1/partitions")
         assert (status, "b leads" in why) == (503, True)
         assert await lab.exists() == []
 
@@ -136,7 +136,7 @@ async def test_with_a_label_for_the_service_a_standby_is_ready_and_gets_no_reque
         await eventually(lambda: first.leadership.holder == "b")
         await eventually(lambda: ready(first))
         await eventually(lambda: ready(second))
-        assert (await get(first, "/stats"))[0] == 503
+        assert (await read_path(first, "/stats"))[0] == 503
         assert await labelled(lab) == ["two"]
         await lab.client.patch(LEASES, lab.tracker, {"spec": {"holderIdentity": "a"}}, SYSTEM)
         await eventually(lambda: first.leadership.is_leading)
@@ -176,5 +176,5 @@ async def test_a_leader_that_cannot_label_its_pod_is_not_ready_and_says_why(lab:
     async with running(replace(as_replica(lab, "a"), pod="gone")) as proxy:
         await eventually(lambda: proxy.leadership.is_leading)
         said = f"{LEADER_LABEL} of pod {SYSTEM}/gone"
-        await eventually(lambda: get(proxy, "/readyz"), lambda found: said in found[1])
+        await eventually(lambda: read_path(proxy, "/readyz"), lambda found: said in found[1])
         assert not await ready(proxy)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from partitions.vipu.errors import NoAnswer
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import Site
@@ -209,7 +209,7 @@ async def test_controllers_says_what_is_wrong_with_the_list(site: Site) -> None:
 async def test_writes_are_503_while_the_api_server_is_away_and_reads_go_on(site: Site) -> None:
     await site.put()
     object.__setattr__(site.proxy.store._options, "patience_seconds", 0.01)
-    site.world.maps.down = away()
+    site.world.maps.down = unreachable()
     status, text = await site.put("other")
     assert status == 503
     assert "connection refused" in json.loads(text)["detail"]

@@ -12,7 +12,7 @@ from partitions.proxy.metrics import PROXY
 from partitions.proxy.process import running
 from tests.fakes.counted import reset_metrics
 from tests.fakes.promtool import complaints, families
-from tests.fakes.proxylab import JOB, SYSTEM, get, ready
+from tests.fakes.proxylab import JOB, SYSTEM, read_path, ready
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ async def test_the_page_follows_partitions_controllers_and_writes(lab: Lab) -> N
     controller = f"127.0.0.1:{lab.vipu_port}"
     async with running(options) as proxy, lab.operator(proxy) as operator:
         await eventually(lambda: ready(proxy))
-        assert (await get(proxy, "/metrics"))[0] == 401
+        assert (await read_path(proxy, "/metrics"))[0] == 401
         await operator.ensure(**JOB)
         await eventually(lambda: any(view.partitions for view in proxy.fleet.last_views))
-        _, text = await get(proxy, "/metrics", **TOKEN)
+        _, text = await read_path(proxy, "/metrics", **TOKEN)
         assert value(text, "ipuhub_partitions", phase="active", controller=controller) == 1
         assert value(text, "ipuhub_vipu_controller_reachable", controller=controller) == 1
         total = value(text, "ipuhub_vipu_ipus", state="total")
@@ -61,10 +61,10 @@ async def test_the_page_follows_partitions_controllers_and_writes(lab: Lab) -> N
         patch = {"data": {"somebody": "was here"}}
         await lab.client.patch(CONFIG_MAPS, lab.tracker, patch, SYSTEM)
         await operator.ensure(**JOB | {"uid": "another-uid"})
-        await get(proxy, "/no/such/page")
+        await read_path(proxy, "/no/such/page")
         await lab.stop_vipu()
         await eventually(lambda: not any(view.is_reachable for view in proxy.fleet.last_views))
-        _, text = await get(proxy, "/metrics", **TOKEN)
+        _, text = await read_path(proxy, "/metrics", **TOKEN)
         assert value(text, "ipuhub_partitions", phase="released") == 1
         assert value(text, "ipuhub_tracker_conflicts_total") == 1
         assert value(text, "ipuhub_tracker_unreadable_entries") == 1

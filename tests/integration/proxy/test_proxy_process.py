@@ -20,7 +20,7 @@ from partitions.proxy import process
 from partitions.proxy.process import running, sweep_once
 from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import CreateRequest, VipuClient
-from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, ready
+from tests.fakes.proxylab import JOB, LABEL, SYSTEM, read_path, ready
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def test_a_job_gets_its_partition_and_gives_it_back(lab: Lab) -> None:
         assert (record.phase, record.id) == ("active", "p-ipujob-sample-default-0")
         assert record.node_selector == {"vipu-ctrl": "proxytest"}
         assert await lab.exists() == [record.id]
-        assert await get(proxy, "/stats") == (200, (GOLDEN / "stats.json").read_text())
+        assert await read_path(proxy, "/stats") == (200, (GOLDEN / "stats.json").read_text())
 
         stored = await lab.client.get(CONFIG_MAPS, lab.tracker, SYSTEM)
         assert json.loads(stored["data"][record.key])["phase"] == "active"
@@ -50,7 +50,7 @@ async def test_a_job_gets_its_partition_and_gives_it_back(lab: Lab) -> None:
         assert gone is not None
         assert gone.phase == "released"
         assert await lab.exists() == []
-        assert await get(proxy, "/stats") == (200, (GOLDEN / "stats-empty.json").read_text())
+        assert await read_path(proxy, "/stats") == (200, (GOLDEN / "stats-empty.json").read_text())
 
 
 async def test_no_loop_of_a_serving_proxy_ends_by_itself_for_that_would_end_the_process(
@@ -83,9 +83,9 @@ async def test_orders_are_taken_on_a_second_port_only_where_there_is_one(lab: La
         await eventually(lambda: ready(proxy))
         assert proxy.mutations_port != proxy.port
         for path in ("/v1/partitions", "/v1/controllers", "/v1/partitions/uid-job/0"):
-            assert (await get(proxy, path))[0] == 404
+            assert (await read_path(proxy, path))[0] == 404
         for path, status in (("/stats", 200), ("/health", 200), ("/metrics", 401)):
-            assert (await get(proxy, path))[0] == status
+            assert (await read_path(proxy, path))[0] == status
         token = TokenSource(lab.client, f"{SYSTEM}/ipuhub-operator", "ipuhub-proxy")
         async with ProxyClient(f"http://127.0.0.1:{proxy.mutations_port}", token) as operator:
             assert (await operator.ensure(**JOB)).phase == "active"
@@ -136,12 +136,12 @@ async def test_only_a_token_for_this_audience_with_the_right_gets_in(lab: Lab) -
         async def status(account: str, audience: str) -> int:
             token = await TokenSource(lab.client, account, audience)()
             headers = {"Authorization": f"Bearer {token}"}
-            return (await get(proxy, "/v1/partitions", **headers))[0]
+            return (await read_path(proxy, "/v1/partitions", **headers))[0]
 
         assert await status(operator, "ipuhub-proxy") == 200
         assert await status(operator, "some-other-service") == 401
         assert await status(proxy_account, "ipuhub-proxy") == 403
-        assert (await get(proxy, "/v1/partitions"))[0] == 401
+        assert (await read_path(proxy, "/v1/partitions"))[0] == 401
 
 
 async def test_the_next_proxy_picks_up_where_the_last_one_stopped(lab: Lab) -> None:
@@ -255,10 +255,10 @@ async def test_the_controllers_file_is_watched_and_a_bad_edit_changes_nothing(
             return len((await operator.controllers())["items"]) == 1
 
         async def tracker_is_read() -> bool:
-            return "API server" not in (await get(proxy, "/readyz"))[1]
+            return "API server" not in (await read_path(proxy, "/readyz"))[1]
 
         await eventually(tracker_is_read)
-        assert "controllers.yaml" in (await get(proxy, "/readyz"))[1]
+        assert "controllers.yaml" in (await read_path(proxy, "/readyz"))[1]
         path.write_text(f"127.0.0.1:{lab.vipu_port}:{LABEL}\n")
         await eventually(has_one)
         assert (await operator.ensure(**JOB)).phase == "active"

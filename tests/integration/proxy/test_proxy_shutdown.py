@@ -23,7 +23,7 @@ from partitions.proxy.fleet import FleetOptions
 from partitions.proxy.process import running, serve
 from partitions.proxy.tracker import decode_entry
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import JOB, SYSTEM, get, ready
+from tests.fakes.proxylab import JOB, SYSTEM, read_path, ready
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.test_proxy_election import as_replica
 
@@ -95,7 +95,7 @@ class Served:
         await eventually(self._says_so)
 
     async def _says_so(self) -> bool:
-        status, why = await get(self, "/readyz")
+        status, why = await read_path(self, "/readyz")
         return status == 503 and ENDS in why
 
 

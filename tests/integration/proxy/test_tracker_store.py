@@ -15,7 +15,7 @@ from partitions.errors import Contradiction, TrackerUnavailable
 from partitions.proxy.lifecycle import TrackerEntry
 from partitions.proxy.tracker import MAX_SHARD_BYTES, encode_entry
 from partitions.proxy.trackerstore import LABEL
-from tests.fakes.configmaps import away
+from tests.fakes.configmaps import unreachable
 from tests.integration.proxy.conftest import START
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def test_a_write_whose_answer_is_lost_is_not_done_twice(world: World) -> N
 
     async def lose() -> None:
         world.maps.on_write = None
-        raise away()
+        raise unreachable()
 
     world.maps.on_write = lose
 
@@ -215,7 +215,7 @@ async def test_a_map_that_somebody_deleted_is_written_again(world: World) -> Non
 async def test_a_caller_that_gave_up_before_the_write_gets_nothing_written(world: World) -> None:
     world.patience_seconds = 0.5
     proxy = await world.start()
-    world.maps.down = away()
+    world.maps.down = unreachable()
     with pytest.raises(TrackerUnavailable):
         await proxy.store.write(lambda draft: draft.put(entry(0)))
     world.maps.down = None
