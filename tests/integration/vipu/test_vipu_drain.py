@@ -276,7 +276,7 @@ async def test_what_has_moved_remains_until_the_old_machine_has_freed_it(
             told.append(capsys.readouterr().err)
             return "".join(told).count("waiting for ag0: it has not answered since vipu-server was")
 
-        await eventually(lambda: times() == 3)  # by each of the commands
+        await eventually(lambda: times() >= 3)  # by each of the commands
         assert "ag0 no longer holds" not in "".join(told)
         assert patient.code is None
         await agent.repair()

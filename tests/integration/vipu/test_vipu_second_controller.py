@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["start"]
 
 
-async def next_answer(server: VipuServer) -> None:
-    """A heartbeat that has begun since has ended."""
+async def some_answers(server: VipuServer) -> None:
+    """The agent has answered a few times more."""
     assert server._links is not None
     link = server._links._links["ag0"]
-    for _ in range(2):
+    for _ in range(4):
         last = link.heard_at
         await eventually(lambda last=last: link.heard_at > last)  # type: ignore[misc]
 
@@ -56,12 +56,12 @@ async def test_a_second_controller_gets_no_agent_that_another_uses_unless_it_tak
         async with client(second) as elsewhere:
             with pytest.raises(NoCapacity):
                 await elsewhere.create_partition(CreateRequest("q", 4))
-        await next_answer(first)  # told once, however often the agent says it
-        assert [(each.facts["agent"], each.facts["host"]) for each in asked_for(first)] == [
-            ("ag0", "127.0.0.1")
-        ]
+        await some_answers(first)
+        told = asked_for(first)
+        assert len(told) <= 2  # once, unless the second pauses for long; not with each answer
+        assert (told[0].facts["agent"], told[0].facts["host"]) == ("ag0", "127.0.0.1")
         id_of_second = other.with_name("other.json.lock").read_text()
-        assert asked_for(first)[0].facts["controller"] == id_of_second
+        assert told[0].facts["controller"] == id_of_second
         assert asked_for(second) == []
         second.stop()
         assert (await both[0].partitions(), lost(first)) == (before, False)
