@@ -21,9 +21,11 @@ from dashboard import observing
 from dashboard.health import read_recorded
 from dashboard.notify.rounds import claim, make_round
 from devcluster.security.certificates import Authority
+from ipuhub.addresses import EVERYWHERE, address_of
 from ipuhub.models import ComponentOutage, Heartbeat, MachineIncident, Notification
 from tests.builders.notifications import MINUTE, store_ended_job, subscribe
 from tests.fakes.freeport import free_port
+from tests.fakes.loopbacks import loopbacks
 from tests.fakes.waiting import wait_until
 from tests.integration.web.webprocess import ROOT, served
 
@@ -57,10 +59,11 @@ def webhooks(tmp_path: Path, settings: SettingsWrapper) -> Iterator[subprocess.P
     (tmp_path / "tls.crt").write_bytes(issued.certificate)
     (tmp_path / "tls.key").write_bytes(issued.key)
     port, health = (free_port() for _ in range(2))
-    settings.WEBHOOK_ADDRESS = f"127.0.0.1:{port}"
+    settings.WEBHOOK_ADDRESS = address_of(loopbacks()[-1], port)  # of IPv6, if there is one
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "",
         "KUBECONFIG": str(tmp_path / "nowhere"),
+        "IPUHUB_WEBHOOK_HOST": EVERYWHERE,
         "IPUHUB_WEBHOOK_PORT": str(port),
         "IPUHUB_WEBHOOK_CERTIFICATE_PATH": str(tmp_path / "tls.crt"),
         "IPUHUB_WEBHOOK_KEY_PATH": str(tmp_path / "tls.key"),
