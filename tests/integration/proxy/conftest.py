@@ -107,7 +107,7 @@ class World:
     gather_seconds: float = 0.0
     at_once: int = 1
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
-    run_other_tasks: QueueOptions = field(default_factory=QueueOptions)
+    turns: QueueOptions = field(default_factory=QueueOptions)
     fleet_options: FleetOptions = field(default_factory=lambda: FleetOptions(topology_seconds=0))
     circuit: CircuitOptions = field(
         default_factory=lambda: CircuitOptions(pause=AT_ONCE, order_pause=AT_ONCE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from partitions.vipu.types import OperationState, ReadyState, VipuStatus
 
-from .conftest import START, request, turns
+from .conftest import START, request, run_other_tasks
 from .test_tracker_store import entry
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def test_what_is_written_soon_after_a_write_goes_out_together(world: World
         change = entry(number)
         task = asyncio.create_task(proxy.store.write(lambda draft, one=change: draft.put(one)))  # type: ignore[misc]
         writes.append(task)
-        await turns()  # without gathering, each would be on its way now
+        await run_other_tasks()  # without gathering, each would be on its way now
     assert len(world.maps.patches) == before
     await asyncio.gather(*writes)
     (patch,) = world.maps.patches[before:]
