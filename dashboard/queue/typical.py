@@ -38,14 +38,14 @@ def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> 
 
 
 def unknown_runs(uids: Iterable[str], scope: Scope, now: datetime) -> set[str]:
-    """Return those of these waiting jobs of whose size the typical run time is not kept."""
+    """Return the waiting jobs whose typical run time is not in the cache."""
     return set(uids) - _KEPT.get(scope.namespaces, now, dict).keys()
 
 
 def keep_runs(
     uids: Iterable[str], found: Mapping[str, TypicalRun], scope: Scope, now: datetime
 ) -> None:
-    """Keep what was found for these jobs, also that nothing was."""
+    """Store the typical run times of these jobs, also that a job has none."""
     _KEPT.get(scope.namespaces, now, dict).update({**dict.fromkeys(uids), **found})
 
 

@@ -106,10 +106,10 @@ def read_range(fields: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Rang
     return RangeFile(range_of(begin, end, now, zone, profile), kind, profile)
 
 
-def refuse_run(run: ReportRun, why: str, now: datetime) -> None:
+def refuse_run(run: ReportRun, reason: str, now: datetime) -> None:
     """End a run before it has done anything."""
-    _LOG.warning("a run of reports was refused", run=run.pk, why=why)
-    _end(run, ReportRun.State.REFUSED, why, now)
+    _LOG.warning("a run of reports was refused", run=run.pk, why=reason)
+    _end(run, ReportRun.State.REFUSED, reason, now)
 
 
 def do_range(
