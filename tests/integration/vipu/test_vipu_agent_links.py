@@ -61,8 +61,9 @@ def end_beside_main_thread(process: int) -> None:
     """Send SIGTERM so that it interrupts no call of the main thread, as one that comes just before
     the call."""
     threads = (int(task.name) for task in Path(f"/proc/{process}/task").iterdir())
-    other = next(thread for thread in threads if thread != process)
-    assert ctypes.CDLL(None).tgkill(process, other, signal.SIGTERM) == 0
+    others = [thread for thread in threads if thread != process]
+    send = ctypes.CDLL(None).tgkill
+    assert any(send(process, other, signal.SIGTERM) == 0 for other in others)  # some may have ended
 
 
 async def have_beaten(server: VipuServer, agent: str, machine: Machine) -> None:
