@@ -3,12 +3,11 @@ and for the worker."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Min, Q
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -17,7 +16,7 @@ from rest_framework import serializers
 
 from dashboard import components, observing
 from dashboard.components import Component, TaskSigns
-from dashboard.observing import observed, read_missing, read_now, read_observed
+from dashboard.observing import missing, observed, read_now, recorded
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.views import LiveView
 from ipuhub.heartbeats import BEAT, MONITOR, PROBER, TASKS, WEB, WORKER
@@ -27,7 +26,7 @@ from ipuhub.web.problems import takes
 from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from django.http import HttpRequest
@@ -47,14 +46,53 @@ _BEATS: Final = {
 """The components that note their release with their heartbeats."""
 
 
-def read_components(now: datetime) -> list[Component]:
-    """All components, in the order in which a job meets them."""
-    sights = read_now(now)
+_LAST = f"""
+    SELECT round.*,
+        (SELECT min(queued_at) FROM {TaskMessage._meta.db_table}
+            WHERE claimed_until IS NULL OR claimed_until < %(now)s) AS waits_since,
+        EXISTS (SELECT FROM {ReportRun._meta.db_table} WHERE state = %(running)s) AS is_busy
+    FROM (SELECT) AS always
+    LEFT JOIN LATERAL (
+        SELECT * FROM {MonitorRound._meta.db_table} ORDER BY ended_at DESC LIMIT 1
+    ) AS round ON true
+"""  # noqa: S608, SLF001  # names of tables, Django's
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSigns:
+    """The signs of life in PostgreSQL: heartbeats, the monitor's last round, the positions of the
+    prober's watches, since when a task waits, whether a report is made."""
+
+    beats: list[Heartbeat]
+    round: MonitorRound | None
+    watches: list[WatchCheckpoint]
+    waits_since: datetime | None
+    is_busy: bool
+
+
+def read_stored(now: datetime, watches: Iterable[WatchCheckpoint] | None = None) -> StoredSigns:
+    """Return what is stored, in a query each for heartbeats, the rest, and `watches` unless the
+    caller has them."""
+    beats = list(Heartbeat.objects.order_by("looked_at", "name"))
+    values = {"now": now, "running": ReportRun.State.RUNNING}
+    last: Any = MonitorRound.objects.raw(_LAST, values)[0]
+    return StoredSigns(
+        beats=beats,
+        round=last if last.pk else None,
+        watches=list(WatchCheckpoint.objects.all() if watches is None else watches),
+        waits_since=last.waits_since,
+        is_busy=last.is_busy,
+    )
+
+
+def read_components(now: datetime, stored: StoredSigns | None = None) -> list[Component]:
+    """All components, in the order in which a job meets them; `stored`: what was read for `now`."""
+    sights, stored = read_now(now), stored or read_stored(now)
     found = observed(sights, now)
     lease = components.by_lease(_PROBER, sights.leases[observing.PROBER], now)
     own = [Component("PostgreSQL", components.UP, "answers", version=_postgres_version())]
-    seen = found + read_missing(found, now)
-    return own + seen + _with_database(lease, seen, now)
+    seen = found + missing(found, recorded(stored.beats, now))
+    return own + seen + _with_database(lease, seen, stored, now)
 
 
 def _postgres_version() -> str:
@@ -71,59 +109,55 @@ def read_recorded(now: datetime) -> list[Component]:
 
     While the dashboard is down, the state of components that it observes is stale.
     """
-    lease = Component(_PROBER, components.UNKNOWN, "")
-    seen = read_observed(now)
-    return seen + _with_database(lease, seen, now)
+    lease, stored = Component(_PROBER, components.UNKNOWN, ""), read_stored(now)
+    seen = recorded(stored.beats, now)
+    return seen + _with_database(lease, seen, stored, now)
 
 
-def _with_database(lease: Component, seen: list[Component], now: datetime) -> list[Component]:
+def _with_database(
+    lease: Component, seen: list[Component], stored: StoredSigns, now: datetime
+) -> list[Component]:
     """The components that leave signs of life in PostgreSQL themselves."""
-    rows = list(Heartbeat.objects.filter(looked_at=None))
-    beats = {row.name: row.at for row in rows}
-    of_release = {_BEATS[row.name]: row.version for row in rows if row.name in _BEATS}
-    found = _beating(lease, seen, beats, now)
+    own = [row for row in stored.beats if row.looked_at is None]
+    of_release = {_BEATS[row.name]: row.version for row in own if row.name in _BEATS}
+    found = _beating(lease, seen, {row.name: row.at for row in own}, stored, now)
     # A standby of another release has a heartbeat, too: who leads is in the Lease.
     return [replace(each, version=each.version or of_release.get(each.name, "")) for each in found]
 
 
 def _beating(
-    lease: Component, seen: list[Component], beats: Mapping[str, datetime | None], now: datetime
+    lease: Component,
+    seen: list[Component],
+    beats: Mapping[str, datetime | None],
+    stored: StoredSigns,
+    now: datetime,
 ) -> list[Component]:
     web = components.by_heartbeat("Dashboard", beats.get(WEB), now, "makes its rounds")
     if not settings.USAGE_ENABLED:
         return [web]
     unknown = Component(components.KUBERNETES, components.UNKNOWN, "")
     kubernetes = next((each for each in seen if each.name == components.KUBERNETES), unknown)
-    prober, monitor = _judge_prober(lease, now), _judge_monitor(now)
+    # The prober by the positions of its watches, beside what its Lease says.
+    positions = [each.position_at for each in stored.watches if each.name != _CAPACITY]
+    prober = components.of_prober(lease, positions, now)
+    monitor = _judge_monitor(stored.round, now)
+    signs = TaskSigns(
+        worker_at=beats.get(WORKER),
+        beat_at=beats.get(BEAT),
+        task_at=beats.get(TASKS),
+        waits_since=stored.waits_since,
+        is_busy=stored.is_busy,
+    )
     return [
         web,
         components.with_heartbeat(prober, beats.get(PROBER), kubernetes, now),
         components.with_heartbeat(monitor, beats.get(MONITOR), kubernetes, now),
-        *components.of_worker_and_beat(_task_signs(beats, now), now),
+        *components.of_worker_and_beat(signs, now),
     ]
 
 
-def _task_signs(beats: Mapping[str, datetime | None], now: datetime) -> TaskSigns:
-    waiting = TaskMessage.objects.filter(Q(claimed_until=None) | Q(claimed_until__lt=now))
-    return TaskSigns(
-        worker_at=beats.get(WORKER),
-        beat_at=beats.get(BEAT),
-        task_at=beats.get(TASKS),
-        waits_since=waiting.aggregate(oldest=Min("queued_at"))["oldest"],
-        is_busy=ReportRun.objects.filter(state=ReportRun.State.RUNNING).exists(),
-    )
-
-
-def _judge_prober(lease: Component, now: datetime) -> Component:
-    """The prober by the positions of its watches, beside what its Lease says."""
-    positions = WatchCheckpoint.objects.exclude(name=_CAPACITY)
-    return components.of_prober(lease, positions.values_list("position_at", flat=True), now)
-
-
-def _judge_monitor(now: datetime) -> Component:
-    """The monitor by its last round."""
-    last = MonitorRound.objects.order_by("-ended_at").values_list("ended_at", "problem").first()
-    ended_at, problem = last or (None, "")
+def _judge_monitor(last: MonitorRound | None, now: datetime) -> Component:
+    ended_at, problem = (last.ended_at, last.problem) if last else (None, "")
     return components.of_monitor(ended_at, problem, settings.MONITOR_ROUND_SECONDS, now)
 
 

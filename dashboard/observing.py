@@ -87,17 +87,15 @@ def _webhooks(
     return [] if signs.lease is None and not signs.problem else [judged]
 
 
-def read_observed(now: dt.datetime) -> list[Component]:
-    """Return the same components as they were last recorded."""
-    rows = Heartbeat.objects.exclude(looked_at=None).order_by("looked_at", "name")
-    return [_recorded(row, now) for row in rows]
+def recorded(rows: Iterable[Heartbeat], now: dt.datetime) -> list[Component]:
+    """Return the same components as these rows, read by `looked_at`, last recorded them."""
+    return [_recorded(row, now) for row in rows if row.looked_at is not None]
 
 
-def read_missing(found: Iterable[Component], now: dt.datetime) -> list[Component]:
+def missing(found: Iterable[Component], known: Iterable[Component]) -> list[Component]:
     """Return recorded components that were not found and whose state no other source reports."""
     states = {each.name: each.state for each in found}
-    known = [each for each in read_observed(now) if each.name not in states]
-    return [each for each in known if not _is_gone(each.name, states)]
+    return [each for each in known if each.name not in states and not _is_gone(each.name, states)]
 
 
 def _is_gone(name: str, states: Mapping[str, str]) -> bool:

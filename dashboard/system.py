@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db.models import Count, Max, Sum
+from django.db import connection
+from django.db.models import Count, Max, OuterRef, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboard.components import steady
-from dashboard.health import read_components
+from dashboard.health import read_components, read_stored
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
@@ -21,7 +23,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.readings import STALE_SECONDS
 from ipuhub.web.requests import live_page
-from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
+from usage.models import PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +37,20 @@ if TYPE_CHECKING:
 GAP_DAYS: Final = 30
 _PURGES: Final = 5  # the table has all
 _COUNTED_TO: Final = 10_000
+_PODS: Final = PodLifetime._meta.db_table  # noqa: SLF001  # Django's
+_NUMBERS: Final = f"""
+    SELECT
+        (SELECT count(*) FROM (SELECT FROM {_PODS}
+            WHERE finished_at IS NULL AND scheduled_at IS NOT NULL LIMIT %(most)s) AS running),
+        (SELECT count(*) FROM (SELECT FROM {_PODS}
+            WHERE finished_at IS NULL AND scheduled_at IS NULL LIMIT %(most)s) AS waiting),
+        (SELECT count(*) FROM (SELECT FROM {_PODS}
+            WHERE stamp IS NOT NULL LIMIT %(most)s) AS unproved),
+        (SELECT count(*) FROM {RollupDirt._meta.db_table}),
+        state.zone,
+        state.until
+    FROM (SELECT) AS always LEFT JOIN {RollupState._meta.db_table} AS state ON true
+"""  # noqa: S608, SLF001  # names of tables, Django's
 WATCH_COLUMNS = (
     Column("name", "Watch", lambda watch: watch.name),
     Column("position_at", "Position", lambda watch: watch.position_at),
@@ -54,7 +70,6 @@ class WatchRow:
 
     watch: WatchCheckpoint
     is_stale: bool
-    gaps: int
 
 
 @require_safe
@@ -64,19 +79,19 @@ def system(request: HttpRequest) -> HttpResponseBase:
     """Show the page, its fragment, or the twins of the watches. Raises PermissionDenied."""
     require_admin(request.user)
     now = timezone.now()
-    watches = list(WatchCheckpoint.objects.order_by("name"))
+    watches = _watches(now)
     try:
         if kind := known_format(request.GET.get("format", "")):
             return export(kind, WATCH_COLUMNS, watches, "watches")
     except BadFilter as error:
         return bad_parameters(request, error.messages)
+    stored = read_stored(now, watches)
     context = {
-        "components": steady(read_components(now)),
-        "watches": _watch_rows(watches, now),
-        "monitor": MonitorRound.objects.order_by("-ended_at").first(),
+        "components": steady(read_components(now, stored)),
+        "watches": [WatchRow(each, _is_stale(each.position_at, now)) for each in watches],
+        "monitor": stored.round,
         **_faults(),
-        **_lifetimes(),
-        **_rollups(),
+        **_numbers(),
         **_purges(),
     }
     return live_page(
@@ -84,14 +99,13 @@ def system(request: HttpRequest) -> HttpResponseBase:
     )
 
 
-def _watch_rows(watches: list[WatchCheckpoint], now: datetime) -> list[WatchRow]:
-    since = now - timedelta(days=GAP_DAYS)
-    found = WatchGap.objects.filter(ended_at__gte=since).values_list("watch")
-    gaps = dict(found.annotate(Count("id")).values_list("watch", "id__count"))
-    return [
-        WatchRow(watch, _is_stale(watch.position_at, now), gaps.get(watch.name, 0))
-        for watch in watches
-    ]
+def _watches(now: datetime) -> list[WatchCheckpoint]:
+    """Return the watches, each with its number of `gaps` in the last 30 days."""
+    recent = WatchGap.objects.filter(watch=OuterRef("name"))
+    recent = recent.filter(ended_at__gte=now - timedelta(days=GAP_DAYS))
+    number = recent.order_by().values("watch").annotate(number=Count("id")).values("number")
+    gaps = Coalesce(Subquery(number), 0)
+    return list(WatchCheckpoint.objects.annotate(gaps=gaps).order_by("name"))
 
 
 def _is_stale(at: datetime | None, now: datetime) -> bool:
@@ -105,21 +119,19 @@ def _faults() -> Shown:
     }
 
 
-def _lifetimes() -> Shown:
-    """Return the numbers of records that need review, each counted as far as a page needs it."""
-
-    def count(**where: Any) -> int:
-        return PodLifetime.objects.filter(**where)[:_COUNTED_TO].count()
-
+def _numbers() -> Shown:
+    """Return the numbers of records that need review, each counted as far as a page needs it, and
+    the progress of the daily totals."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NUMBERS, {"most": _COUNTED_TO})
+        running, waiting, unproved, dirt, zone, until = cursor.fetchone()
     return {
-        "open_pods": count(finished_at=None, scheduled_at__isnull=False),
-        "waiting_pods": count(finished_at=None, scheduled_at=None),
-        "unproved_pods": count(stamp__isnull=False),
+        "open_pods": running,
+        "waiting_pods": waiting,
+        "unproved_pods": unproved,
+        "dirt": dirt,
+        "rollup": RollupState(zone=zone, until=until) if until else None,
     }
-
-
-def _rollups() -> Shown:
-    return {"rollup": RollupState.objects.first(), "dirt": RollupDirt.objects.count()}
 
 
 def _purges() -> Shown:

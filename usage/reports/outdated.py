@@ -37,11 +37,11 @@ class Outdated:
 
 
 def outdated_reports(reports: Sequence[MonthReport]) -> dict[int, list[Outdated]]:
-    """Return, by primary key, why each report is outdated. Two queries."""
+    """Return, by primary key, why each report is outdated. Two queries; one if none is closed."""
     if not reports:
         return {}
     rates = list(Rate.objects.order_by("resource", "name", "valid_from"))
-    months = {each.month for each in reports}
+    months = {each.month for each in reports if each.state == ReportState.CLOSED}
     later = MonthReport.objects.filter(month__in=months, number__gt=0)
     corrections: dict[str, int] = {}
     for month in later.values_list("month", flat=True):
