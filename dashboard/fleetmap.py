@@ -135,6 +135,12 @@ class FleetMap:
         return sum(holding.size for holding in self.idle)
 
     @property
+    def idle_owners(self) -> tuple[str, ...]:
+        """The users whose jobs hold them, or their groups where no user is known."""
+        jobs = [holding.job for holding in self.idle if holding.job]
+        return tuple(dict.fromkeys(name for job in jobs if (name := job.user or job.group)))
+
+    @property
     def waiting_ipus(self) -> int:
         """IPUs that all together ask for who wait."""
         return sum(waiting.ipus for waiting in self.queue)

@@ -86,7 +86,8 @@ def read_stored(now: datetime, watches: Iterable[WatchCheckpoint] | None = None)
 
 
 def read_components(now: datetime, stored: StoredSigns | None = None) -> list[Component]:
-    """All components, in the order in which a job meets them; `stored`: what was read for `now`."""
+    """Return all components, in the order in which a job meets them; `stored`: signs of life that
+    the caller has read."""
     sights, stored = read_now(now), stored or read_stored(now)
     found = observed(sights, now)
     lease = components.by_lease(_PROBER, sights.leases[observing.PROBER], now)

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from tests.integration.dashboard.conftest import Clock
 
 pytestmark = pytest.mark.django_db
+IDLE = {
+    "lazy": (4, "ada", "lazy"),
+    "slow": (8, "ada", "lazy and 1 more"),
+    "late": (12, "ada and others", "lazy and 2 more"),
+}
 RUNNING: dict[str, Any] = {"launcherStatus": "Running", "workersStatus": {"active": 1}}
 
 
@@ -211,11 +216,15 @@ def test_how_long_jobs_ran_is_read_once_a_minute_for_each_that_waits(
 def test_held_without_pods_is_said_on_the_overview(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    cluster.add_job("lazy", "team-a", launcherStatus="Pending")
-    proxy.hold("lazy", "team-a", 4)
-    clock.later(3600)
-    text = shown(admin, "/")
-    assert re.search(r"Held but idle</span>\s*<span class=\"h1\">4 ", text)
+    for name, user in (("lazy", "ada"), ("slow", "ada"), ("late", "bob")):
+        uid = cluster.add_job(name, "team-a", user=user, launcherStatus="Pending")
+        proxy.hold(name, "team-a", 4, uid=uid)
+        clock.later(3600)
+        text = shown(admin, "/")
+        figure = text.partition("Held but idle</span>")[2].partition("<svg")[0]
+        ipus, owners, said = IDLE[name]
+        assert re.search(rf'">{ipus} <span [^>]*>IPUs of {owners}</span>', figure)
+        assert f">{said}, " in figure
     assert "url(#hatch)" in text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import connection
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 PAGE = "/account/users/"
+_NAMES = ("alice", "charlie")
 
 
 def test_an_administrator_sees_who_may_do_what(admin: User, alice: User, charlie: User) -> None:
     grant(charlie, "accountant")
     make_token(alice, "<b>night</b>", timezone.now(), scopes="reports")
+    type(alice).objects.filter(pk=alice.pk).update(last_login=timezone.now() - timedelta(hours=3))
     page = browser(admin).get(PAGE).content.decode()
     assert "3 users" in page
     assert "team-a" in page
@@ -31,6 +35,9 @@ def test_an_administrator_sees_who_may_do_what(admin: User, alice: User, charlie
     assert "accountant: all namespaces" in page
     assert "operator: team-a" in page
     assert "&lt;b&gt;night&lt;/b&gt; (<code>reports</code>), never used" in page
+    alices, charlies = (page.partition(f">{name}<")[2].partition("</tr>")[0] for name in _NAMES)
+    assert "3 h ago</time>" in alices
+    assert re.search(r'data-label="Last sign-in"[^>]*>never</td>', charlies)
 
 
 def test_many_users_cost_no_more_questions(
