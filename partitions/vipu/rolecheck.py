@@ -74,7 +74,11 @@ def _problem(context: Any, roles: Collection[Role]) -> str:
     if role in roles:
         return ""
     wanted = " or ".join(roles)
-    return f"this needs a certificate of the role {wanted}; yours is of {role or 'no role'}"
+    folders = " or ".join(f"DIR/{each}" for each in roles)
+    return (
+        f"this needs a certificate of the role {wanted}; yours is of {role or 'no role'}: use the "
+        f"certificate in {folders} of vipu-server --tls-init DIR"
+    )
 
 
 def _wrapped(handler: Any, check: Callable[..., Any]) -> Any:

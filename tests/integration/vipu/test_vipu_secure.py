@@ -72,6 +72,16 @@ def test_tls_init_makes_private_files_for_each_role_and_renews_them_under_the_sa
     assert changed == {"tls.crt", "tls.key"}
 
 
+def test_tls_init_without_a_folder_makes_vipu_certs_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--tls-init"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["vipu-certs"]
+    made = sorted(path.name for path in (tmp_path / "vipu-certs").iterdir())
+    assert made == ["admin", "agent", "ca.crt", "ca.key", "server", "user"]
+
+
 def test_half_a_ca_is_not_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "ca.key").unlink()
     before = (folder / "ca.crt").read_bytes()
@@ -93,7 +103,11 @@ async def test_the_admin_api_answers_administrators_only(start_server: Start, fo
         assert await admin.version()
     for role in (Role.USER, Role.AGENT, Role.SERVER):
         async with AdminClient(address, tls=tls_of(folder, role)) as other:
-            with pytest.raises(Refused, match=f"role admin; yours is of {role}"):
+            with pytest.raises(
+                Refused,
+                match=f"role admin; yours is of {role}: use the certificate in DIR/admin of "
+                "vipu-server --tls-init DIR",
+            ):
                 await other.version()
     async with AdminClient(address, deadline_seconds=5) as plain:
         with pytest.raises(Unavailable):
