@@ -29,6 +29,7 @@ from partitions.vipu.agent.machine import (
     PartitionState,
 )
 from partitions.vipu.agent.main import AgentOptions, VipuAgent, main, parse_options
+from partitions.vipu.agent.simulated import CLOCK_HERTZ
 from partitions.vipu.errors import (
     InvalidRequest,
     NotFound,
@@ -176,13 +177,22 @@ async def test_prometheus_sees_use_and_faults_by_agent_and_ipu(
     assert of("links_up") == [10, 10, 9, 10]
     assert of("tiles") == [1472] * 4
     assert of("link_uncorrected_errors_total") == [0, 0, 1, 0]
-    assert of("temperature_celsius")[1] > of("temperature_celsius")[0] + 20
-    received = of("host_received_bytes_total")
-    assert received[1] > received[0] == 0
-    clock.forward(60)
-    assert (await scrape(ports.exporter))[
-        'ipuhub_ipu_host_received_bytes_total{agent="ag0",ipu="1"}'
-    ] > received[1]
+    assert of("memory_errors_total") == of("resets_total") == [0] * 4
+    for name in ("temperature_celsius", "power_watts", "clock_hertz"):
+        idle, busy, *_ = of(name)
+        assert busy > idle + 20
+    assert of("clock_hertz")[1] == CLOCK_HERTZ
+    growing = ("host_received_bytes_total", "host_sent_bytes_total", "link_corrected_errors_total")
+    before = {name: of(name) for name in growing}
+    for idle, busy, *_ in before.values():
+        assert busy > idle == 0
+    clock.forward(24 * 3600)
+    await client.inject(Fault(FaultKind.IPU_ERROR, ipu=3))
+    await client.reset("p1", "second")
+    seen = await scrape(ports.exporter)
+    assert all(of(name)[1] > before[name][1] for name in growing)
+    assert of("memory_errors_total") == [0, 0, 0, 1]
+    assert of("resets_total") == [0, 1, 1, 0]
 
 
 async def test_a_partition_has_metrics_until_it_is_released(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,9 @@ def test_allocations_and_attributes_of_ipus_are_listed(port: int, capsys: Said) 
     assert any("| board type" in line and line.endswith("M2000") for line in lines)
     version = said(capsys, "--server-version")
     assert version.startswith(f"host: 127.0.0.1:{port}\nversion: ")
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"vipu of IPUHub {metadata.version('ipuhub')}\n"
 
 
 def test_a_controller_that_names_no_allocation_is_said_to_do_so(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.cli.settings import BadSetting, find_controller
+from partitions.vipu.cli.settings import SYSTEM_FILE, BadSetting, find_controller
 from tests.integration.vipu.securesite import certificates
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ def test_the_nearest_setting_wins_each_by_itself(
         if host:
             (tmp_path / name).write_text(f'# of a site\n\napi-host = "{host}"  // comment\n')
     assert find_controller(given, environment, tmp_path, tmp_path / "system.hcl").address == want
+
+
+def test_the_file_of_the_system_is_where_users_of_vipu_look_for_it() -> None:
+    assert str(SYSTEM_FILE) == "/etc/vipu/vipu-cli.hcl"
 
 
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:

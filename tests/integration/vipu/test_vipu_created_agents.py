@@ -246,12 +246,17 @@ def test_a_simulated_machine_and_one_that_never_answered(
     assert "Board serial number" not in capsys.readouterr().out
 
 
+HEADS = ["Host", "Port", "Network Interface", "Time Since Last Seen", "Agent Auto-Add ID"]
+
+
 async def test_agents_that_announce_themselves_are_found(machines: Machines, start: Start) -> None:
     start(autodiscovery_listen_interfaces="lo")
     (machine,) = machines(1, "--announce-interfaces", "lo")
 
     async def found() -> list[list[str]]:
-        listed = rows((await asked("discover", "agents"))[0])
+        shown, _ = await asked("discover", "agents")
+        heads, *listed = rows(shown)
+        assert heads == [*HEADS, "Agent ID"]
         return [row for row in listed if row[1] == str(machine.port)]
 
     ((host, _, interface, since, name, known),) = await eventually(found)

@@ -73,6 +73,22 @@ def test_an_ipv6_address_is_written_in_brackets(
         start_server(host="2001:db8::1")
 
 
+def test_the_admin_api_has_an_address_of_its_own(
+    start_server: Callable[..., tuple[VipuServer, int]],
+) -> None:
+    server, port = start_server(host="127.0.0.1", admin_host="127.0.0.2", admin_port=0)
+    assert server.admin_port
+    for host, reached in (("127.0.0.1", port), ("127.0.0.2", server.admin_port)):
+        with grpc.insecure_channel(address_of(host, reached)) as channel:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=PATIENCE_SECONDS, wait_for_ready=True
+            )
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    for host, closed in (("127.0.0.2", port), ("127.0.0.1", server.admin_port)):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, closed), timeout=PATIENCE_SECONDS)
+
+
 @pytest.mark.parametrize("family", ["both", "IPv4 alone"])
 def test_every_address_of_the_machine_is_answered(
     start_server: Callable[..., tuple[VipuServer, int]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import grpc
@@ -32,6 +33,12 @@ def decode(raw: bytes) -> list[tuple[int, int | bytes]]:
     return found
 
 
+def text_pair(raw: bytes) -> tuple[str, str]:
+    """An entry of a map from texts to texts; what is empty is left out."""
+    found = dict(decode(raw))
+    return bytes(found.get(1, b"")).decode(), bytes(found.get(2, b"")).decode()
+
+
 def number(raw: bytes) -> tuple[int, bytes]:
     value = 0
     for index, byte in enumerate(raw):
@@ -41,13 +48,13 @@ def number(raw: bytes) -> tuple[int, bytes]:
     raise ValueError("no end")
 
 
-def test_bytes_of_the_published_numbers_make_show_and_remove_a_partition(
-    server: tuple[VipuServer, int], clock: Clock
+def test_bytes_of_the_published_numbers_make_show_reset_and_remove_a_partition(
+    server: tuple[VipuServer, int], clock: Clock, published_only: bool
 ) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{server[1]}") as channel:
 
-        def ask(method: str, asked: bytes) -> bytes:
-            call = channel.unary_unary(f"/virmgrpc.UserService/{method}")
+        def ask(method: str, asked: bytes, service: str = "UserService") -> bytes:
+            call = channel.unary_unary(f"/virmgrpc.{service}/{method}")
             answer = call(asked, timeout=60)
             assert isinstance(answer, bytes)
             return answer
@@ -71,5 +78,23 @@ def test_bytes_of_the_published_numbers_make_show_and_remove_a_partition(
         (device,) = (dict(decode(bytes(each))) for each in devices)
         assert str(device[1], "ascii").startswith("10.")  # type: ignore[arg-type]
         assert (device[4], device[6], device[8]) == (1, 1, 1)
+        assert ask("ResetPartition", encode([(1, "p")])) == b""
+        resetting = [(1, "p"), (2, 1), (3, 4)]
+        assert ask("GetPartitionStatus", encode([(1, "p")])) == encode([(1, resetting)])
+        clock.forward(60)
+        assert ask("GetPartitionStatus", encode([(1, "p")])) == encode([(1, status)])
+        ((one, raw),) = decode(ask("ListIPUAttributes", encode([(1, "ag0")])))
+        assert one == 1
+        agent, *ipus = decode(bytes(raw))
+        assert agent == (1, b"ag0")
+        assert [name for name, _ in ipus] == [2] * 4
+        by_number = [dict(decode(bytes(ipu))) for _, ipu in ipus]
+        known = {
+            ipu.get(1, 0): dict(text_pair(bytes(pair)) for _, pair in decode(bytes(ipu[2])))
+            for ipu in by_number
+        }
+        asked = server[0].controller.attributes(["ag0"], published_only=published_only)
+        assert known == asked["ag0"]
+        assert ask("GetVersion", b"", "VersionService") == encode([(1, version("ipuhub"))])
         assert ask("RemovePartition", encode([(1, "p")])) == b""
         assert ask("ListPartitions", b"") == b""

@@ -80,6 +80,12 @@ DAMAGED = [
 ]
 
 
+REMEDIES = (
+    "restore it from a backup, or move it away to start without partitions",
+    "start the version that wrote it, or choose another --storage",
+)
+
+
 @pytest.mark.parametrize(("text", "want"), DAMAGED, ids=[str(want) for _, want in DAMAGED])
 def test_a_file_that_cannot_be_understood_stops_the_start_and_stays_as_it_is(
     start_server: Callable[..., tuple[VipuServer, int]],
@@ -93,6 +99,7 @@ def test_a_file_that_cannot_be_understood_stops_the_start_and_stays_as_it_is(
     with pytest.raises(StateFileError, match=want) as caught:
         start_server()
     assert str(storage) in str(caught.value)
+    assert str(caught.value).endswith(REMEDIES)
     assert storage.read_bytes() == content
 
 

@@ -293,6 +293,8 @@ def test_the_commands_make_and_use_a_user(
     where = ("-H", "127.0.0.1", "--api-port", str(site.admin_port))
     made = run(vipu_admin.main, "create", "user", "carol", "--allocations", "a", *where)
     assert made.startswith("0 create user (carol): success. Access key is '")
+    wrote = "vipu configuration file for the user 'carol' written: carol.vipu-cli.hcl. Give it to"
+    assert wrote in made
     file = tmp_path / "carol.vipu-cli.hcl"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     listed = run(vipu.main, "list", "partitions", "--config", str(file), role=Role.USER)
