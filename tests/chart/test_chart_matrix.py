@@ -1,7 +1,9 @@
 """Every parameter of the chart with another value: it reaches the objects, and a server takes them.
 
 The objects that differ are sent with `kubectl apply --dry-run=server`, which runs the server's
-validation and admission and stores nothing. Unknown fields are refused.
+validation and admission and stores nothing. Unknown fields are refused. The golden file lists which
+fields of which objects each parameter changes; after a wanted change, `IPUHUB_GOLDEN=write` and the
+test of that file write it again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders.documents import read_yaml, write_documents
-from tests.chart.rendering import CHART, template_of
+from tests.chart.rendering import CHART, ROOT, template_of
 from tests.realnodes.certmanager import CRDS
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tests.devcluster.conformance.kubectl import Kubectl
 
 NAMESPACE = "ipus"
+GOLDEN = ROOT / "tests/golden/chart-matrix.txt"
 # Everything on, so that every parameter has an object to reach.
 BASE: dict[str, Any] = {
     "vipuServer.enabled": True,
@@ -226,15 +229,67 @@ def _rendered(given: str) -> tuple[str, ...]:
     return tuple(_render(json.loads(given)))
 
 
+@cache  # two tests use each rendering
+def _before_and_after(name: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The documents without and with this value, which is given as JSON."""
+    beside = {key: each for key, each in BESIDE.get(name, {}).items() if key != name}
+    after = _render(BASE | beside | WITH.get(name, {}) | {name: json.loads(value)})
+    # A parameter that is required beside the others is compared with another value of its own.
+    before = {name: f"{json.loads(value)}-before"} if name in REQUIRED else {}
+    return _rendered(json.dumps(BASE | beside | before, sort_keys=True)), tuple(after)
+
+
 def _changed(name: str, value: Any) -> list[str]:
     """The objects that are otherwise, or are there only, with this value; else those that go."""
-    beside = {key: each for key, each in BESIDE.get(name, {}).items() if key != name}
-    made = _render(BASE | beside | WITH.get(name, {}) | {name: value})
-    # A parameter that is required beside the others is compared with another value of its own.
-    before = {name: f"{value}-before"} if name in REQUIRED else {}
-    usual = _rendered(json.dumps(BASE | beside | before, sort_keys=True))
-    new = [each for each in made if each not in usual]
-    return new or [each for each in usual if each not in made]
+    before, after = _before_and_after(name, json.dumps(value))
+    return [each for each in after if each not in before] or [
+        each for each in before if each not in after
+    ]
+
+
+def _by_name(documents: tuple[str, ...]) -> dict[str, Any]:
+    found = {}
+    for document in map(json.loads, documents):
+        place = document["metadata"].get("namespace", NAMESPACE)
+        prefix = "" if place == NAMESPACE else f"{place}/"
+        found[f"{document['kind']}/{prefix}{document['metadata']['name']}"] = document
+    return found
+
+
+def _paths(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """The fields that differ. An item of a list goes by its name, if it has one."""
+    if before == after:
+        return
+    sides = [_as_mapping(side) for side in (before, after)]
+    if not all(isinstance(side, dict) and side for side in sides):
+        yield path
+        return
+    for key in sorted({*sides[0], *sides[1]}):
+        inner = f"{path}.{key}".lstrip(".").replace(".[", "[")
+        if key in sides[0] and key in sides[1]:
+            yield from _paths(sides[0][key], sides[1][key], inner)
+        else:
+            yield inner + ("-" if key in sides[0] else "+")
+
+
+def _as_mapping(node: Any) -> Any:
+    if not isinstance(node, list):
+        return node
+    names = [each.get("name") if isinstance(each, dict) else None for each in node]
+    if all(names) and len(set(names)) == len(names):
+        return {f"[{name}]": each for name, each in zip(names, node, strict=True)}
+    return {f"[{number}]": each for number, each in enumerate(node)}
+
+
+def _effect(name: str, value: Any) -> list[str]:
+    """The lines of the golden file about this value."""
+    before, after = map(_by_name, _before_and_after(name, json.dumps(value)))
+    lines = [f"  - {each}" for each in sorted(set(before) - set(after))]
+    lines += [f"  + {each}" for each in sorted(set(after) - set(before))]
+    for each in sorted(set(before) & set(after)):
+        if paths := list(_paths(before[each], after[each])):
+            lines.append(f"  {each}: {' '.join(paths)}")
+    return [f"{name}={json.dumps(value)}", *(lines or ["  nothing"])]
 
 
 def _ignored(name: str) -> bool:
@@ -268,6 +323,16 @@ def _are_taken(real: Kubectl, documents: list[dict[str, Any]]) -> None:
     options = ("--dry-run=server", "--validate=strict", "-n", NAMESPACE)
     done = real.call("apply", *options, "-f", "-", stdin=given)
     assert not documents or done.returncode == 0, done.stderr
+
+
+def test_each_parameter_changes_the_fields_that_were_reviewed() -> None:
+    asked = [(name, value) for name in PARAMETERS for value in _others(name)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        effects = list(pool.map(lambda one: _effect(*one), asked))
+    text = "".join(f"{line}\n" for lines in effects for line in lines)
+    if os.environ.get("IPUHUB_GOLDEN") == "write":
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("part", sorted({name.split(".")[0] for name in PARAMETERS}))
