@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from devcluster.security.certificates import Authority
+from ipuhub.process.health import Health, build_runner, listening
 from jobs.ipujob.podschema import read_pod_template
 from jobs.webhooks.server import (
     MUTATE_PATH,
@@ -112,21 +114,40 @@ async def test_who_leaves_in_the_middle_of_a_review_is_no_failure(
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
-def test_an_expired_certificate_is_named_until_another_is_there(
+async def readiness(certificate: Certificate) -> tuple[int, str]:
+    """The answer of `/readyz` of a process that serves this certificate."""
+    health = Health()
+    health.ask("certificate", lambda: certificate.problem)
+    async with (
+        listening(build_runner(health.app()), "127.0.0.1", 0) as port,
+        aiohttp.ClientSession() as http,
+        http.get(f"http://127.0.0.1:{port}/readyz") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_an_expired_certificate_is_named_until_another_is_there(
     tmp_path: Path, authority: Authority
 ) -> None:
+    """In one line of the log, and in `/readyz`."""
     now = datetime.now(UTC)
     write(authority, tmp_path)
     certificate = Certificate(tmp_path / "tls.crt", tmp_path / "tls.key", lambda: now)
     certificate.refresh()
     assert certificate.problem == ""
     now += timedelta(days=366)
-    certificate.refresh()
+    with capture_logs() as lines:
+        for _ in range(3):
+            certificate.refresh()
     assert certificate.problem.startswith("the certificate expired on ")
+    (line,) = lines
+    assert line["problem"] == certificate.problem
+    assert await readiness(certificate) == (503, f"certificate: {certificate.problem}\n")
     now -= timedelta(days=2)
     write(authority, tmp_path)
     assert certificate.refresh()
     assert certificate.problem == ""
+    assert await readiness(certificate) == (200, "ok")
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(
