@@ -64,6 +64,11 @@ def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
         (("tolerations[0].keys=x",), "at '/tolerations/0': additional properties 'keys'"),
         (("service.port=x",), "at '/service/port': got string, want integer"),
         (("vipuServerAddr=example.com",), "vipuServerAddr is still example.com"),
+        (("vipuControllers=example.com:8090:a=b",), "vipuControllers is still example.com"),
+        (
+            ("vipuControllers=a:8090:a=b\\,example.com:1:a=b",),
+            "vipuControllers is still example.com",
+        ),
         (("vipuControllers=pod001",), 'vipuControllers: "pod001" is not host:port:key=value'),
         (("vipuControllers=pod001:99999:a=b",), '"pod001:99999:a=b" has no port between 1 and'),
         (("vipuControllers=[::1]:99999:a=b",), '"[::1]:99999:a=b" has no port between 1 and'),

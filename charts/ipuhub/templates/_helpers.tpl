@@ -200,6 +200,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if not (regexMatch "^(\\[[0-9A-Fa-f:.]+\\]|[^][:/ ]+):[0-9]{1,5}:[^=:; ]+=[^=:; ]*(;.*)?$" (trim $part)) -}}
 {{- fail (printf "vipuControllers: %q is not host:port:key=value" (trim $part)) -}}
 {{- end -}}
+{{- if hasPrefix "example.com:" (trim $part) -}}
+{{- fail "vipuControllers is still example.com: set it to the host of your V-IPU controller" -}}
+{{- end -}}
 {{- $port := include "ipuhub.controllerPort" $part | int -}}
 {{- if or (lt $port 1) (gt $port 65535) -}}
 {{- fail (printf "vipuControllers: %q has no port between 1 and 65535" (trim $part)) -}}
