@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,10 @@ JOB = {
         "workers": {"replicas": 1, "template": TEMPLATE},
     },
 }
+
+
+CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
+CA_BUNDLE = b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 
 
 @pytest.fixture
@@ -63,16 +68,40 @@ def manifests(*values: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
 
 
+def patch_ca_bundle(kubectl: Callable[..., subprocess.CompletedProcess[str]], kind: str) -> None:
+    """Write the CA as the webhook process does: with a patch, by a field manager of its own."""
+    found = json.loads(kubectl("get", kind, "gc-ipu-operator", "-o", "json").stdout)
+    patch = [
+        {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": CA_BUNDLE}
+        for number in range(len(found["webhooks"]))
+    ]
+    options = ("--type=json", "--field-manager=webhook", "-p", json.dumps(patch))
+    done = kubectl("patch", kind, "gc-ipu-operator", *options)
+    assert done.returncode == 0, done.stderr
+
+
+def ca_bundles(
+    kubectl: Callable[..., subprocess.CompletedProcess[str]], kind: str
+) -> set[str | None]:
+    found = json.loads(kubectl("get", kind, "gc-ipu-operator", "-o", "json").stdout)
+    return {each["clientConfig"].get("caBundle") for each in found["webhooks"]}
+
+
 def test_the_rendered_chart_is_applied_on_the_server_side_and_again(
     kubectl: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     command = ("apply", "--server-side", "-n", "default", "-f", "-")
-    for _ in range(2):
+    for number in range(2):
         done = kubectl(*command, stdin=manifests(VIPU))
         assert done.returncode == 0, done.stderr
         said = done.stdout.splitlines()
         assert all(line.endswith(" serverside-applied") for line in said)
         assert len(said) > 30
+        if number == 0:
+            for kind in CONFIGURATIONS:
+                patch_ca_bundle(kubectl, kind)
+    for kind in CONFIGURATIONS:
+        assert ca_bundles(kubectl, kind) == {CA_BUNDLE}
     found = kubectl("get", "deployment", "gc-ipu-operator-vipu-proxy", "-o", "json")
     assert "managedFields" not in found.stdout
     shown = kubectl(
