@@ -246,7 +246,8 @@ class Env:
             try:
                 return Path(file_name).read_text(encoding="utf-8").strip()
             except OSError as error:
-                raise SettingError(f"{name}_FILE: {error}") from None
+                problem = f"{error.strerror}: '{file_name}'"
+                raise SettingError(f"{name}_FILE: {problem}") from None
         return self._environ.get(name)
 
 

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[3]
         ("check_uninstall", ("X", ""), 1, "Kubeconfig /nowhere"),
         ("purge_usage", ("DATABASE_URL", "mysql://x"), 2, "must be postgresql://"),
         ("run_operator", ("IPUHUB_METRICS_TOKEN_FILE", "/nowhere"), 2, "No such file"),
+        ("run_web", ("DATABASE_URL_FILE", "/nowhere"), 2, "DATABASE_URL_FILE: No such file"),
+        ("run_prober", ("DATABASE_URL_FILE", "/nowhere"), 2, "DATABASE_URL_FILE: No such file"),
         (
             "make_usage_reports --month 2026-10",
             ("DATABASE_URL", "postgres://x:y@127.0.0.1:9/z"),
@@ -38,3 +40,5 @@ def test_a_setting_of_no_use_is_said_in_words(
     assert done.code == code
     assert words in done.err
     assert "Traceback" not in done.out + done.err
+    if setting[0].endswith("_FILE"):
+        assert len(done.err.splitlines()) == 1
