@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,15 @@ from tests.chart.rendering import VIPU, container, environment, named, notes, re
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/admin/scheduler.md"
 OWN = "gc-ipu-operator-scheduler"
+SCHEDULER = Path(os.environ["CLUSTER_BIN"]) / "kube-scheduler"
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: nowhere
+clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:9"}}]
+contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
+users: [{name: nobody, user: {}}]
+"""
 NODES_WRITTEN = {"nodes", "nodes/status"}
 
 
@@ -79,6 +90,38 @@ def test_for_the_clusters_own_scheduler_there_is_a_file_as_the_page_has_it() -> 
     assert extender.pop("urlPrefix") == "http://PROXY_ADDRESS:80/scheduler"
     assert of_page.pop("urlPrefix").endswith("/scheduler")
     assert (config, extender) == (page, of_page)
+
+
+@pytest.mark.skipif(not SCHEDULER.exists(), reason="no kube-scheduler in CLUSTER_BIN")
+def test_kube_scheduler_loads_the_file(tmp_path: Path) -> None:
+    """It refuses a field that its API does not have."""
+    documents = render(VIPU, "extendedScheduler.enabled=true", "extendedScheduler.deploy=false")
+    config = configuration(documents)
+    config["clientConnection"]["kubeconfig"] = str(tmp_path / "kubeconfig")
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
+    wrong = {**config, "extenders": [{**config["extenders"][0], "unknownField": True}]}
+    (done, written), (refused, _) = (load(each, tmp_path) for each in (config, wrong))
+    assert done.returncode == 0, done.stderr
+    assert [config["extenders"], config["profiles"][0]["schedulerName"]] == [
+        written["extenders"],
+        written["profiles"][0]["schedulerName"],
+    ]
+    assert config["leaderElection"].items() <= written["leaderElection"].items()
+    assert refused.returncode != 0
+    assert "unknownField" in refused.stderr
+
+
+def load(
+    config: dict[str, Any], folder: Path
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """kube-scheduler with this configuration, and the configuration that it would run with."""
+    given, written = folder / "given.yaml", folder / "written.yaml"
+    given.write_text(yaml.safe_dump(config), encoding="utf-8")
+    options = [f"--config={given}", f"--write-config-to={written}", "--secure-port=0"]
+    done = subprocess.run(
+        [SCHEDULER, *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done, yaml.safe_load(written.read_text("utf-8"))
 
 
 def test_the_notes_restart_the_clusters_scheduler_by_its_manifest() -> None:
