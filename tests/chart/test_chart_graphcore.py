@@ -166,13 +166,14 @@ def test_the_image_of_the_operator_is_everybodys_where_it_is_the_only_one(
     assert webhook == launchers.replace("-launcher", "")
 
 
-def _values(name: str, value: Any) -> dict[str, Any]:
+def _values(given: dict[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {"vipuServer": {"enabled": True}}
-    *parents, leaf = name.split(".")
-    node = tree
-    for parent in parents:
-        node = node.setdefault(parent, {})
-    node[leaf] = value
+    for name, value in given.items():
+        *parents, leaf = name.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
     return tree
 
 
@@ -187,23 +188,49 @@ OTHERS: dict[str, Any] = {
     "podAnnotations": {"example.com/one": "two"},
     "nodeSelector": {"disk": "ssd"},
 }
-
-
-@pytest.mark.parametrize(
+# A second value of each, by its type or by its name.
+DIFFERENT: dict[str, Any] = {
+    "policy": "Always",
+    "text": "different",
+    "vipuControllers": "pod002:8090:disk=ssd",
+    "port": 9001,
+    "serviceType": "LoadBalancer",
+    "map": {"example.com/one": "three"},
+    "podSecurityContext": {"runAsUser": 1001},
+    "securityContext": {"runAsUser": 1001},
+    "resources": {"requests": {"cpu": "30m"}},
+    "tolerations": [{"key": "other", "operator": "Exists"}],
+    "affinity": {"podAntiAffinity": {}},
+}
+each_spelling = pytest.mark.parametrize(
     ("old", "row"),
     [(old, row) for row in ROWS for old in row["alias"]],
     ids=[old for row in ROWS for old in row["alias"]],
 )
+
+
+@each_spelling
 def test_both_spellings_of_a_parameter_render_the_same(old: str, row: dict[str, Any]) -> None:
     new = row["name"]
     value = OTHERS.get(new) or VALUES[new]
     of_old, of_new, neither = (
-        template_of(_values(name, given))
+        template_of(_values({name: given}))
         for name, given in ((old, value), (new, value), ("crds.enabled", True))
     )
     assert of_new.returncode == of_old.returncode == 0, of_old.stderr + of_new.stderr
     assert of_old.stdout == of_new.stdout
     assert of_new.stdout != neither.stdout
+
+
+@each_spelling
+def test_two_spellings_with_two_values_stop_the_installation(old: str, row: dict[str, Any]) -> None:
+    new = row["name"]
+    different = DIFFERENT.get(new) or DIFFERENT[row["type"]]
+    done = template_of(_values({old: OTHERS.get(new) or VALUES[new], new: different}))
+    assert done.returncode != 0
+    assert "name the same parameter and have different values: set one of them" in done.stderr
+    assert new in done.stderr
+    assert old in done.stderr
 
 
 def test_every_published_parameter_is_there_with_its_default_or_says_it() -> None:
