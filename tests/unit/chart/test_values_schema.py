@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import available_timezones
 
 import pytest
+import yaml
 from django.core.management.base import CommandError
 
 from devcluster.schemas import builtin
+from ipuhub import __version__
 from jobs.management.commands.make_chart import chart_files
 
 if TYPE_CHECKING:
@@ -101,3 +104,30 @@ def test_a_text_that_yaml_cuts_at_a_comma_is_refused(tmp_path: Path) -> None:
     (tmp_path / "parameters.yaml").write_text(row, encoding="utf-8")
     with pytest.raises(CommandError, match=r"unknown keys \['two and three\.'\]"):
         chart_files(tmp_path)
+
+
+def test_chart_images_and_example_have_the_version_of_the_code() -> None:
+    chart = yaml.safe_load((ROOT / "charts/ipuhub/Chart.yaml").read_text("utf-8"))
+    assert chart["appVersion"] == __version__
+    images = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
+    example = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
+    (container,) = example["spec"]["workers"]["template"]["spec"]["containers"]
+    found = [container["image"], *(each["image"] for each in images)]
+    assert {image.rpartition(":")[2] for image in found} == {__version__}
+
+
+@pytest.mark.parametrize(("has_mpirun", "said"), [(True, "on hostname\ndone\n"), (False, "done\n")])
+def test_the_launcher_of_the_trial_job_runs_mpirun_if_its_image_has_it(
+    tmp_path: Path, has_mpirun: bool, said: str
+) -> None:
+    example = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
+    programs = {"sleep": "exit 0"} | ({"mpirun": "echo on $*"} if has_mpirun else {})
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    shell, *arguments = example["spec"]["launcher"]["command"]
+    command = [f"/bin/{shell}", *arguments]
+    done = subprocess.run(
+        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (said, "")
