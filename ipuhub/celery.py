@@ -79,8 +79,10 @@ app.conf.update(
     beat_schedule=NIGHTLY if settings.USAGE_ENABLED else {},
 )
 workerhealth.install(app)
-# Messages are JSON, so that root in a container is no worse here than elsewhere.
-warnings.filterwarnings("ignore", message="(?s).*superuser privileges", category=Warning)
+# Messages are JSON, so that root in a container, or an account that the image does not know, is no
+# worse here than elsewhere. A warning would also be the only line of the log that is not JSON.
+for _message in ("superuser privileges", "specified gid or egid was not found"):
+    warnings.filterwarnings("ignore", message=f"(?s).*{_message}", category=Warning)
 
 
 @app.task(name="ipuhub.forget_keys")  # type: ignore[untyped-decorator]

@@ -102,6 +102,8 @@ async def test_every_component_becomes_ready_and_a_job_is_run_counted_and_measur
         assert pod.process.poll() is None, (component, pod.said()[-2000:])
         for wrong in ("is forbidden", "Traceback", "Read-only file system", "Permission denied"):
             assert wrong not in pod.said(), (component, pod.said()[-4000:])
+        if component != "database":
+            assert [line for line in pod.said().splitlines() if not is_json(line)] == [], component
 
 
 async def test_two_probers_and_a_monitor_migrate_where_there_is_no_dashboard(
@@ -134,6 +136,13 @@ async def test_two_probers_and_a_monitor_migrate_where_there_is_no_dashboard(
     await eventually(migrations)
     assert migrations() == 1
     assert not any("Traceback" in pod.said() for pod in migrating)
+
+
+def is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except json.JSONDecodeError:
+        return False
 
 
 async def every_panel_shows_numbers(prometheus: str) -> None:
