@@ -34,6 +34,13 @@ def test_the_sample_job_runs_on_a_partition_and_gives_it_back(demo: RunningDemo)
         ["ipujob-sample-launcher", "1/1", "Running"],
         ["ipujob-sample-worker-0", "1/1", "Running"],
     ]
+    # The tracker is text: a person reads job, partition and phase in it.
+    of_tracker = ("-n", "ipuhub-system", "-l", "ipuhub.io/tracker", "-o", "yaml")
+    tracker = demo.kubectl("get", "cm", *of_tracker)
+    held = [line for line in tracker.splitlines() if '"phase":"active"' in line]
+    assert len(held) == 1
+    assert '"namespace":"default","name":"ipujob-sample",' in held[0]
+    assert '"id":"p-ipujob-sample-' in held[0]
     assert demo.http("/stats") == (
         200,
         '{"default":{"used":4,"available":28},"total":{"used":4,"available":28}}',
