@@ -308,14 +308,17 @@ def groups(real: Kubectl) -> Iterator[set[str]]:
     real.run("apply", "--server-side", *files)
     real.run("wait", "--for=condition=Established", "--timeout=60s", *files)
     real.run("create", "namespace", NAMESPACE)
+    # Pods are refused, and of the templates of others it warns.
+    standard = (f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
+    real.run("label", "namespace", NAMESPACE, *standard)
     versions = real.run("api-versions").split()
     yield {version.rpartition("/")[0] for version in versions}
     real.run("delete", "namespace", NAMESPACE, "--wait=false")
     real.run("delete", *files, "--wait=false")
 
 
-def _are_taken(real: Kubectl, documents: list[dict[str, Any]]) -> None:
-    """Assert that the server would store each of them."""
+def _are_taken(real: Kubectl, documents: list[dict[str, Any]]) -> str:
+    """Assert that the server would store each of them; return its warnings."""
     for each in documents:
         if each["kind"] == "Pod":  # its account would have to be stored before it
             del each["spec"]["serviceAccountName"]
@@ -323,6 +326,7 @@ def _are_taken(real: Kubectl, documents: list[dict[str, Any]]) -> None:
     options = ("--dry-run=server", "--validate=strict", "-n", NAMESPACE)
     done = real.call("apply", *options, "-f", "-", stdin=given)
     assert not documents or done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def test_each_parameter_changes_the_fields_that_were_reviewed() -> None:
@@ -359,10 +363,14 @@ def test_another_value_reaches_objects_that_a_server_takes(
     _are_taken(real, documents)
 
 
-def test_everything_at_once_is_taken(real: Kubectl, groups: set[str]) -> None:
+def test_everything_at_once_is_taken_where_pods_have_to_be_restricted(
+    real: Kubectl, groups: set[str]
+) -> None:
     documents = [json.loads(each) for each in _render(BASE)]
     assert {"PodMonitor", "PrometheusRule"} <= {each["kind"] for each in documents}
-    _are_taken(real, documents)
+    assert "PodSecurity" not in _are_taken(real, documents)
+    documents = [json.loads(each) for each in _render(BASE | {"controller.hostNetwork": True})]
+    assert "would violate PodSecurity" in _are_taken(real, documents)
 
 
 SITE_ISSUER = {"issuer.name": "site", "issuer.kind": "ClusterIssuer"}
