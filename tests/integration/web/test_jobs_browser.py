@@ -17,6 +17,7 @@ from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.fakes.chromium import expect
+from tests.fakes.waiting import wait_until
 from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
@@ -226,3 +227,59 @@ def test_a_desk_has_brand_and_navigation_in_one_row_and_apart(
         out = page.locator("summary.nav-user").bounding_box()
         assert out
         assert abs(out["y"] + out["height"] / 2 - boxes[0][2]) < 4
+
+
+HEIGHTS = "(all) => all.map((each) => each.getBoundingClientRect().height)"
+IN_VIEW = "(all) => all.filter((e) => e.getBoundingClientRect().bottom <= innerHeight).length"
+COLUMNS = "(grid) => getComputedStyle(grid).gridTemplateColumns.split(' ').length"
+
+
+def test_a_desk_shows_18_jobs_and_a_wide_window_is_used(address: str, cookie: str) -> None:
+    """Rows and heads of cards have one height; on a phone the figures stand in two columns."""
+    with page_of(address, cookie, 1440) as page:
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.goto("/jobs/")
+        rows = page.locator("#rows tbody tr")
+        assert rows.evaluate_all(IN_VIEW) >= 18
+        assert max(rows.evaluate_all(HEIGHTS)) <= 36
+        page.goto("/")
+        assert set(page.locator("main .card-header").evaluate_all(HEIGHTS)) == {44}
+        page.set_viewport_size({"width": 1920, "height": 900})
+        for path in ("/", "/jobs/"):
+            page.goto(path)
+            box = page.locator("main .container-xl, main.container-xl").first.bounding_box()
+            assert box
+            assert box["width"] == 1800, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1920, path
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.goto("/")
+        assert page.locator(".figures").evaluate(COLUMNS) == 2
+
+
+MOVES = """() => {
+  document.querySelector("#rows tbody tr").classList.add("is-news");
+  const looks = [...document.querySelectorAll("*")].map((each) => getComputedStyle(each));
+  return looks.some((look) => look.animationName !== "none" || look.transitionDuration !== "0s");
+}"""
+
+
+def test_nothing_moves_for_a_reader_who_wants_no_motion(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/jobs/")
+        for wish, moves in (("no-preference", True), ("reduce", False)):
+            page.emulate_media(reduced_motion=wish)  # type: ignore[arg-type]
+            assert page.evaluate(MOVES) == moves
+
+
+def test_a_button_copies_the_name_of_a_job(address: str, cookie: str) -> None:
+    name = "a-job-with-quite-a-long-name-that-must-break-on-a-phone"
+    with page_of(address, cookie, 1280) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.goto("/jobs/?status=Failed")
+        page.get_by_role("link", name=name).click()
+        button = page.locator(f'button[data-copy="{name}"]')
+        button.wait_for()
+        page.evaluate("navigator.clipboard.writeText('from another test')")
+        button.click()
+        read = "navigator.clipboard.readText()"
+        wait_until(lambda: page.evaluate(read) == name, "the name in the clipboard")

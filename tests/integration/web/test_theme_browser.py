@@ -8,6 +8,7 @@ from django.conf import settings as django_settings
 
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.fakes.chromium import expect
 from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
@@ -40,3 +41,17 @@ def test_a_dark_page_needs_no_scripts(address: str, admin: User) -> None:
     assert found["dark", False] == found["dark", True]
     assert found["light", False] == found["light", True]
     assert found["dark", True] != found["light", True]
+
+
+def test_the_switch_changes_the_colours_and_is_remembered(address: str, admin: User) -> None:
+    cookie = signed_in_client(admin).cookies[django_settings.SESSION_COOKIE_NAME].value
+    with page_of(address, cookie, 1440) as page:
+        page.emulate_media(color_scheme="light")
+        page.goto("/jobs/")
+        light = page.evaluate(COLOURS)
+        page.locator("summary.nav-user").click()
+        page.locator("[data-theme-switch]").click()
+        expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+        page.goto("/jobs/")
+        expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+        assert page.evaluate(COLOURS) != light
