@@ -283,3 +283,16 @@ def test_a_button_copies_the_name_of_a_job(address: str, cookie: str) -> None:
         button.click()
         read = "navigator.clipboard.readText()"
         wait_until(lambda: page.evaluate(read) == name, "the name in the clipboard")
+
+
+def test_keys_search_and_walk_through_the_rows(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/jobs/")
+        page.keyboard.press("Control+k")
+        search = page.locator("header input[type=search]")
+        expect(search).to_be_focused()
+        search.evaluate("(box) => box.blur()")
+        links = page.locator("#rows tbody tr td a:first-of-type")
+        for key, row in (("j", 0), ("j", 1), ("k", 0), ("k", 0)):
+            page.keyboard.press(key)
+            expect(links.nth(row)).to_be_focused()
