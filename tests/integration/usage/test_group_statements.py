@@ -159,7 +159,7 @@ def test_each_group_is_found_from_the_reports_whatever_its_name(carol: Any) -> N
         ("2026-09/statement/?group=ml", 404, "There is no report of 2026-09 yet."),
         ("2026-09/groups/", 404, "There is no report of 2026-09 yet."),
         ("2026-13/groups/", 404, "Use YYYY-MM"),
-        ("2026-10/statement/?group=a%00b", 400, "Null characters"),
+        ("2026-10/statement/?group=a%00b", 400, "group: at most 500 characters and no zero byte"),
         ("2026-10/statement/?group=a&group=b", 400, "only once"),
     ],
 )
