@@ -27,7 +27,7 @@ from django_prometheus.middleware import PrometheusAfterMiddleware
 
 from ipuhub.web.hashing import TooManyHashes
 from ipuhub.web.problems import bad_request, busy
-from ipuhub.web.requests import added_headers, client_address
+from ipuhub.web.requests import ADDED_HEADERS, client_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,7 +113,7 @@ class KeepPrivate:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         answer = self._get_response(request)
         answer.headers.setdefault("Cache-Control", "private, no-cache")
-        for name, value in added_headers(request).items():
+        for name, value in getattr(request, ADDED_HEADERS, {}).items():
             answer.headers[name] = value
         patch_vary_headers(answer, ("Cookie", "Authorization", "HX-Request"))
         return answer

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 
-_HEADERS: Final = "_ipuhub_headers"
+ADDED_HEADERS: Final = "_ipuhub_headers"
+"""The attribute of a request with headers for its answer, a dict."""
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}  # of dataclasses, so that a map costs 2 ms less
 # What most values are: no rows are in them.
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), date, datetime, timedelta})
@@ -60,13 +61,7 @@ def note_as_of(request: HttpRequest, at: datetime | None) -> None:
 
 def add_headers(request: HttpRequest, headers: Mapping[str, str]) -> None:
     """Note headers for whatever the answer becomes; `KeepPrivate` writes them."""
-    setattr(request, _HEADERS, {**added_headers(request), **headers})
-
-
-def added_headers(request: HttpRequest) -> dict[str, str]:
-    """Return the headers noted for the answer."""
-    found: dict[str, str] = getattr(request, _HEADERS, {})
-    return found
+    setattr(request, ADDED_HEADERS, {**getattr(request, ADDED_HEADERS, {}), **headers})
 
 
 def fragment_etag(request: HttpRequest, *values: object) -> str:

@@ -46,8 +46,10 @@ API.app = read_whole
 API.config.generation.update(with_security_parameters=False)
 OPERATIONS = {found.ok().label: found.ok() for found in API.get_all_operations()}
 API_READS = api_reads(uid="uid-team-a-train")
-UNTIL_NOW = tuple(f"/api/v1/usage/{name}" for name in ("summary", "series", "capacity"))
-"""What is added up until now, unless the range has ended: each answer is another one."""
+UNTIL_NOW = tuple(
+    f"/api/v1/usage/{name}" for name in ("summary", "series", "capacity", "lifetimes", "partitions")
+)
+"""Calls that count up to now while something runs: an answer a second later is another one."""
 CALLERS = st.sampled_from(["admin", "accountant", "user", "stranger", "nobody"])
 ODD = st.sampled_from(
     [

@@ -17,4 +17,5 @@ async def test_files_entered_by_query(site: Site) -> None:
     await site.send("POST", "/query", data='{"size":2}', headers=JSON)
     with files_entered() as seen:
         await site.send("POST", "/query", data='{"size":2}', headers=JSON)
-    assert len(seen.calls) <= 11
+    # The twelfth is the HTTP server, which counts connections.
+    assert len(seen.calls) <= 12
