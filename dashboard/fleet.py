@@ -22,6 +22,7 @@ from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
+from jobs.history.rows import size_of
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of, parse_time
@@ -99,17 +100,8 @@ def _facts(job: Manifest, now: datetime) -> JobFacts:
         runs=bool(active) or status.get("launcherStatus") == JobState.RUNNING.value,
         ends_by=_ends_by(job, now),
         workers=workers if isinstance(workers, int) else None,
-        all_workers=all_workers(job.get("spec") or {}) if active else 0,
+        all_workers=size_of(job.get("spec") or {}).workers if active else 0,
     )
-
-
-def all_workers(spec: Mapping[str, Any]) -> int:
-    """Return how many workers a job has, as `jobs.history.rows.size_of` does, but without filling
-    in all defaults: each poll reads each running job."""
-    replicas = whole_number((spec.get("workers") or {}).get("replicas"))
-    per_instance = whole_number(spec.get("workersPerJobInstance")) or replicas or 1
-    one_instance = spec.get("modelReplicas") is not None
-    return per_instance * (1 if one_instance else whole_number(spec.get("jobInstances")) or 1)
 
 
 def _ends_by(job: Manifest, now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.template.loader import render_to_string
 
-from dashboard.fleet import all_workers, visible_jobs_of
+from dashboard.fleet import visible_jobs_of
 from dashboard.fleetfits import Place
 from dashboard.fleetmap import FILLS, FleetMap, Reader, draw_fleet, read_holdings
 from dashboard.fleetqueue import UNKNOWN_GROUP, JobFacts
@@ -219,16 +219,27 @@ def test_a_square_says_whose_it_is_since_when_and_how_many_workers_run(
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "want"),
     [
-        {},
-        {"jobInstances": 3, "workersPerJobInstance": "2", "ipusPerJobInstance": 4},
-        {"modelReplicas": 4, "ipusPerModelReplica": 2, "workers": {"replicas": 2}},
-        {"workers": {"replicas": 3}, "jobInstances": 2},
+        ({}, 1),
+        ({"jobInstances": 3, "workersPerJobInstance": "2", "ipusPerJobInstance": 4}, 6),
+        ({"modelReplicas": 4, "ipusPerModelReplica": 2, "workers": {"replicas": 2}}, 2),
+        ({"workers": {"replicas": 3}, "jobInstances": 2}, 6),
+        ({"workers": "none", "jobInstances": 2}, 2),
+        ({"workers": {"replicas": -1}}, 0),
     ],
 )
-def test_the_map_counts_the_workers_of_a_job_as_the_record_does(spec: dict[str, Any]) -> None:
-    assert all_workers(spec) == size_of(spec).workers
+def test_the_map_counts_the_workers_of_a_job_as_the_record_does(
+    spec: dict[str, Any], want: int
+) -> None:
+    job = {
+        "metadata": {"uid": "u", "namespace": "a", "name": "bert"},
+        "spec": spec,
+        "status": {"workersStatus": {"active": 1}},
+    }
+    everything: Any = SimpleNamespace(covers=lambda _: True)
+    (facts,) = visible_jobs_of(LiveState(Reading([job])), everything, NOW).values()
+    assert facts.all_workers == size_of(spec).workers == want
 
 
 def test_free_ipus_that_no_job_can_get_are_told_apart() -> None:
