@@ -11,7 +11,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 
 from dashboard.fleetfits import FIT_KINDS
-from dashboard.fleetmap import FILLS, IPU_STATES, Reader, draw_fleet, list_ipus
+from dashboard.fleetmap import FILLS, IPU_STATES, Reader, draw_fleet, list_ipus, read_board
 from dashboard.fleetqueue import JobFacts
 from dashboard.live import live_reader
 from dashboard.queue.lines import WaitingJobSerializer, record_of
@@ -198,16 +198,17 @@ class FleetView(LiveView):
         reading, current or the last known."""
         now, scope = timezone.now(), scope_of(request.user)
         state = live_reader().read(now)
-        drawn = draw_map(state, scope, now, FILLS[0], {})
+        fleet, jobs = state.fleet.value, visible_jobs_of(state, scope, now)
         reader = Reader(scope.covers, scope.sees_all, now)
+        board = read_board(fleet, jobs, reader)
         body: dict[str, Any] = {
             "problem": state.fleet.sentence(in_full=scope.sees_all),
-            "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope, now), reader),
-            "fits": [_fit(fit) for fit in drawn.fits],
-            "fragmentation": drawn.fragments,
-            "queue": [record_of(line) for line in with_typical_runs(drawn.queue, scope, now)],
-            "out_of_service": drawn.out_of_service,
-            "policy": drawn.policy,
+            "ipus": list_ipus(fleet, jobs, reader),
+            "fits": [_fit(fit) for fit in board.fits],
+            "fragmentation": board.fragments,
+            "queue": [record_of(line) for line in with_typical_runs(board.queue, scope, now)],
+            "out_of_service": board.out_of_service,
+            "policy": board.policy,
         }
         at = state.fleet.read_at
         data = FleetSerializer(body | {"read_at": at}).data
