@@ -14,7 +14,6 @@ from dashboard.job.logs import require_own_job
 from dashboard.job.queue import read_place
 from dashboard.job.usage import read_held
 from dashboard.queue.lines import WaitingJobSerializer, record_of
-from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.views import FileList, LiveView, PlainView, without
 from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.columns import file_columns
@@ -172,14 +171,12 @@ class JobWaiting(PlainView):
         job = find_job(scope, uid)
         if job is None:
             raise Http404(NO_JOB)
-        now = timezone.now()
-        found = read_place(job, scope, now)
-        lines = with_typical_runs([found.line], scope, now) if found and found.line else ()
+        found = read_place(job, scope, timezone.now())
         body: dict[str, Any] = {
             "waits": found is not None,
             "jobs_before": found.before if found else None,
             "queue_length": found.queue if found else None,
-            "line": record_of(lines[0]) if lines else None,
+            "line": record_of(found.line) if found and found.line else None,
             "free": found.free if found else None,
             "largest_free": found.largest_free if found else None,
             "free_as_of": found.free_as_of if found else None,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.text import spell_duration
@@ -14,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from dashboard.fleetqueue import Waiting
-    from dashboard.job.minimap import MiniMap
+    from dashboard.fleetqueue import Holding, Waiting
     from dashboard.job.shapes import Attempt, Job, Lives, Pod
+    from partitions.fleetjson import FleetJson
 
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
 LOG_LINES: Final = 20
@@ -35,7 +34,8 @@ class Place:
     `before`: older jobs that wait; `line`: its line of the queue (None: the proxy does not know of
     it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block, the
     `largest` block there could be. `free_as_of` is set while the proxy does not answer, and
-    `problem` says so. `out_of_service`: which IPUs no job gets, and why; `map`: where the block is.
+    `problem` says so. `out_of_service`: which IPUs no job gets, and why. `fleet` and its
+    `holdings`: the snapshot, for a map.
     """
 
     before: int
@@ -46,8 +46,9 @@ class Place:
     largest: int
     free_as_of: datetime | None
     problem: str
-    out_of_service: str = ""
-    map: MiniMap | None = None
+    out_of_service: str
+    fleet: FleetJson = field(repr=False)
+    holdings: Mapping[tuple[str, str], Holding] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _waiting(job: Job, place: Place) -> Diagnosis:
                 f"The job needs {line.ipus} {unit} in one block, and "
                 f"{free if place.largest_free else none}."
             )
-    facts = tuple(_waiting_facts(job, place))
+    facts = tuple(_waiting_facts(place))
     advice = "Ask for fewer IPUs." if line is not None and line.kind == "never" else ""
     return Diagnosis(
         "waiting",
@@ -134,7 +135,7 @@ def _waiting(job: Job, place: Place) -> Diagnosis:
     )
 
 
-def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
+def _waiting_facts(place: Place) -> Iterator[Fact]:
     line = place.line
     if line is None:
         yield Fact("Older waiting jobs", str(place.before))
@@ -152,9 +153,9 @@ def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
         # An older job may take the block that comes free.
         label = "Starts at the latest" if line.position == 1 else "Block free at the latest"
         yield Fact(label, "when their time limits end,", line.free_by)
-    elif job.past.typical_seconds and line.is_open:
-        ran = spell_duration(median(job.past.typical_seconds))
-        yield Fact("Jobs of this size ran", f"{ran} (median of {len(job.past.typical_seconds)})")
+    elif line.typical is not None:
+        seconds, jobs = line.typical
+        yield Fact("Jobs of this size ran", f"{spell_duration(seconds)} (median of {jobs})")
 
 
 def _failed(job: Job, lives: Lives) -> Diagnosis:

@@ -9,9 +9,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboard.actions.manifests import as_yaml
+from dashboard.fleetmap import FILLS
 from dashboard.job.diagnosis import diagnose, last_failure
 from dashboard.job.events import newest_within, with_requests
 from dashboard.job.manifests import VIEWS, difference_of, manifests_of
+from dashboard.job.minimap import draw_minimap
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
 from dashboard.job.tables import job_tables, usage_table
@@ -57,7 +59,7 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     if place:
         note_live_data(request)
     diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
-    minimap = place.map if place else None
+    minimap = place and draw_minimap(place.fleet, view.job.uid, place.holdings, FILLS[0])
     attempts = view.job.past.attempts
     context = {
         "diagnosis": diagnosis,

@@ -6,13 +6,14 @@ each read: the position from the recorded jobs, the free IPUs from the V-IPU Pro
 
 from __future__ import annotations
 
+from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader, read_holdings
 from dashboard.fleetqueue import current_fits, queue_lines
 from dashboard.job.diagnosis import Place
-from dashboard.job.minimap import draw_minimap
 from dashboard.live import live_reader
 from partitions.stats import stat_table
 
@@ -38,6 +39,8 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
     line = next(
         (line for each, line in zip(asking, lines, strict=True) if each["uid"] == job.uid), None
     )
+    if line is not None and line.is_open and (ran := job.past.typical_seconds):
+        line = replace(line, typical=(median(ran), len(ran)))
     fits = {each["size"]: each["count"] for each in current_fits(reading.value)}
     stats = reading.value.get("stats")
     return Place(
@@ -52,5 +55,6 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
         free_as_of=reading.read_at if reading.problem else None,
         problem=reading.sentence(in_full=scope.sees_all),
         out_of_service=reading.value.get("outOfService") or "",
-        map=draw_minimap(reading.value, job.uid, holdings, reader.fill),
+        fleet=reading.value,
+        holdings=holdings,
     )

@@ -79,9 +79,6 @@ class Past(Protocol):
     def events(self) -> Sequence[ClusterEvent]: ...
 
     @property
-    def typical_seconds(self) -> Sequence[float]: ...
-
-    @property
     def earlier(self) -> Sequence[Earlier]: ...
 
 

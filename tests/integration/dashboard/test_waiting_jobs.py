@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.models import JobRecord
@@ -271,6 +273,11 @@ def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
     shown = facts(admin, job)
     assert "Starts at the latest" not in shown
     assert shown["Jobs of this size ran"] == "20 min (median of 3)"
+    with CaptureQueriesContext(connection) as queries:
+        line = asked(admin, job)["line"]
+    assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)
+    # The run times come with the job.
+    assert [each for each in queries.captured_queries if "percentile" in each["sql"]] == []
 
 
 def test_a_job_larger_than_the_fleet_reads_that_it_can_never_start(
