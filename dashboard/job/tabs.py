@@ -112,7 +112,8 @@ def read_view(request: HttpRequest, uid: str, *, manifests: bool = False) -> Job
 def answer_tab(
     view: JobView, tab: str, body: str, context: dict[str, Any], *contents: object
 ) -> HttpResponseBase:
-    """Answer with the page, its changing part, or 304; `shown` is what the tab adds to the head."""
+    """Answer with the page, its changing part, or 304; `contents` are what the tab shows below the
+    head."""
     # Growing values are not redrawn each second; ended ones change only with the rates.
     ticks = int(view.now.timestamp() // GROWS_EACH_SECONDS)
     grows = ticks if view.goes_on else str(view.held.usage.costs)

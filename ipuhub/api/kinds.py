@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 PREFIX: Final = "urn:ipuhub:problem:"
 """A name, not an address: it is the same on every installation."""
 CONTENT_TYPE: Final = "application/problem+json"
+RETRY_SECONDS: Final = 5
+"""When a client that a busy server refused may try again."""
 
 
 class Kind(NamedTuple):
@@ -162,6 +164,11 @@ def kind_of_code(code: str) -> str:
 def kind_of_status(status: int) -> str:
     """Return the kind of an error of which only the status is known."""
     return _OF_STATUS.get(status, "invalid-request" if status < 500 else "internal-error")
+
+
+def is_api(path: str) -> bool:
+    """Return whether errors at a path are problem documents; `/api/` itself is a page."""
+    return path.startswith("/api/") and path != "/api/"
 
 
 def problem(status: int, detail: str = "", kind: str = "", **extra: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Format of an API response: JSON, CSV or JSON lines.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django.db.models import Model
@@ -17,7 +16,7 @@ from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
 from ipuhub.web.filters import TOTAL, BadFilter, refuse_unknown, wants_total
-from ipuhub.web.requests import note_as_of, release
+from ipuhub.web.requests import etag_of, note_as_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,8 +89,7 @@ class LiveView(PlainView):
         """Return `data`. The ETag is computed from `marked`: `data` without times of reading.
         `as_of`: the time of the data, for the header `X-As-Of`, also of a 304."""
         note_as_of(request._request, as_of)  # noqa: SLF001  # DRF hides Django's
-        made = hashlib.sha256(f"{release()} {marked!r}".encode()).hexdigest()
-        return Response(data, headers={"ETag": f'W/"{made[:32]}"'})
+        return Response(data, headers={"ETag": etag_of(marked)})
 
 
 class FileList(ListAPIView[_M], Generic[_M]):

@@ -25,6 +25,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 from django_prometheus.middleware import PrometheusAfterMiddleware
 
+from ipuhub.api.kinds import RETRY_SECONDS
 from ipuhub.web.hashing import TooManyHashes
 from ipuhub.web.problems import bad_request, busy
 from ipuhub.web.requests import ADDED_HEADERS, client_address
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
 log = structlog.get_logger(__name__)
-RETRY_SECONDS: Final = 5
 _FULL: Final = f"The server is busy with other downloads. Try again in {RETRY_SECONDS} seconds."
 _YOURS: Final = (
     f"You have reached the limit of simultaneous downloads. Wait for a download to finish, or try "

@@ -14,6 +14,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.template import loader
 
+from ipuhub.api.kinds import is_api
 from ipuhub.api.problems import problem_answer
 from ipuhub.web.filters import BadFilter, refuse_unknown
 from ipuhub.web.requests import wants_fragment
@@ -153,5 +154,6 @@ def _refuse(request: HttpRequest, status: int, sentence: str, kind: str = "") ->
 
 def _is_program(request: HttpRequest) -> bool:
     accept = request.headers.get("Accept", "")
-    is_api = request.path.startswith("/api/") and request.path != "/api/"  # /api/ itself is a page
-    return is_api or accept.startswith(("application/json", "application/problem+json"))
+    return is_api(request.path) or accept.startswith(
+        ("application/json", "application/problem+json")
+    )

@@ -138,7 +138,7 @@ def live_page(
 ) -> HttpResponse:
     """Return a page with live figures, its changing part for htmx, or 304 for an unchanged part.
 
-    `templates`: the page's and the part's. The ETag is computed from `shown`; `unmarked` values,
+    `templates`: the page's and the part's. The ETag is computed from `facts`; `unmarked` values,
     such as the time, do not affect it. `as_of`: the time of the figures.
     """
     tag = fragment_etag(request, facts)

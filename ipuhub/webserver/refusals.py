@@ -1,5 +1,5 @@
-"""domain: refusals of the server itself, which no view answers: a line of text, or for calls of the
-API a problem document, as a view would answer."""
+"""domain: refusals of the server itself, which no view answers: a problem document for paths of the
+API, a line of text for others."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.api.kinds import CONTENT_TYPE, KINDS, problem
+from ipuhub.api.kinds import CONTENT_TYPE, KINDS, RETRY_SECONDS, is_api, problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-API: Final = "/api/v1/"
-RETRY_SECONDS: Final = 5
 _TEXT: Final = "text/plain; charset=utf-8"
 _UNAVAILABLE: Final = 503
 
@@ -37,10 +35,10 @@ class Refused:
 
 def refuse(path: str, kind: str, sentence: str) -> Refused:
     """Return the refusal of a request to `path`, of a kind of `ipuhub.api.kinds`."""
-    status, is_call = KINDS[kind].status, path.startswith(API)
-    text = json.dumps(problem(status, sentence, kind)) if is_call else f"{sentence}\n"
+    status, called = KINDS[kind].status, is_api(path)
+    text = json.dumps(problem(status, sentence, kind)) if called else f"{sentence}\n"
     headers = {
-        "Content-Type": CONTENT_TYPE if is_call else _TEXT,
+        "Content-Type": CONTENT_TYPE if called else _TEXT,
         "Cache-Control": "no-store",
         **({"Retry-After": str(RETRY_SECONDS)} if status == _UNAVAILABLE else {}),
     }

@@ -7,6 +7,7 @@ refused", and browsers hang.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from ipuhub.concurrency import Pauses
@@ -45,7 +46,8 @@ def unavailable(sentence: str, limits: Limits) -> WebServer:
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         refusal = refuse(environ.get("PATH_INFO", ""), "database-unavailable", sentence)
-        start_response("503 Service Unavailable", [*refusal.headers.items()])
+        status = HTTPStatus(refusal.status)
+        start_response(f"{status.value} {status.phrase}", [*refusal.headers.items()])
         return [refusal.text.encode()]
 
     return WebServer(answer, limits, constants={"/healthz": "ok"})

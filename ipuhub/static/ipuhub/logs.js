@@ -27,11 +27,12 @@
     const most = Number(box.dataset.most) * (atEnd ? 1 : 2);
     const gone = [...box.children].slice(0, Math.max(0, box.childElementCount - most));
     if (!gone.length) return;
+    if (atEnd) { for (const line of gone) line.remove(); return; }
     const { top } = box.getBoundingClientRect();
     const read = [...box.children].slice(gone.length).find((line) => line.getBoundingClientRect().bottom > top);
-    const before = read.getBoundingClientRect().top;
+    const before = read?.getBoundingClientRect().top; // none is read in a box that is not shown
     for (const line of gone) line.remove();
-    box.scrollTop += read.getBoundingClientRect().top - before;
+    if (read) box.scrollTop += read.getBoundingClientRect().top - before;
   };
   const append = (html) => {
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
