@@ -28,7 +28,7 @@ from dashboard.overview.rows import (
     live_jobs,
     remembered_jobs,
 )
-from dashboard.queue.typical import keep_runs, unknown_runs, with_typical_runs
+from dashboard.queue.typical import keep_runs, known_runs, missing_runs, with_runs
 from ipuhub.web.access import (
     is_accountant,
     scope_of,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from dashboard.overview.history import RecentlyEnded, RecordReach
     from dashboard.overview.month import MonthSoFar
     from dashboard.overview.rows import Active, Fleet
+    from dashboard.queue.typical import Runs
     from ipuhub.web.access import Caller, Scope
     from partitions.fleetjson import FleetJson
 
@@ -82,6 +83,7 @@ class Reading:
     now: datetime
     state: LiveState
     reach: RecordReach
+    runs: Runs
     active: Active
     ended: RecentlyEnded
     map: FleetMap
@@ -176,9 +178,10 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
     """Read everything, of `usage` the month; before a live reading PostgreSQL stands in."""
     zone = settings.REPORT_ZONE
     state = live_reader().read(now)
-    unknown = unknown_runs(_waiting(state.fleet.value), scope, now)
-    reach, runs = read_reach(month_begin(now, zone), now, unknown, scope)
-    keep_runs(unknown, runs, scope, now)
+    runs = known_runs(scope, now)
+    unknown = missing_runs(_waiting(state.fleet.value), runs)
+    reach, found = read_reach(month_begin(now, zone), now, unknown, scope)
+    keep_runs(runs, unknown, found)
     is_live = state.jobs.read_at is not None
     ended = ended_jobs(
         scope,
@@ -197,6 +200,7 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
         now=now,
         state=state,
         reach=reach,
+        runs=runs,
         active=active,
         ended=ended,
         map=drawn,
@@ -223,7 +227,7 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
         "held": reading.active.partitions if unread else len(phases),
         "in_error": phases.count("error"),
         "map": reading.map,
-        "lines": with_typical_runs(reading.map.queue[:_LINES], scope, reading.now),
+        "lines": with_runs(reading.map.queue[:_LINES], reading.runs),
         "map_is_stale": bool(reading.state.fleet.problem),
         "read_at": reading.state.fleet.read_at if reading.state.fleet.problem else None,
     }

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from jobs.selectors import TypicalRun
 
+Runs = dict[str, "TypicalRun | None"]
 # By job, not by page: each page, and each change of the queue, has other jobs.
-_Runs = dict[str, "TypicalRun | None"]
-_KEPT: Final[Shared[frozenset[str] | None, _Runs]] = Shared(seconds=60, most=1000)
+_KEPT: Final[Shared[frozenset[str] | None, Runs]] = Shared(seconds=60, most=1000)
 
 
 def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> tuple[Waiting, ...]:
@@ -31,24 +31,33 @@ def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> 
     uids = {line.job.uid for line in listed if line.job and line.is_open}
     if not uids:
         return listed
-    if unknown := unknown_runs(uids, scope, now):
-        keep_runs(unknown, typical_runs(scope, unknown), scope, now)
-    known = _KEPT.get(scope.namespaces, now, dict)
-    return tuple(_with_run(line, known) for line in listed)
+    known = known_runs(scope, now)
+    if unknown := missing_runs(uids, known):
+        keep_runs(known, unknown, typical_runs(scope, unknown))
+    return with_runs(listed, known)
 
 
-def unknown_runs(uids: Iterable[str], scope: Scope, now: datetime) -> set[str]:
-    """Return the waiting jobs whose typical run time is not in the cache."""
-    return set(uids) - _KEPT.get(scope.namespaces, now, dict).keys()
+def known_runs(scope: Scope, now: datetime) -> Runs:
+    """Return the cache of these readers. Ask once, and use its result throughout: each minute
+    begins another, without what was just kept."""
+    return _KEPT.get(scope.namespaces, now, dict)
 
 
-def keep_runs(
-    uids: Iterable[str], found: Mapping[str, TypicalRun], scope: Scope, now: datetime
-) -> None:
+def missing_runs(uids: Iterable[str], known: Runs) -> set[str]:
+    """Return the waiting jobs whose typical run time is not known."""
+    return {uid for uid in uids if uid not in known}
+
+
+def keep_runs(known: Runs, uids: Iterable[str], found: Mapping[str, TypicalRun]) -> None:
     """Store the typical run times of these jobs, also that a job has none."""
-    _KEPT.get(scope.namespaces, now, dict).update({**dict.fromkeys(uids), **found})
+    known.update({**dict.fromkeys(uids), **found})
 
 
-def _with_run(line: Waiting, known: _Runs) -> Waiting:
+def with_runs(lines: Iterable[Waiting], known: Runs) -> tuple[Waiting, ...]:
+    """Return the lines with the run times that are known."""
+    return tuple(_with_run(line, known) for line in lines)
+
+
+def _with_run(line: Waiting, known: Runs) -> Waiting:
     run = known.get(line.job.uid) if line.job and line.is_open else None
     return replace(line, typical=(run.seconds, run.jobs)) if run else line

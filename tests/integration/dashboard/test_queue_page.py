@@ -14,6 +14,7 @@ import pytest
 from dashboard import fleet
 from dashboard.queue import page as queue_of
 from dashboard.queue import typical
+from ipuhub.web.readings import Shared
 from tests.builders.fleetrows import NOON, job_row
 from tests.integration.dashboard.test_fleet_page import hold, shown
 
@@ -78,6 +79,19 @@ def test_who_waits_without_a_limit_is_told_how_long_such_jobs_ran(
     (line,) = user.get("/api/v1/fleet").json()["queue"]
     assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)
     assert user.get("/api/v1/queue").json()["results"] == [line]
+
+
+@pytest.mark.parametrize("address", ["/queue/", "/"])
+def test_what_is_read_while_the_cache_is_renewed_is_shown(
+    user: Client, cluster: Cluster, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setattr(typical, "_KEPT", Shared(seconds=0))  # the minute is over at each question
+    hold(cluster, proxy, "all", "team-a", 32)
+    uid = cluster.add_job("large", "team-a")
+    proxy.hold("large", "team-a", 16, uid=uid)
+    job_row("large", uid=uid, ipus=16)
+    job_row("a", ipus=16, started_at=NOON, completed_at=NOON + dt.timedelta(minutes=10))
+    assert "; jobs of this size ran 10 min (median of 1)" in shown(user, address)
 
 
 def test_the_queue_has_files_and_pages_of_the_api(
