@@ -23,6 +23,7 @@ from ipuhub.heartbeats import BEAT, MONITOR, PROBER, TASKS, WEB, WORKER
 from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
 from ipuhub.web.access import is_admin, signed_in
 from ipuhub.web.problems import takes
+from ipuhub.web.readings import Shared
 from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _BEATS: Final = {
     BEAT: "Beat",
 }
 """The components that note their release with their heartbeats."""
-
+_POLLED_SECONDS: Final = 5
 
 _LAST = f"""
     SELECT round.*,
@@ -83,6 +84,10 @@ def read_stored(now: datetime, watches: Iterable[WatchCheckpoint] | None = None)
         waits_since=last.waits_since,
         is_busy=last.is_busy,
     )
+
+
+# For the dot on each page of each reader; it is the same for all of them.
+_POLLED: Final[Shared[None, StoredSigns]] = Shared(seconds=_POLLED_SECONDS)
 
 
 def read_components(now: datetime, stored: StoredSigns | None = None) -> list[Component]:
@@ -168,8 +173,9 @@ def _judge_monitor(last: MonitorRound | None, now: datetime) -> Component:
 def health_dot(request: HttpRequest) -> HttpResponseBase:
     """Show the header's one line of all components; their names to administrators alone."""
     sees_names = is_admin(request.user)
-    found = read_components(timezone.now())
-    state, sentence = components.summary(found, named=sees_names)
+    now = timezone.now()
+    stored = _POLLED.get(None, now, lambda: read_stored(now))
+    state, sentence = components.summary(read_components(now, stored), named=sees_names)
     brief, _, more = sentence.partition(";")
     context = {"state": state, "brief": brief, "more": more, "sees_names": sees_names}
     return render(request, "_health.html", context)

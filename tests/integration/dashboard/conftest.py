@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from dashboard import live
+from dashboard import health, live
 from dashboard.overview import month, page, trends
 from dashboard.queue import typical
 from jobs.ipujob.names import IPUJOBS
@@ -61,6 +61,7 @@ def _forget_readers() -> None:
         sources().close()
     for cached in (live.live_reader, fleet_reader, opened):
         cached.cache_clear()
+    health._POLLED._slots.clear()
     month._KEPT._slots.clear()
     trends._kept.clear()
     page._POLLED._slots.clear()

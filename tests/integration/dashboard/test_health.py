@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from django.db import connections
+from django.contrib.auth import get_user_model
+from django.db import connection, connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from dashboard import observing
 from dashboard.notify.rounds import make_round
@@ -24,7 +27,6 @@ from usage.models import MonitorRound, ReportRun
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from django.test import Client
     from pytest_django.fixtures import SettingsWrapper
 
     from tests.fakes.background import Background, Cluster, Proxy
@@ -294,6 +296,28 @@ def test_others_learn_that_something_is_down_and_not_what(
     assert "<a " not in line
     for name in ("Operator", "Prober", "V-IPU", "Dashboard", "Worker"):
         assert name not in line
+
+
+def test_the_dots_of_all_readers_share_what_is_stored_for_a_few_seconds(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    clock.hold()
+    other = Client()
+    other.force_login(get_user_model().objects.create_user("bob"))
+
+    def asked(client: Client) -> tuple[int, str]:
+        with CaptureQueriesContext(connection) as queries:
+            text = client.get("/system/health").content.decode()
+        return sum(Heartbeat._meta.db_table in each["sql"] for each in queries), text
+
+    Heartbeat.objects.create(name="worker", at=clock.now() - dt.timedelta(minutes=3))
+    first, second = asked(admin), asked(other)
+    assert (first[0], second[0]) == (1, 0)
+    assert ("Worker" in first[1], "Worker" in second[1]) == (True, False)
+    Heartbeat.objects.update(at=clock.now())
+    clock.later(6)
+    again = asked(admin)
+    assert (again[0], "Worker" in again[1]) == (1, False)
 
 
 def test_the_polled_page_is_304_while_nothing_changes(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.contrib.auth import get_user_model
 
+from dashboard import health
 from dashboard.overview import page
 from tests.builders import jobhistory
 from tests.builders.clients import browser
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 def plain_http(settings: SettingsWrapper) -> None:
     settings.SECURE_SSL_REDIRECT = False
     page._POLLED._slots.clear()
+    health._POLLED._slots.clear()
 
 
 @pytest.fixture
