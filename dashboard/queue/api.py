@@ -11,15 +11,14 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.utils.urls import replace_query_param
 
-from dashboard.queue.lines import COLUMNS, WaitingJobSerializer, record_of
+from dashboard.queue.lines import COLUMNS, WaitingJobSerializer, queue_file, record_of
 from dashboard.queue.page import read_queue
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.api.paging import MAX_PAGE_SIZE, PAGE_SIZE, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept
-from ipuhub.api.views import CSV, FORMS, JSON, LiveView, form_of, without
+from ipuhub.api.views import FORMS, JSON, LiveView, form_of, without
 from ipuhub.web.access import scope_of
-from ipuhub.web.exports import export, lines_download
 from ipuhub.web.keyset import as_cursor, values_of
 
 if TYPE_CHECKING:
@@ -74,10 +73,7 @@ class QueueView(LiveView):
         reading, board = read_queue(scope, now)
         if form != JSON:
             refuse_cursor(cursor)
-            lines = with_typical_runs(board.queue, scope, now)
-            if form == CSV:
-                return export(form, COLUMNS, lines, "queue")
-            return lines_download(map(record_of, lines), "queue")
+            return queue_file(form, with_typical_runs(board.queue, scope, now))
         remaining = _after(board.queue, cursor)
         page = with_typical_runs(remaining[:size], scope, now)
         address = request.build_absolute_uri()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rest_framework import serializers
 
 from dashboard.fleetqueue import KINDS
+from ipuhub.api.views import CSV
 from ipuhub.web.columns import Column
+from ipuhub.web.exports import export
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
+
+    from django.http import StreamingHttpResponse
 
     from dashboard.fleetqueue import Waiting
 
@@ -66,14 +71,21 @@ def record_of(line: Waiting) -> dict[str, Any]:
 
 
 def _field(name: str, column: str = "") -> Column:
-    value: Callable[[Waiting], object] = lambda line: record_of(line)[name]  # noqa: E731  # typed
-    return Column(column or name, "", value, kind="export")
+    return Column(column or name, "", itemgetter(name), kind="export")
 
 
 COLUMNS: Final = (
     _field("position"),
     _field("job_name", "job"),
     *map(_field, ("namespace", "user", "ipus", "since", "kind", "reason")),
-    Column("blockers", "", lambda line: " ".join(name for name, _ in line.blockers), "export"),
+    Column("blockers", "", lambda record: " ".join(record["blockers"]), "export"),
     *map(_field, ("free_by", "typical_seconds", "typical_jobs", "job_uid")),
 )
+"""Of the CSV, from records."""
+_FIELDS: Final = tuple(map(_field, WaitingJobSerializer().fields))
+
+
+def queue_file(form: str, lines: Iterable[Waiting]) -> StreamingHttpResponse:
+    """Return the lines as a file: as CSV, or as the API's records in JSON or JSON lines."""
+    columns = COLUMNS if form == CSV else _FIELDS
+    return export(form, columns, map(record_of, lines), "queue")

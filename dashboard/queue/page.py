@@ -11,10 +11,10 @@ from django.views.decorators.http import require_safe
 from dashboard.fleet import visible_jobs_of
 from dashboard.fleetmap import Reader, read_board
 from dashboard.live import live_reader
-from dashboard.queue.lines import COLUMNS
+from dashboard.queue.lines import queue_file
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.web.access import scope_of, signed_in
-from ipuhub.web.exports import export, known_format
+from ipuhub.web.exports import known_format
 from ipuhub.web.filters import PAGE, BadFilter, read_page_number
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
@@ -56,7 +56,7 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
     now, scope = timezone.now(), scope_of(request.user)
     reading, board = read_queue(scope, now)
     if kind:
-        return export(kind, COLUMNS, with_typical_runs(board.queue, scope, now), "queue")
+        return queue_file(kind, with_typical_runs(board.queue, scope, now))
     # A queue shrinks while it is read: a page beyond the end becomes the last page that is
     # left.
     page = Paginator(board.queue, A_PAGE).get_page(number)
