@@ -23,7 +23,7 @@ from jobs.selectors import listed_jobs, names_like, state_of, visible_jobs
 from usage.selectors import USED_WITHIN, names_used, visible_lifetimes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
@@ -50,6 +50,14 @@ class Found:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results; `unsearched`: why the names of usage were not searched."""
+
+    found: list[Found]
+    unsearched: str = ""
+
+
 def job_of_pod(name: str) -> str:
     """The job whose pod has this name (`jobs.ipujob.names`); empty: no job's pod is named so."""
     head, _, last = name.rpartition("-")
@@ -59,20 +67,24 @@ def job_of_pod(name: str) -> str:
     return head if last == "launcher" else ""
 
 
-def find(text: str, scope: Scope, usage: Scope, entries: Iterable[Entry]) -> list[Found]:
+def find(text: str, scope: Scope, usage: Scope, entries: Iterable[Entry]) -> Results:
     """Everything that matches `text` and that the reader may see; `usage`: whose pods they see,
     `entries`: the pages that they may open.
 
-    Asks PostgreSQL three times, and for accountants once more.
+    Asks PostgreSQL three times, and for accountants now and then once more.
     """
-    return [
+    names = names_like(scope, text, _NAMES)
+    used, unsearched = _used(text, scope, usage, names)
+    found = [
         *_pages(text, entries),
         *_jobs(text, scope),
         *_machines(text),
         *_partitions(text, scope),
         *_nodes(text, usage),
-        *_names(text, scope, usage),
+        *map(_name, names),
+        *used,
     ]
+    return Results(found, unsearched)
 
 
 def _pages(text: str, entries: Iterable[Entry]) -> Iterator[Found]:
@@ -144,20 +156,33 @@ def _nodes(text: str, usage: Scope) -> list[Found]:
     ]
 
 
-def _names(text: str, scope: Scope, usage: Scope) -> Iterator[Found]:
-    """Namespaces, groups and users with the text in their names: each leads to its jobs, or to its
-    usage if the reader sees no job of it."""
-    names = names_like(scope, text, _NAMES)
-    for kind, name in names:
-        address = f"{reverse('jobs:list')}?{urlencode({kind: filter_text(name)})}"
-        yield Found(kind.capitalize(), name, address, "its jobs")
+def _name(each: tuple[str, str]) -> Found:
+    """A namespace, group or user: it leads to its jobs."""
+    kind, name = each
+    address = f"{reverse('jobs:list')}?{urlencode({kind: filter_text(name)})}"
+    return Found(kind.capitalize(), name, address, "its jobs")
+
+
+def _used(
+    text: str, scope: Scope, usage: Scope, names: Collection[tuple[str, str]]
+) -> tuple[list[Found], str]:
+    """Return the namespaces, groups and users with the text in their names of which the reader sees
+    no job: each leads to its usage; and why they were not searched, if so."""
     if not settings.USAGE_ENABLED or not _sees_more(usage, scope):
-        return
-    for kind, name in names_used(usage, text, _NAMES, timezone.now()):
-        if (kind, name) not in names:
-            query = {kind: filter_text(name), "window": USED_WITHIN}
-            address = f"{reverse('usage:month')}?{urlencode(query)}"
-            yield Found(kind.capitalize(), name, address, "its usage")
+        return [], ""
+    used, problem = names_used(usage, text, _NAMES, timezone.now())
+    address = reverse("usage:month")
+    found = [
+        Found(
+            kind.capitalize(),
+            name,
+            f"{address}?{urlencode({kind: filter_text(name), 'window': USED_WITHIN})}",
+            "its usage",
+        )
+        for kind, name in used
+        if (kind, name) not in names
+    ]
+    return found, problem
 
 
 def _sees_more(usage: Scope, jobs: Scope) -> bool:
@@ -177,5 +202,6 @@ def search(request: HttpRequest) -> HttpResponseBase:
         return bad_parameters(request, [f"q: at most {LONGEST} characters."])
     user = request.user
     scopes = (scope_of(user), usage_scope_of(user))
-    results = find(text, *scopes, entries_for(user)) if text else []
-    return render(request, "search.html", {"q": text, "results": results})
+    results = find(text, *scopes, entries_for(user)) if text else Results([])
+    context = {"q": text, "results": results.found, "unsearched": results.unsearched}
+    return render(request, "search.html", context)

@@ -15,12 +15,13 @@ from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
 from ipuhub.web.exports import CHUNK_ROWS
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.readings import Shared
 from usage.models import PodLifetime
 from usage.rates.linecosts import EVER, PODS, read_line_costs
 from usage.sums.columns import JOB
 from usage.sums.compare import Line
 from usage.sums.measures import dimensions
-from usage.sums.queries import Question, SumRow, read_sums
+from usage.sums.queries import Question, SumRow, all_sums
 from usage.time.months import usage_zone
 from usage.time.ranges import read_window
 from usage.time.windows import Window
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 USED_WITHIN: Final = "30d"
 _NAMED: Final = ("namespace", "group", "user")
-_MOST_OWNERS: Final = 10_000
 _Row = TypeVar("_Row", SumRow, Line)
 
 
@@ -51,20 +51,45 @@ def job_names(uids: Sequence[str]) -> dict[str | tuple[str, ...] | None, str]:
     return dict(rows.order_by().values_list("job_uid", "component_name").distinct())
 
 
-def names_used(scope: Scope, text: str, most: int, now: datetime) -> list[tuple[str, str]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Owners:
+    """The names of the namespaces, groups and users with usage in `USED_WITHIN`, in this order.
+
+    `problem`: why they are not known; empty: they are.
+    """
+
+    names: tuple[frozenset[str], ...] = ()
+    problem: str = ""
+
+
+# For all searches of the readers of one scope, which would add up 30 days each.
+_OWNERS: Final[Shared[frozenset[str] | None, Owners]] = Shared(seconds=300)
+
+
+def names_used(
+    scope: Scope, text: str, most: int, now: datetime
+) -> tuple[list[tuple[str, str]], str]:
     """Return kind and name of the namespaces, groups and users with usage in `USED_WITHIN` that
-    have the text in their names, at most so many of a kind, the exact one first."""
+    have the text in their names, at most so many of a kind, the exact one first; and why they are
+    not known, if so."""
+    owners = _OWNERS.get(scope.namespaces, now, lambda: _read_owners(scope, now))
+    found = [
+        (kind, name)
+        for kind, names in zip(_NAMED, owners.names, strict=False)
+        for name in _like(text, names, most)
+    ]
+    return found, owners.problem
+
+
+def _read_owners(scope: Scope, now: datetime) -> Owners:
     window = Window.of(*read_window(USED_WITHIN, now, usage_zone()), now)
     question = Question(scope, window, usage_zone(), dimensions(_NAMED, ()))
     try:
-        sums = read_sums(question, [window.begin], "micro_ipu_seconds", _MOST_OWNERS)
-    except BadFilter:  # the rows are purged
-        return []
-    return [
-        (kind, name)
-        for place, kind in enumerate(_NAMED)
-        for name in _like(text, {row.key[place] for row in sums.rows}, most)
-    ]
+        keys = {row.key for row in all_sums(question, [window.begin], "micro_ipu_seconds")}
+    except BadFilter as error:  # raw rows are purged, or take too long to add up
+        # Without the remedies, which are for questions that a reader can change.
+        return Owners(problem=f"{error.messages[0].partition('. ')[0].rstrip('.')}.")
+    return Owners(tuple(frozenset(key[place] for key in keys) for place in range(len(_NAMED))))
 
 
 def _like(text: str, names: Iterable[str], most: int) -> list[str]:

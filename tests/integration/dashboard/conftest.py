@@ -19,6 +19,7 @@ from tests.builders.roles import grant
 from tests.fakes.background import Background, Cluster, Proxy
 from tests.fakes.receivers import http_receiver
 from tests.integration.dashboard.actionslab import ActionsLab
+from usage import selectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,7 @@ def _forget_readers() -> None:
     for cached in (live.live_reader, fleet_reader, opened):
         cached.cache_clear()
     health._POLLED._slots.clear()
+    selectors._OWNERS._slots.clear()
     month._KEPT._slots.clear()
     trends._kept.clear()
     page._POLLED._slots.clear()

@@ -16,6 +16,7 @@ from tests.builders.roles import grant
 from tests.fakes.oidcprovider import oidc_provider
 from tests.integration.web.livepages import live_server
 from tests.integration.web.oidcsignin import use_provider
+from usage import selectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ def plain_http(settings: SettingsWrapper) -> None:
     settings.SECURE_SSL_REDIRECT = False
     page._POLLED._slots.clear()
     health._POLLED._slots.clear()
+    selectors._OWNERS._slots.clear()
 
 
 @pytest.fixture
