@@ -38,8 +38,8 @@ def with_typical_runs(lines: Iterable[Waiting], scope: Scope, now: datetime) -> 
 
 
 def known_runs(scope: Scope, now: datetime) -> Runs:
-    """Return the cache of these readers. Ask once, and use its result throughout: each minute
-    begins another, without what was just kept."""
+    """Return the cache of these readers. A request asks once and uses the result throughout: each
+    minute begins another, without the run times that were just kept."""
     return _KEPT.get(scope.namespaces, now, dict)
 
 
