@@ -8,9 +8,11 @@ silent longest. Connections count from the moment they are accepted, before any 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from aiohttp import web
 from aiohttp.log import server_logger
@@ -35,6 +37,16 @@ _FULL: Final = "The server has reached its connection limit. Try again in a few 
 _SAYS_FULL_EVERY_SECONDS: Final = 60.0
 
 
+_LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_Handler = web.RequestHandler
+_Ending = asyncio.Task[None] | asyncio.Transport | None
+
+
+def _is_open(ending: _Ending) -> TypeGuard[asyncio.Transport]:
+    """Return whether a connection has its transport; uvloop's are no `asyncio.Transport`."""
+    return ending is not None and not isinstance(ending, asyncio.Task)
+
+
 class CountedServer(web.Server):
     """aiohttp server with at most `most` connections with a request, plus a few for probes.
 
@@ -53,22 +65,26 @@ class CountedServer(web.Server):
         super().__init__(self._count, *arguments, **options)
         self._most = max(1, min(most, allow_open_files() // _PART_OF_FILES - FOR_PROBES))
         self._answer = handler
-        # Longest silent first: handshakes, and connections without a request.
-        self._silent: dict[asyncio.Task[None] | asyncio.BaseProtocol, asyncio.Transport | None] = {}
-        self._asking: dict[asyncio.BaseProtocol, asyncio.Transport | None] = {}
+        # Longest silent first. The value ends the connection: the handshake, then the transport;
+        # None for the moment in which a connection without TLS is opened.
+        self._silent: dict[_Handler, _Ending] = {}
+        self._asking: dict[_Handler, asyncio.Transport] = {}
 
     @property
     def is_full(self) -> bool:
         """Return whether the limit of connections with a request is exceeded."""
         return len(self._asking) > self._most
 
-    def admit(self, arriving: asyncio.Task[None]) -> None:
-        """Count an accepted connection, whose task ends once its HTTP can begin; if there are too
-        many, end the connection that has been silent longest."""
-        self._silent[arriving] = None
-        arriving.add_done_callback(lambda task: self._silent.pop(task, None))
+    def admit(self, handler: _Handler, handshake: asyncio.Task[None] | None) -> None:
+        """Count an accepted connection; if there are too many, end the connection that has been
+        silent longest."""
+        self._silent[handler] = handshake
         if len(self._silent) + len(self._asking) > self._most + FOR_PROBES:
             self.end_longest_silent()
+
+    def forget(self, handler: _Handler) -> None:
+        """Count a connection no longer that could not be opened."""
+        self._silent.pop(handler, None)
 
     def end_longest_silent(self) -> bool:
         """End the connection that has been silent longest, and return whether there was any. One
@@ -76,32 +92,37 @@ class CountedServer(web.Server):
         if not self._silent:
             return False
         sent = (
-            each
-            for each, transport in self._silent.items()
-            if transport is None or not transport.get_write_buffer_size()
+            handler
+            for handler, each in self._silent.items()
+            if not _is_open(each) or not each.get_write_buffer_size()
         )
-        ended = next(sent, next(iter(self._silent)))
-        transport = self._silent.pop(ended)
-        if isinstance(ended, asyncio.Task):
-            ended.cancel()
-        elif transport is not None:
-            transport.abort()
+        self._end(next(sent, next(iter(self._silent))))
         return True
 
     def end_arriving(self) -> None:
         """End the connections whose HTTP has not begun."""
-        for each in tuple(self._silent):
-            if isinstance(each, asyncio.Task):
-                each.cancel()
+        for handler, each in tuple(self._silent.items()):
+            if not _is_open(each):
+                self._end(handler)
 
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Count a connection that can send a request."""
+    def _end(self, handler: _Handler) -> None:
+        ending = self._silent.pop(handler)
+        if isinstance(ending, asyncio.Task):
+            ending.cancel()
+        elif ending is not None:
+            ending.abort()
+        # Else `connection_made` ends it: uvloop closes no transport that is being opened.
+
+    def connection_made(self, handler: _Handler, transport: asyncio.Transport) -> None:
+        """Note the transport of an admitted connection, or end a connection that had to make room
+        meanwhile."""
         super().connection_made(handler, transport)
-        self._silent[handler] = transport
+        if handler in self._silent:
+            self._silent[handler] = transport
+        else:  # once aiohttp's task for it has begun: it expects to be connected
+            asyncio.get_running_loop().call_soon(transport.abort)
 
-    def connection_lost(
-        self, handler: web.RequestHandler, exc: BaseException | None = None
-    ) -> None:
+    def connection_lost(self, handler: _Handler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._silent.pop(handler, None)
         self._asking.pop(handler, None)
@@ -109,7 +130,8 @@ class CountedServer(web.Server):
     async def _count(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; its connection is not silent meanwhile."""
         handler = request.protocol
-        if (transport := self._silent.pop(handler, None)) is not None:
+        transport = self._silent.pop(handler, None)
+        if _is_open(transport):
             self._asking[handler] = transport
         try:
             return await self._answer(request)
@@ -145,6 +167,15 @@ class CountedRunner(web.AppRunner):
         return server
 
 
+@dataclass(eq=False, slots=True)
+class _Opening:
+    """A connection that was accepted; `has_transport`: the event loop has its socket."""
+
+    handler: _Handler
+    accepted: socket.socket
+    has_transport: bool = False
+
+
 class _Listener:
     """Accepts connections for a CountedServer on sockets that listen.
 
@@ -173,23 +204,41 @@ class _Listener:
         for _ in range(_AT_ONCE):
             try:
                 accepted, _peer = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            except (BlockingIOError, InterruptedError):
                 return
-            except OSError as error:  # no free file, or no memory
-                self._make_room(listening, error)
-                return
+            except OSError as error:
+                if error.errno in _LACKS:
+                    self._make_room(listening, error)
+                    return
+                continue  # accept(2) also gives the errors of a connection that has ended already
             accepted.setblocking(False)
-            task = self._loop.create_task(self._open(accepted))
-            task.add_done_callback(partial(_settle, accepted))
-            self._server.admit(task)
+            opening = _Opening(self._server(), accepted)
+            task = self._loop.create_task(self._open(opening))
+            task.add_done_callback(partial(self._settle, opening))
+            self._server.admit(opening.handler, task if self._context else None)
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, opening: _Opening) -> None:
         """Let the server speak HTTP on a connection, after the handshake of TLS if there is one."""
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opening.accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         seconds = HANDSHAKE_SECONDS if self._context else None
+        opening.has_transport = True
         await self._loop.connect_accepted_socket(
-            self._server, accepted, ssl=self._context, ssl_handshake_timeout=seconds
+            lambda: opening.handler,
+            opening.accepted,
+            ssl=self._context,
+            ssl_handshake_timeout=seconds,
         )
+
+    def _settle(self, opening: _Opening, task: asyncio.Task[None]) -> None:
+        """Forget a connection that did not come to HTTP; only faults of ours are logged."""
+        error = None if task.cancelled() else task.exception()
+        if not task.cancelled() and error is None:
+            return
+        self._server.forget(opening.handler)
+        if not opening.has_transport:  # which closes the socket otherwise
+            opening.accepted.close()
+        if error is not None and not isinstance(error, OSError):  # left, or spoke no TLS
+            server_logger.error("A connection could not be opened", exc_info=error)
 
     def _make_room(self, listening: socket.socket, error: OSError) -> None:
         """End a silent connection and accept again once it is closed; without any, in a moment:
@@ -197,7 +246,12 @@ class _Listener:
         now = self._loop.time()
         if now - self._said_full_at >= _SAYS_FULL_EVERY_SECONDS:
             self._said_full_at = now
-            server_logger.warning("New connections have to wait: %s", error.strerror)
+            remedy = "; raise the limit of open files (ulimit -n)"
+            server_logger.warning(
+                "New connections have to wait: %s%s",
+                error.strerror,
+                remedy if error.errno == errno.EMFILE else "",
+            )
         pause = _CLOSING_SECONDS if self._server.end_longest_silent() else _PAUSE_SECONDS
         self._loop.remove_reader(listening)
         self._loop.call_later(pause, self._listen_again, listening)
@@ -205,15 +259,6 @@ class _Listener:
     def _listen_again(self, listening: socket.socket) -> None:
         if listening in self.sockets:
             self._loop.add_reader(listening, self._accept, listening)
-
-
-def _settle(accepted: socket.socket, opening: asyncio.Task[None]) -> None:
-    """Close a connection that did not come to HTTP; only faults of ours are logged."""
-    error = None if opening.cancelled() else opening.exception()
-    if opening.cancelled() or error is not None:
-        accepted.close()
-    if error is not None and not isinstance(error, OSError):  # left, or spoke no TLS
-        server_logger.error("A connection could not be opened", exc_info=error)
 
 
 class CountedSite(web.BaseSite):
@@ -248,13 +293,18 @@ class CountedSite(web.BaseSite):
 async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
     loop = asyncio.get_running_loop()
     made: list[socket.socket] = []
+    lacking: OSError | None = None
     try:
         for each in listening_hosts(host):
             found = await loop.getaddrinfo(
                 each, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
             for family, kind, protocol, _, address in dict.fromkeys(found):
-                listener = socket.socket(family, kind, protocol)
+                try:
+                    listener = socket.socket(family, kind, protocol)
+                except OSError as error:  # the kernel lacks the family; names may have the other
+                    lacking = error
+                    continue
                 made.append(listener)
                 listener.setblocking(False)
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -262,7 +312,9 @@ async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.
                     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 listener.bind(address)
                 listener.listen(backlog)
-            port = port or made[0].getsockname()[1]  # one for all addresses
+            port = port or (made[0].getsockname()[1] if made else 0)  # one for all addresses
+        if not made and lacking is not None:
+            raise lacking
     except OSError:
         for listener in made:
             listener.close()

@@ -7,7 +7,8 @@ import logging
 import ssl
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from subprocess import PIPE
 from typing import TYPE_CHECKING
 from unittest.mock import AsyncMock, Mock
@@ -133,6 +134,85 @@ async def test_probes_and_requests_in_progress_outlive_more_silent_ones_than_the
         assert b"end" in await answers.read()
         for _, writer in [*silent, (answers, watching)]:
             writer.close()
+
+
+BURST = """
+import asyncio, os, ssl, sys
+from pathlib import Path
+from aiohttp import web
+from ipuhub.process import runtime
+from ipuhub.process.connections import FOR_PROBES, CountedRunner, CountedSite
+
+MOST = 40
+
+def sockets():
+    files = Path("/proc/self/fd").iterdir()
+    return sum(os.readlink(each).startswith("socket:") for each in files if each.is_symlink())
+
+async def serve(context):
+    runner = CountedRunner(web.Application(), MOST, keepalive_timeout=600)
+    await runner.setup()
+    site = CountedSite(runner, "127.0.0.1", 0, context)
+    await site.start()
+    print(runner.addresses[0][1], MOST + FOR_PROBES, flush=True)
+    before = sockets()
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        print(len(runner.server.connections), sockets() - before, flush=True)
+    await runner.cleanup()
+
+context = None
+if sys.argv[2]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2])
+(runtime if sys.argv[1] else asyncio).run(serve(context))
+"""
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+@pytest.mark.parametrize("loop", ["", "uvloop"])
+async def test_a_burst_keeps_exactly_as_many_connections_as_there_may_be(
+    loop: str, with_tls: bool, tmp_path: Path
+) -> None:
+    """Those beyond end, all others stay, and nothing of them is left when they have gone."""
+    if with_tls:
+        own_certificate(tmp_path)
+    command = [sys.executable, "-c", BURST, loop, str(tmp_path / "pem") if with_tls else ""]
+    child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    commands, output = child.stdin, child.stdout
+
+    async def counts(connections: int, sockets: int) -> None:
+        """Wait until so many connections of HTTP, and sockets, are left."""
+        found = -1, -1
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while found != (connections, sockets):
+                commands.write(b"\n")
+                line = await output.readline()
+                found = int(line.split()[0]), int(line.split()[1])
+
+    try:
+        port, most = map(int, (await output.readline()).split())
+        for number in (most, 3 * most):
+            clients = await asyncio.gather(*(connect(port) for _ in range(number)))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                ends = [asyncio.create_task(reader.read()) for reader, _ in clients]
+                for ended in islice(asyncio.as_completed(ends), number - most):
+                    with suppress(ConnectionResetError):
+                        assert await ended == b""
+            await counts(0 if with_tls else most, most)  # a handshake is no HTTP yet
+            for _, client in clients:
+                client.close()
+            await asyncio.wait(ends)
+            await counts(0, 0)
+    finally:
+        commands.close()
+        await child.wait()
+    assert child.returncode == 0
+
+
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port)
 
 
 async def test_with_the_limit_of_requests_in_progress_only_probes_are_answered() -> None:
