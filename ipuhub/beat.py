@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import dbm
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from ipuhub.heartbeats import BEAT
 from ipuhub.workerhealth import heartbeat_of
 
 LOOK_AGAIN_SECONDS: Final = 2.0  # while PostgreSQL or its tables are missing
+_CORRECTION: Final = dt.timedelta(minutes=1)  # a clock set back further was wrong
 _DISK: Final = (OSError, *dbm.error)
 _LOG = structlog.get_logger(__name__)
 
@@ -49,9 +51,14 @@ class BeatScheduler(PersistentScheduler):  # type: ignore[misc]
         return LOOK_AGAIN_SECONDS
 
     def _forget_the_future(self) -> None:
-        """A clock that was set back would stop each task until it shows the same time again."""
+        """A clock that was set back would stop each task until it shows the same time again.
+
+        A small correction is waited for, else a task of this minute would run twice.
+        """
         ahead = [
-            entry for entry in self.schedule.values() if entry.last_run_at > entry.default_now()
+            entry
+            for entry in self.schedule.values()
+            if entry.last_run_at - entry.default_now() > _CORRECTION
         ]
         for entry in ahead:
             entry.last_run_at = entry.default_now()

@@ -260,6 +260,17 @@ def test_a_clock_that_was_set_back_stops_no_task(
     assert not scheduled
 
 
+def test_a_corrected_clock_runs_no_task_twice(scheduled: list[str], tmp_path: Path):
+    beat = begin_beat(tmp_path / "schedule")
+    last_runs = {}
+    for name, entry in beat.schedule.items():
+        last_runs[name] = entry.last_run_at = timezone.now() + dt.timedelta(seconds=30)
+    beat.tick()
+    assert {name: entry.last_run_at for name, entry in beat.schedule.items()} == last_runs
+    beat.close()
+    assert not scheduled
+
+
 def test_a_task_that_postgres_did_not_take_is_queued_once_it_does(
     scheduled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
