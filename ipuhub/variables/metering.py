@@ -175,8 +175,9 @@ TASK_QUERY_SECONDS = ENV.integer(
     900,
     minimum=1,
     doc="Longest time of one PostgreSQL query of the worker's tasks, reports included "
-    "(statement_timeout). If PostgreSQL sends no answer for 5 s longer, the task fails and the "
-    "worker runs the next task.",
+    "(statement_timeout). PostgreSQL also ends a session in which a task runs no query for that "
+    "long. If PostgreSQL sends no answer for 5 s longer (for twice the time, if that is less), the "
+    "task fails and the worker runs the next task.",
 )
 WORKER_HEALTH_PORT = ENV.port(
     "IPUHUB_WORKER_HEALTH_PORT",

@@ -14,6 +14,7 @@ from tests.builders.documents import read_documents
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts/ipuhub"
 VIPU = "vipuServer.enabled=true"
+LAUNCHER = "global.launcherImage=r/launcher@sha256:0b"
 CERTIFICATE = "admissionWebhooks.certificate"
 
 

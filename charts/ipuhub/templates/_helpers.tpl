@@ -83,6 +83,10 @@ labels:
 {{- $image := .image | default dict -}}
 {{- $repository := $image.repository | default (include "ipuhub.repository" .root) -}}
 {{- $tag := ternary (include "ipuhub.tag" .root) (.root.Values.image.tag | default .root.Chart.AppVersion) (empty $image.repository) -}}
+{{- $given := $image.tag | default (ternary .root.Values.image.tag "" (empty $image.repository)) -}}
+{{- if and $given (contains "@" $repository) -}}
+{{- fail (printf "image.tag: %s has no effect, as the digest of image.repository %s names one image; leave it empty" $given $repository) -}}
+{{- end -}}
 {{- include "ipuhub.imageName" (dict "repository" $repository "tag" ($image.tag | default $tag)) -}}
 {{- end -}}
 
@@ -91,7 +95,7 @@ labels:
 {{- if contains "@" .repository -}}
 {{- .repository -}}
 {{- else if regexMatch ":[^/]*$" .repository -}}
-{{- fail (printf "image.repository: %s has a tag; set image.tag" .repository) -}}
+{{- fail (printf "image.repository: %s has a tag; give the tag as image.tag beside it" .repository) -}}
 {{- else if hasPrefix "sha256:" .tag -}}
 {{- printf "%s@%s" .repository .tag -}}
 {{- else -}}
