@@ -200,7 +200,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _demo_of(item: pytest.Item) -> str:
-    """Whose demo a test uses: "shared", its "own", or none."""
+    """Return the demo of a test: "shared", its "own", or none."""
     if "start_demo" in vars(item.getparent(pytest.Module).obj):  # type: ignore[union-attr]
         return "own"
     return "shared" if item.path.parent.name == "e2e" else ""

@@ -62,8 +62,9 @@ _REQUESTS = re.compile(r"ipuhub_kube_requests_total\{([^}]*)\} ([0-9.e+]+)")
 
 @dataclass(frozen=True)
 class Load:
-    """What is submitted, and how; `seconds` is the patience with all of it; `create_seconds`: how
-    long V-IPU takes for a partition; `webhooks`: the API server asks them about each job."""
+    """The load: what is submitted and how. `seconds` is the patience with all of it,
+    `create_seconds` V-IPU's time for a partition; with `webhooks` the API server asks them about
+    each job."""
 
     jobs: int
     launcher: bool
@@ -218,7 +219,7 @@ def floor_manifests(namespace: str, load: Load) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ServerMeter:
-    """What a cluster on this machine has spent, between a beginning and a question."""
+    """CPU that a cluster on this machine has used between `begin` and a reading."""
 
     kubeconfig: Path
     machine: float

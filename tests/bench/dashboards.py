@@ -68,7 +68,7 @@ class Tally:
 
 @dataclass
 class Asked:
-    """What the open dashboards asked: the first page, their part again and again, the health."""
+    """Latencies of the open dashboards' requests: the first page, their polls, the health."""
 
     opened: Tally = field(default_factory=Tally)
     polled: Tally = field(default_factory=Tally)
@@ -138,7 +138,7 @@ async def _pages(session: aiohttp.ClientSession, rounds: int) -> None:
 
 
 class _Files(HTMLParser):
-    """What a page loads with it."""
+    """The files that a page loads."""
 
     def __init__(self) -> None:
         super().__init__()

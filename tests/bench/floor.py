@@ -41,8 +41,8 @@ _PARTITION = {"id": f"p-{_NAME}-of-the-burst-0", "controller": "127.0.0.1:28090"
 
 @dataclass(frozen=True)
 class Bodies:
-    """What the operator sends for one job, in its order: the launcher's objects, the first status,
-    pods, the status Running; and the Events it tells."""
+    """The operator's requests for one job, in their order: the launcher's objects, the first
+    status, pods, the status Running; and its Events."""
 
     access: list[tuple[str, Manifest]]
     pending: Manifest

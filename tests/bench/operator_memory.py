@@ -223,7 +223,7 @@ def uid_of(identity: str) -> str:
 
 
 def pod_status() -> dict[str, Any]:
-    """What a kubelet says of a running pod."""
+    """Return the status that a kubelet writes for a running pod."""
     at = "2026-03-01T11:59:00Z"
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
@@ -247,7 +247,7 @@ def pod_status() -> dict[str, Any]:
 
 
 def record(job: dict[str, Any]) -> dict[str, Any]:
-    """What the proxy says of the job's partition."""
+    """Return the proxy's record of the job's partition."""
     meta, held = job["metadata"], partition()
     return {
         "uid": meta["uid"],

@@ -71,7 +71,7 @@ class Generator:
         return int(self._answer())
 
     def cpu(self) -> float:
-        """What it used since `go`."""
+        """CPU seconds used since `go`."""
         self._say()
         return float(self._answer())
 

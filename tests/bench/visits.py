@@ -41,8 +41,8 @@ FIRST_CONTENT = """() => new Promise((found) => new PerformanceObserver((list) =
 
 @dataclass
 class Visit:
-    """What one page took: milliseconds to the first content, bytes received, bytes of scripts that
-    are ours."""
+    """The cost of one page: milliseconds to the first content, bytes received, bytes of our own
+    scripts."""
 
     milliseconds: float = 0.0
     received: int = 0

@@ -122,7 +122,7 @@ class IPUJobBuilder:
         return self
 
     def running(self) -> Self:
-        """As the operator's status says once the launcher runs."""
+        """Write the operator's status of a job whose launcher runs."""
         return self.with_status(
             launcherStatus="Running",
             conditions=[
@@ -328,7 +328,7 @@ def observed(
     fault: Fault | None = None,
     **fields: Any,
 ) -> Observed:
-    """What a plan is made from."""
+    """Return the input of a plan."""
     key = fields.pop("key", None) or key_of(job or {})
     if with_children and job is not None:
         fields.setdefault("children", children(job))

@@ -17,7 +17,7 @@ PLACE = PodPlace(0, 0, partition())
 
 
 def context_of(job: IPUJobBuilder, group: str = "", **options: Any) -> BuildContext:
-    """What builders know of a job, with the operator's settings `options`."""
+    """Return the builders' input for a job, with the operator's settings `options`."""
     built = job.build()
     spec = parse_spec(built["spec"])
     stamp = fingerprint_of(spec).to_text()

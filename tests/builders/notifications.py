@@ -35,7 +35,7 @@ def store_ended_job(name: str = "train", namespace: str = "team-a", **fields: An
 
 
 def delivery_counts() -> dict[str, int]:
-    """What the dashboard's /metrics says of notifications: by label, without zeros."""
+    """Return the notification counters of the dashboard's /metrics by label, without zeros."""
     page = tool(get_user_model().objects.create_user("scraper", is_staff=True)).get("/metrics")
     lines = re.findall(
         r'^ipuhub_notification_\w+{\w+="(\w+)"} (\d+)', page.content.decode(), re.MULTILINE

@@ -183,7 +183,7 @@ def _case(row: Row, kind: str) -> PodCase:
 
 
 def _more_cases() -> Iterator[PodCase]:
-    """Where one field lifts what another restricts."""
+    """Yield the cases in which one field lifts what another restricts."""
     apart = hardened() | {"hostUsers": False}
     apart["containers"][0]["securityContext"]["procMount"] = "Unmasked"
     field = "containers[0].securityContext.procMount"

@@ -14,6 +14,6 @@ READY = [{"type": "Ready", "status": "True"}]
 
 
 def cells(api_version: str, kind: str, obj: dict[str, Any]) -> list[Any]:
-    """What `obj`, made 12 s ago, shows in its row."""
+    """Return the cells of `obj`, made 12 s ago, in its row."""
     obj = {**obj, "metadata": {"name": "n", "creationTimestamp": MADE, **obj.get("metadata", {})}}
     return as_table(BY_KIND[api_version, kind], [obj], None, NOW)["rows"][0]["cells"]

@@ -13,7 +13,7 @@ AGAIN = {"type": "OnFailure", "backOffLimit": 0}
 
 
 def reason(world: ChaosWorld) -> str:
-    """Why the job is in the state it is in."""
+    """Return the reason of the job's current state."""
     conditions = world.status().get("conditions") or ()
     return next((c["reason"] for c in conditions if c["status"] == "True"), "")
 

@@ -43,7 +43,7 @@ _calm: dict[str, Calm] = {}
 
 
 async def run_undisturbed(story: Story) -> Calm:
-    """What happens in a life that is left alone."""
+    """Run a life without faults and return what happens in it."""
     if story.name not in _calm:
         world = await run_story(story, Faults())
         events = [
@@ -86,5 +86,6 @@ def chosen(lives: Mapping[str, Sequence[str]], share: int) -> dict[str, list[int
 
 
 def turn_of(story: Story) -> int:
-    """Where a life begins to count, so that lives differ in what they leave out."""
+    """Return the place at which a life begins to count, so that lives differ in what they leave
+    out."""
     return STORIES.index(story)

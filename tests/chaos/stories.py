@@ -64,7 +64,8 @@ async def start_job(world: ChaosWorld, job: IPUJobBuilder, **pods: Any) -> str:
 
 
 def asked_for(world: ChaosWorld) -> list[tuple[str, str, int]]:
-    """What has been done to partitions on request: not what their controller lost by itself."""
+    """Return the changes of partitions on request, without those that their controller lost by
+    itself."""
     return [one for one in world.partitions.history if one[0] != "lose"]
 
 
@@ -149,7 +150,7 @@ for _name, _policy, _code, _state, _attempts in (
 
 
 def _loss_story(policy: str, loss: str) -> None:
-    """What is taken from a job is not counted; under Never it is the end all the same."""
+    """Losses of a job are not counted; under Never a loss is the end all the same."""
 
     async def tell(world: ChaosWorld) -> None:
         policies = {"type": policy, "backOffLimit": 0}

@@ -112,7 +112,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(kubeconfig: str) -> Iterator[Verbs]:
-    """What users, the scheduler and the kubelet write with."""
+    """The client with which users, the scheduler and the kubelet write."""
     with Verbs(load_config(kubeconfig)) as made:
         with contextlib.suppress(AlreadyExists):
             made.create(CUSTOM_RESOURCE_DEFINITIONS, our_crd())

@@ -151,7 +151,7 @@ class LocalPod:
         return self.log.read_text("utf-8")
 
     async def passes(self, probe: Mapping[str, Any]) -> bool:
-        """Whether a kubelet would count this probe as passed now."""
+        """Return whether a kubelet would count this probe as passed now."""
         try:
             async with asyncio.timeout(probe.get("timeoutSeconds", 1)):
                 if "httpGet" in probe:

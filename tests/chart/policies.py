@@ -43,7 +43,7 @@ class Peer:
 def may_connect(
     policies: Sequence[dict[str, Any]], source: Peer, to: Peer, port: int, protocol: str = "TCP"
 ) -> bool:
-    """Whether `source` may open a connection to this port of `to`."""
+    """Return whether `source` may open a connection to this port of `to`."""
     out = _lets(policies, "Egress", source, to, (protocol, port))
     return out and _lets(policies, "Ingress", to, source, (protocol, port))
 
@@ -55,7 +55,7 @@ def _lets(
     other: Peer,
     port: tuple[str, int],
 ) -> bool:
-    """Whether the policies of `pod` let `other` through in this direction."""
+    """Return whether the policies of `pod` let `other` through in this direction."""
     mine = [each for each in policies if _selects(each, pod) and direction in _directions(each)]
     if not mine:
         return True

@@ -40,7 +40,7 @@ def template_of(
 
 
 def notes(*values: str) -> str:
-    """What helm prints after the installation with these values."""
+    """Return the notes that helm prints after an installation with these values."""
     helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
     sets = [word for value in values for word in ("--set", value)]
     command = [helm, "install", "gc", str(CHART), "-n", "ipus", "--dry-run=client", *sets]

@@ -40,7 +40,7 @@ def pods(documents: list[dict[str, Any]]) -> dict[str, tuple[Peer, list[int]]]:
 
 
 def strangers(operator: Peer) -> list[Peer]:
-    """Who else may try, the impostors with the operator's labels."""
+    """Yield all others who may try, the impostors with the operator's labels."""
     return [
         Peer("no labels", HERE),
         Peer("other release", HERE, {**operator.labels, "app.kubernetes.io/instance": "other"}),
@@ -60,13 +60,13 @@ class Table:
         self.strangers = strangers(self.pods["controller-manager"][0])
 
     def callers(self, name: str, port: int) -> list[str]:
-        """Who may connect to this port of a component."""
+        """Return the components that may connect to this port of a component."""
         to, _ = self.pods[name]
         callers = [peer for peer, _ in self.pods.values()] + self.strangers
         return [each.name for each in callers if may_connect(self.policies, each, to, port)]
 
     def may_leave(self, name: str, port: int) -> bool:
-        """Whether a component may connect to this port of any address that is no pod's."""
+        """Return whether a component may connect to this port of any address that is no pod's."""
         return may_connect(self.policies, self.pods[name][0], Peer("outside"), port)
 
     def lines(self) -> list[str]:

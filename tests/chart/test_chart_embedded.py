@@ -100,7 +100,8 @@ def test_an_upgrade_takes_the_crd_along(
 def test_a_release_takes_over_the_crd_that_kubectl_applied(
     program: str, embedded: servers.Server, kubectl: Kubectl
 ) -> None:
-    """As the pages about installation and migration say: Helm 4 needs another word than Helm 3."""
+    """The commands of the pages about installation and migration; Helm 4 needs another flag than
+    Helm 3."""
     helm = Helm(embedded, "ipus", program)
     kubectl.run("apply", "-f", "-", stdin=older_crd())
     take_over = ["--take-ownership"]
@@ -164,7 +165,7 @@ def web(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def released(kubectl: Kubectl) -> set[str]:
-    """What is there of the release, in its namespace and above all namespaces."""
+    """Return the release's objects, in its namespace and above all namespaces."""
     kinds = "all,secrets,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets"
     wide = "clusterroles,clusterrolebindings,validatingwebhookconfigurations"
     names = kubectl.run("get", kinds, "-n", "ipus", "-o", "name")

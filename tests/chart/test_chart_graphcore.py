@@ -234,7 +234,7 @@ def test_two_spellings_with_two_values_stop_the_installation(old: str, row: dict
 
 
 def test_every_published_parameter_is_there_with_its_default_or_says_it() -> None:
-    """As the chart's README says: the star, the default, and Graphcore's where ours differs."""
+    """The chart's README has the star, the default, and Graphcore's default where ours differs."""
     line = re.compile(r"^\| `(?P<name>[^`]+)`(?P<star> \*)? \| `(?P<ours>.*?)` \| (?P<text>.*) \|$")
     starred, differ = {}, set()
     for each in (CHART / "README.md").read_text("utf-8").splitlines():

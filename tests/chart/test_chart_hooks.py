@@ -22,7 +22,8 @@ def test_every_container_has_requests_and_a_limit() -> None:
 
 
 def test_hooks_run_where_the_operator_may() -> None:
-    """Where each node has a taint, or another architecture, one that may not is never over."""
+    """Without its tolerations a hook would wait for ever if each node has a taint, or another
+    architecture."""
     documents = render(
         *EVERYTHING,
         "controller.nodeSelector.pool=services",

@@ -293,7 +293,7 @@ def _effect(name: str, value: Any) -> list[str]:
 
 
 def _ignored(name: str) -> bool:
-    """Whether the parameter's text says that it does nothing, alone or in general."""
+    """Return whether the parameter's text says that it does nothing, alone or in general."""
     return "gnored" in PARAMETERS[name]["description"] or name in {
         "admissionWebhooks.patch.enabled",
         "crds.enabled",

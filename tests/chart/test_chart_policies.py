@@ -40,7 +40,7 @@ def component(document: dict[str, Any]) -> str:
 
 
 def reached(policy: dict[str, Any]) -> set[tuple[str, int]]:
-    """Where the pods of a policy may connect to, as (component or "" for anybody, port)."""
+    """Return the destinations of a policy's pods, as (component or "" for anybody, port)."""
     found = set()
     for rule in policy["spec"].get("egress", []):
         to = [each["podSelector"]["matchLabels"] for each in rule.get("to", [])]

@@ -36,7 +36,7 @@ def volume(deployment: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def probes(deployment: dict[str, Any]) -> set[str]:
-    """How the kubelet asks."""
+    """Return the probes, in the kubelet's form."""
     one = container(deployment)
     kinds = ("grpc", "tcpSocket", "httpGet")
     names = ("startupProbe", "livenessProbe", "readinessProbe")

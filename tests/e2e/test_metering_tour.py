@@ -33,7 +33,7 @@ CPU_CORES, MEMORY_GIB, IPUS = 2, 4, 4
 
 @dataclass(frozen=True)
 class Tour:
-    """Where it leads: a namespace and a group of its own, as what is metered stays."""
+    """A tour's own namespace and group, as what is metered stays."""
 
     demo: RunningDemo
     namespace: str

@@ -113,7 +113,7 @@ def test_each_right_is_used_and_no_other_is_missing(own_demo: RunningDemo) -> No
 
 
 def read_metrics(demo: RunningDemo) -> None:
-    """As an account that may not: each process asks who it is, and whether it may."""
+    """Read metrics as an account that may not: each process asks who it is, and whether it may."""
     token = demo.kubectl("create", "token", "default").strip()
     for name in METRICS:
         assert fetch(f"http://127.0.0.1:{demo.ports[name]}/metrics", token)[0] == 403, name

@@ -204,7 +204,7 @@ def test_the_log_of_a_job_that_failed_yesterday_takes_three_clicks(
 
 
 def health_of(page: Page) -> str:
-    """What the header says of the components when the page is opened."""
+    """Return the header's text about the components when the page is opened."""
     page.reload()
     page.locator('#health[class*=" is-"]').wait_for()
     return page.locator("#health").inner_text()

@@ -63,9 +63,9 @@ class Breakage:
 
 @dataclass
 class Faults:
-    """What goes wrong in a world. `kill_at`: an operator dies right after that write (from 1);
-    its successor starts `downtime` seconds later, with watches as `feed_after` says.
-    `proxy_kill_at`: the same of a whole proxy, whose successor starts at once."""
+    """The faults of a world. `kill_at`: an operator dies right after that write (from 1); its
+    successor starts `downtime` seconds later, with watches as `feed_after` says. `proxy_kill_at`:
+    the same of a whole proxy, whose successor starts at once."""
 
     kill_at: int | None = None
     proxy_kill_at: int | None = None
@@ -135,7 +135,7 @@ class Replica:
         return not behind and not waits
 
     async def work(self) -> None:
-        """What it does in one step: a poll, then the passes that are due."""
+        """Do one step: a poll, then the passes that are due."""
         self._deliver()
         before = self.facts.problem
         changed = await self.facts.poll(self._world.now)

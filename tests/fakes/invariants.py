@@ -141,7 +141,7 @@ class Invariants:
                 held.remove((uid, instance))
 
     def starts(self) -> int:
-        """How often a launcher's command has started."""
+        """Return the number of starts of a launcher's command."""
         return sum(self._starts.values())
 
 

@@ -83,7 +83,7 @@ class Events:
 
 
 async def carry_out_beside(controller: Controller) -> None:
-    """What is due of the steps that no pass waits for."""
+    """Carry out what is due of the steps that no pass waits for."""
     while len(controller.later):
         uid = await controller.later.get()
         try:

@@ -231,7 +231,7 @@ class FakeKube:
         self._bump("ipujobs", found)
 
     def delete_pod(self, name: str) -> None:
-        """What a user's `kubectl delete pod` does."""
+        """Do as a user's `kubectl delete pod`."""
         pod = self._find("pods", self.namespace, name)
         self.taken.add(pod["metadata"]["uid"])
         self.mark_deleted("pods", pod)
@@ -242,7 +242,7 @@ class FakeKube:
         self.delete_pod(name)
 
     def force_delete_pod(self, name: str) -> None:
-        """What `kubectl delete pod --force` does, or the deletion of a lost node."""
+        """Do as `kubectl delete pod --force`, or as the deletion of a lost node."""
         self._remove("pods", self._find("pods", self.namespace, name))
 
     def put_foreign(self, plural: str, name: str) -> None:
@@ -262,7 +262,7 @@ class FakeKube:
         self.refusing.is_webhook_away = away
 
     def end_namespace(self) -> None:
-        """What `kubectl delete namespace` does: everything in it is deleted, in no order."""
+        """Do as `kubectl delete namespace`: everything in it is deleted, in no order."""
         self.refusing.is_ending = True
         meta = {"name": self.namespace, "deletionTimestamp": format_time(self.now())}
         self.put("namespaces", {"metadata": meta})
@@ -272,7 +272,7 @@ class FakeKube:
                 self.mark_deleted(plural, manifest)
 
     def evict_pod(self, name: str, reason: str = "Evicted") -> None:
-        """What a node short of memory, or a node that is gone, does to a pod."""
+        """Do to a pod what a node does that is short of memory, or gone."""
         pod = self._find("pods", self.namespace, name)
         ran = exited(pod, 137) if pod["status"]["phase"] == "Running" else {}
         pod["status"] = ran | {"phase": "Failed", "reason": reason}
@@ -294,7 +294,7 @@ class FakeKube:
             self._tick(pod, may_start=pod in ready, code=launcher_exit)
 
     def _is_ready(self, launcher: Manifest) -> bool:
-        """What the init container of a launcher waits for, judged by its own rule."""
+        """Return whether the init container of a launcher may end, by its own rule."""
         if launcher["status"]["phase"] != "Pending":
             return True
         said = environment(launcher)
@@ -302,7 +302,8 @@ class FakeKube:
         return not awaited(names, self.pods(), int(said["IPUHUB_ATTEMPT"]))
 
     def _closed(self, pod: Manifest) -> str:
-        """Why the init container of a launcher keeps its command from starting."""
+        """Return the reason for which the init container of a launcher keeps its command from
+        starting."""
         said = environment(pod)
         if not said:
             return ""
@@ -372,7 +373,7 @@ class FakeKube:
         self.changes.append(Change(self.version, self.now(), plural, seen, is_gone))
 
     def _collect_orphans(self) -> None:
-        """What the garbage collector does to an object whose owner went before it was made."""
+        """Do as the garbage collector to an object whose owner went before it was made."""
         alive = {m["metadata"]["uid"] for m in self.objects.values()}
         for (plural, _, _), manifest in list(self.objects.items()):
             owners = manifest["metadata"].get("ownerReferences")

@@ -41,7 +41,7 @@ def rsa_key(owner: str) -> Key:
 
 
 class OidcProvider:
-    """What it publishes, whom it signs in, and what it wrote down."""
+    """A provider: what it publishes, whom it signs in, and what it wrote down."""
 
     def __init__(self, issuer: str) -> None:
         self.issuer = issuer

@@ -14,7 +14,7 @@ def containers(pod: Manifest) -> list[Manifest]:
 
 
 def environment(launcher: Manifest) -> dict[str, str]:
-    """What the operator tells a launcher's init container."""
+    """Return the operator's environment for a launcher's init container."""
     said = [c.get("env") or () for c in launcher["spec"].get("initContainers") or ()]
     return {variable["name"]: variable.get("value", "") for env in said for variable in env}
 

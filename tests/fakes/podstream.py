@@ -29,7 +29,7 @@ def stamp(at: datetime) -> str:
 
 @dataclass(frozen=True)
 class Truth:
-    """What a pod's row has to say."""
+    """The right contents of a pod's row."""
 
     uid: str
     scheduled_at: datetime

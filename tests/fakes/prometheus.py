@@ -65,7 +65,7 @@ async def prometheus(
 
 
 async def get(url: str) -> str:
-    """What is answered with 200; empty: something else."""
+    """Return the body that is answered with 200; empty: another answer."""
     try:
         async with aiohttp.ClientSession() as http, http.get(url) as answer:
             return await answer.text() if answer.status == 200 else ""

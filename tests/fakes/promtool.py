@@ -6,7 +6,8 @@ import subprocess
 
 
 def complaints(text: bytes) -> str:
-    """What `promtool check metrics` finds in an answer of /metrics; empty: nothing."""
+    """Return the complaints of `promtool check metrics` about an answer of /metrics; empty:
+    none."""
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, check=False, timeout=90
     )

@@ -78,7 +78,7 @@ class Lab:
         self.vipu = None
 
     def lose_state(self) -> None:
-        """What the stopped vipu-server has stored is gone."""
+        """Remove all that the stopped vipu-server has stored."""
         self.storage.unlink()
 
     @property

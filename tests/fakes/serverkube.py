@@ -121,7 +121,7 @@ class ServerKube(FakeKube):
             self.latest[plural] = max(int(version), self.latest.get(plural, 0))
 
     def ownerless(self) -> list[str]:
-        """What the garbage collector has still to take away."""
+        """Return the objects that the garbage collector has still to take away."""
         alive = {m["metadata"]["uid"] for m in self.objects.values()}
         return [
             name
@@ -176,8 +176,8 @@ class ServerKube(FakeKube):
         self._until(lambda: self.client.get(QUOTAS, "chaos", self.namespace)["status"].get("hard"))
 
     def has_all_its_jobs(self) -> bool:
-        """Whether the jobs seen so far are there: a job goes with its last finalizer, under a
-        version that no answer to a write tells, so that only the watch says so."""
+        """Return whether the jobs seen so far are there: a job goes with its last finalizer, under
+        a version that no answer to a write tells, so that only the watch says so."""
         names = [name for plural, _, name in self.objects if plural == "ipujobs"]
         listed = self.client.request("GET", IPUJOBS.path(self.namespace))["items"]
         return set(names) <= {item["metadata"]["name"] for item in listed}
@@ -190,7 +190,7 @@ class ServerKube(FakeKube):
         self._until(lambda: self._is_refused() == away)
 
     def _is_refused(self) -> bool:
-        """Whether the server heeds the rules of our dead webhook, as of now."""
+        """Return whether the server heeds the rules of our dead webhook, as of now."""
         probe = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -209,7 +209,7 @@ class ServerKube(FakeKube):
         self.client.delete(NAMESPACES, self.namespace)
 
     def is_over(self) -> bool:
-        """Whether the namespace has gone."""
+        """Return whether the namespace has gone."""
         try:
             self.client.get(NAMESPACES, self.namespace)
         except NotFound:
@@ -336,7 +336,8 @@ def make_namespace(client: Verbs, name: str) -> None:
 
 
 def is_complete(client: Verbs, namespace: str) -> bool:
-    """Whether pods can be made in a namespace: its default account is there and gives tokens."""
+    """Return whether pods can be made in a namespace: its default account is there and gives
+    tokens."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = SERVICE_ACCOUNTS.path(namespace, "default", "token")
     try:

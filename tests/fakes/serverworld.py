@@ -146,7 +146,7 @@ class ServerReplica:
 
     @property
     def events(self) -> int:
-        """How many events its watches have had."""
+        """Return the number of events that its watches have had."""
         return self._events
 
     @property
@@ -192,7 +192,7 @@ class ServerReplica:
         return (knows or gives_up) and not self._unseen()
 
     def _unseen(self) -> list[str]:
-        """What the watches have not shown yet of all that has been written."""
+        """Return the writes that the watches have not shown yet."""
         kube, informers = self.world.kube, self.operator.informers
         return [
             plural
@@ -233,8 +233,8 @@ class ServerWorld(ChaosWorld):
 
     @property
     def has_whole_proxy(self) -> bool:
-        """Whether the partitions' word takes time of its own: until it, and be it a successor's,
-        the clock stands still, or a story would be over before it has come."""
+        """Return whether the partitions' answer takes time of its own: until it, and be it a
+        successor's, the clock stands still, or a story would be over before it has come."""
         return self._proxy is not None
 
     def make_partitions(self, ipus: int) -> Any:
@@ -248,7 +248,7 @@ class ServerWorld(ChaosWorld):
         self._retired.append(asyncio.create_task(replica.stop()))
 
     def check(self) -> None:
-        """What happened is judged at the end: only then its order is known."""
+        """Judge all that happened, at the end: only then its order is known."""
 
     async def step(self, **pods: Any) -> None:
         """Two seconds; while nothing happens at all, more and more at once."""
@@ -281,7 +281,7 @@ class ServerWorld(ChaosWorld):
         await eventually(self.kube.is_over, seconds=COLLECTED_SECONDS)
 
     async def compare(self) -> None:
-        """Where the proxy is a whole process: its tracker and V-IPU agree."""
+        """Compare the tracker of a whole proxy with V-IPU."""
         if self._proxy is not None:
             await self._proxy.check()
 

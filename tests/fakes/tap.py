@@ -37,7 +37,8 @@ class Tap:
         return bool(self._waiting) or self._relist_at is not None or self._is_relisting
 
     def is_current(self, latest: int, shown: int) -> bool:
-        """Whether the operator's copy shows all that this watch has passed on of `latest`."""
+        """Return whether the operator's copy shows all that this watch has passed on of
+        `latest`."""
         if self._is_relisting or shown < self.passed:
             return False
         return self.is_behind or max(self.read, shown) >= latest

@@ -178,7 +178,7 @@ class WholeProxy:
         return any(not Phase(one.phase).is_settled for one in records)
 
     def held(self) -> list[TrackerEntry]:
-        """What the tracker's ConfigMaps say is held."""
+        """Return what the tracker's ConfigMaps hold."""
         data = [one.get("data") or {} for one in self._maps()]
         entries = [decode_entry(key, text) for each in data for key, text in each.items()]
         return [entry for entry in entries if entry.phase is not Phase.RELEASED]

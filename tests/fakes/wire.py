@@ -98,13 +98,13 @@ class Wire:
 
 
 def _written(resource: Any, *args: Any) -> str:
-    """What kind of object a call is about: of pods the role, of a status the state as well."""
+    """Return the kind of object of a call: of pods the role, of a status the state as well."""
     manifests = (arg for arg in args if isinstance(arg, dict))
     return f"{resource.plural} {' '.join(map(kind_of, manifests))}"
 
 
 def kind_of(manifest: Manifest) -> str:
-    """What tells this state of an object, or a patch of it, from others."""
+    """Return what tells this state of an object, or a patch of it, from others."""
     meta, status = manifest.get("metadata") or {}, manifest.get("status") or {}
     facts = (
         (meta.get("labels") or {}).get(LABEL_ROLE),

@@ -78,7 +78,7 @@ class Containers:
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     def status(self, name: str) -> dict[str, str]:
-        """What the kernel says of the container's first process."""
+        """Return the kernel's status of the container's first process."""
         said = subprocess.check_output([*self._state, "state", name])
         rows = Path(f"/proc/{json.loads(said)['pid']}/status").read_text("ascii").splitlines()
         return {key: value.strip() for key, _, value in (row.partition(":") for row in rows)}

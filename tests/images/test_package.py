@@ -31,7 +31,7 @@ def package(archives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(folder: Path, sums: str) -> list[str]:
-    """What sha256sum says of each file."""
+    """Return sha256sum's result for each file."""
     command = ["sha256sum", "--check", "--strict", sums]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout.splitlines()

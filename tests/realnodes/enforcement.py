@@ -51,7 +51,7 @@ Target = tuple[str, int]
 
 
 def missing_for_engine() -> str:
-    """What the engine needs that this machine lacks; empty: nothing."""
+    """Return the parts that the engine needs and this machine lacks; empty: none."""
     found = {"go": shutil.which("go"), "ipset": shutil.which("ipset", path=_path())}
     return ", ".join(name for name, program in found.items() if not program)
 
@@ -124,7 +124,7 @@ def networks() -> dict[str, str]:
 
 
 def reached(network: str, targets: Sequence[Target]) -> dict[Target, bool]:
-    """Which of these are reached from a pod's network; "": from this machine."""
+    """Return which of these are reached from a pod's network; "": from this machine."""
     command = [*(_inside(network) if network else ()), sys.executable, "-ISc", _CONNECT]
     said = subprocess.check_output(command, input=json.dumps(targets), text=True, timeout=60)
     return dict(zip(targets, json.loads(said), strict=True))

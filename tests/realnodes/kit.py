@@ -107,7 +107,8 @@ class RealCluster:
         return True
 
     def _renewed(self, process: str) -> str:
-        """When a node's kubelet last told that it lives; of another process: empty."""
+        """Return the time of the last sign of life of a node's kubelet; of another process:
+        empty."""
         if not process.startswith("kubelet-"):
             return ""
         lease = f"node-{process.removeprefix('kubelet-')}"

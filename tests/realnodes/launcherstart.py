@@ -74,7 +74,7 @@ def _events(cluster: RealCluster) -> Iterator[list[Path]]:
 
 
 def _times_of(uid: str, files: list[Path]) -> tuple[datetime, datetime, datetime] | None:
-    """When a container was created, was started, and ended; None: not all is written yet."""
+    """Return the creation, start and end of a container; None: not all is written yet."""
     found: dict[str, datetime] = {}
     for line in (line for file in files for line in file.read_text("utf-8").splitlines()):
         day, clock, zone, _, _, topic, about = line.split(" ", 6)

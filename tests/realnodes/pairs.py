@@ -80,7 +80,7 @@ class Pairs:
         } | {("outside", port): (enforcement.MACHINE, port) for port in OUTSIDE.values()}
 
     def documented(self) -> dict[Pair, bool]:
-        """Which pairs the rules leave open."""
+        """Return the pairs that the rules leave open."""
         return {
             (source, to, port): may_connect(
                 self._policies, self._peers[source], self._peers[to], port
@@ -95,7 +95,7 @@ class Pairs:
         return enforcement.listening(self._networks, OTHER_PORT, list(OUTSIDE.values()))
 
     def tried(self) -> dict[Pair, bool]:
-        """Which of them a connection was opened for."""
+        """Return the pairs for which a connection was opened."""
         networks = self._networks | {"outside": ""}
         with ThreadPoolExecutor(4) as pool:
             for found in pool.map(lambda each: self._tried_from(*each), networks.items()):

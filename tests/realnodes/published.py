@@ -54,7 +54,7 @@ def ready_pods(cluster: RealCluster, component: str = "vipu-proxy") -> dict[str,
 
 
 def is_called_ready(cluster: RealCluster, pod: str) -> bool:
-    """Whether Kubernetes takes a pod for ready, which it does until its node is NotReady."""
+    """Return whether Kubernetes takes a pod for ready, which it does until its node is NotReady."""
     conditions = cluster.get("pod", pod, "-n", NAMESPACE)["status"]["conditions"]
     return ("Ready", "True") in {(each["type"], each["status"]) for each in conditions}
 
@@ -72,7 +72,7 @@ def lead_on(cluster: RealCluster, node: str) -> None:
 
 
 def _leads_on(cluster: RealCluster, component: str, node: str) -> bool:
-    """Whether it is so; a leader on the other node is ended, whichever pod follows it."""
+    """Return whether it is so; a leader on the other node is ended, whichever pod follows it."""
     there = ready_pods(cluster, component)
     if set(there.values()) != {STAYS, GOES}:
         return False
@@ -98,7 +98,7 @@ def until(cluster: RealCluster, name: str, status: str) -> dict[str, Any]:
 
 
 def python_in(cluster: RealCluster, pod: str, script: str) -> str:
-    """What a Python program prints in a pod."""
+    """Return the output of a Python program in a pod."""
     return cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", "python3", "-c", script)
 
 

@@ -35,7 +35,8 @@ def wrong_job(namespace: str) -> dict[str, Any]:
 
 
 class Reviews:
-    """How many wrong jobs the webhooks refused, and what the API server said of all others."""
+    """The number of wrong jobs that the webhooks refused, and the API server's answers about all
+    others."""
 
     def __init__(self) -> None:
         self.judged = 0

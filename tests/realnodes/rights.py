@@ -150,7 +150,8 @@ class Audit:
 
 
 class Bindings:
-    """When accounts got and lost their rights; a binding is its namespace, if any, and its name."""
+    """The times at which accounts got and lost their rights; a binding is its namespace, if any,
+    and its name."""
 
     def __init__(self) -> None:
         self._of: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -158,7 +159,7 @@ class Bindings:
         self._deleted: dict[tuple[str, str], list[datetime]] = defaultdict(list)
 
     def is_lacking(self, user: str, at: datetime) -> bool:
-        """Whether one of the account's bindings was deleted by then, and not made again."""
+        """Return whether one of the account's bindings was deleted by then, and not made again."""
         return any(self._is_gone(each, at) for each in self._of[user])
 
     def read(self, event: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ class Site:
         self.kubectl("wait", *condition, f"deployment/{NAME}-{deployment}")
 
     def admin(self, *arguments: str) -> Any:
-        """What `vipu-admin` says, from its JSON."""
+        """Return the output of `vipu-admin` from its JSON."""
         tls = self.folder / "vipu-tls/admin"
         with self._forwarded() as port:
             environment = {

@@ -213,7 +213,7 @@ def test_an_edit_of_the_controllers_is_known_before_a_kubelet_has_to_show_it(
     other = f"{enforcement.MACHINE}:1:vipu-ctrl=other"
 
     def edit(controllers: str) -> None:
-        """As Helm: a field that another manager has set stops the upgrade below."""
+        """Edit as Helm: a field that another manager has set stops the upgrade below."""
         edited = installed | {"metadata": kept, "data": {"controllers.yaml": controllers}}
         manager = ("--server-side", "--field-manager=helm")
         server.kubectl("apply", "-n", NAMESPACE, *manager, "-f", "-", stdin=json.dumps(edited))

@@ -35,7 +35,7 @@ class Release:
         return {key: json.loads(entry) for key, entry in data.items()}
 
     def has_partition_for(self, cluster: RealCluster, job: str) -> bool:
-        """Whether it holds an active partition for the job of this UID."""
+        """Return whether it holds an active partition for the job of this UID."""
         entries = self.tracker(cluster).items()
         return any(
             key.startswith(f"{job}.") and entry["phase"] == "active" for key, entry in entries

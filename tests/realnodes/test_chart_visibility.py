@@ -56,7 +56,7 @@ def sets(is_shown: str) -> list[str]:
 
 @pytest.fixture
 def shown(server: RealCluster) -> Iterator[Callable[[], list[str]]]:
-    """How many IPUs the nodes show, as a function."""
+    """Return a function that counts the IPUs that the nodes show."""
     load_image(server, "ipuhub")
     if server.find("crd", "ipujobs.graphcore.ai") is None:
         server.kubectl("create", "-f", str(CRD_FILE))

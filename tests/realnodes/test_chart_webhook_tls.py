@@ -159,7 +159,7 @@ def write_own(site: Site, authority: Authority) -> str:
 
 
 def test_own_certificates_are_exchanged_without_a_refused_review(site: Site) -> None:
-    """As docs/admin/security.md has it: trust both authorities, exchange, trust the new
+    """The steps of docs/admin/security.md: trust both authorities, exchange, trust the new
     authority."""
     old, new = (make_authority(name, datetime.now(UTC)) for name in ("old", "new"))
     first = write_own(site, old)

@@ -68,7 +68,7 @@ async def options(server: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOpt
 
 
 def kubelet_of(server: RealCluster, node: str) -> KubeClient:
-    """What a kubelet itself may write."""
+    """Return a client with the rights of a kubelet."""
     return KubeClient(load_config(str(server.folder / f"{node}.kubeconfig")))
 
 

@@ -97,7 +97,7 @@ async def node_of(cluster: RealCluster, space: str, pod: str) -> str:
 
 
 async def why_pending(cluster: RealCluster, space: str, pod: str) -> str:
-    """What the scheduler says of a pod that it has not placed."""
+    """Return the scheduler's message about a pod that it has not placed."""
     found = await asyncio.to_thread(cluster.get, "pod", pod, "-n", space)
     conditions = found["status"].get("conditions") or ()
     return " ".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
@@ -109,7 +109,7 @@ def asked(verb: str, pod: str) -> float:
 
 @pytest.fixture
 def port() -> int:
-    """Where the proxy will answer."""
+    """Return the port at which the proxy will answer."""
     return free_port()
 
 
@@ -117,7 +117,8 @@ def port() -> int:
 def log(
     request: pytest.FixtureRequest, server: RealCluster, space: str, port: int, tmp_path: Path
 ) -> Iterator[Path]:
-    """What our scheduler, named as the test's namespace, logs; it sends names, or whole nodes."""
+    """Yield the log of our scheduler, named like the test's namespace; it sends names, or whole
+    nodes."""
     url, cached = f"http://127.0.0.1:{port}", {"nodeCacheCapable": request.param}
     with scheduler(server, url, space, tmp_path, **cached) as log:
         yield log

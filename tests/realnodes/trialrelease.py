@@ -36,7 +36,7 @@ def in_database(cluster: RealCluster, query: str) -> list[str]:
 
 
 def counted(cluster: RealCluster) -> list[str]:
-    """What is recorded of the trial job's pods: since when, with how many IPUs, to what end."""
+    """Return the records of the trial job's pods: since when, with how many IPUs, to what end."""
     job = cluster.get("ipujob", "trial", "-n", "default")["metadata"]["uid"]
     columns = "uid, scheduled_at, micro_ipus, coalesce(finished_at::text, 'going')"
     return in_database(
@@ -57,7 +57,7 @@ def passwords(cluster: RealCluster) -> list[Any]:
 
 
 class Undisturbed(NamedTuple):
-    """What an upgrade leaves as it is."""
+    """All that an upgrade leaves as it is."""
 
     authority: str
     secrets: list[Any]

@@ -27,7 +27,8 @@ fi
 
 
 def made(folder: Path, target: str) -> tuple[list[str], list[str]]:
-    """What `make target` says, and the calls of an interpreter that only writes them down."""
+    """Return the output of `make target`, and the calls of an interpreter that only writes them
+    down."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy2(ROOT / name, folder)
     python, calls = folder / "python", folder / "calls"

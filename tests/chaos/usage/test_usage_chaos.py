@@ -45,7 +45,8 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 @dataclass(frozen=True)
 class Size:
-    """How many pods live while history is kept, while it is cut, and end unseen; and the deaths.
+    """The size of a run: pods that live while history is kept, while it is cut, and that end
+    unseen; and the deaths.
 
     After `postgres`, `api` and `alone` deaths each: a restart of the one, of the other, and a
     prober that stays dead until the monitor judges alone.

@@ -45,22 +45,22 @@ class Server:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether this is our own server."""
+        """Return whether this is our own server."""
         return self.name == "embedded"
 
 
 def real_is_wanted() -> bool:
-    """Whether the environment names a real API server."""
+    """Return whether the environment names a real API server."""
     return bool(os.environ.get("IPUHUB_TEST_KUBECONFIG") or os.environ.get("KUBEBUILDER_ASSETS"))
 
 
 def real_has_controllers() -> bool:
-    """Whether the real server is a whole cluster."""
+    """Return whether the real server is a whole cluster."""
     return bool(os.environ.get("IPUHUB_TEST_KUBECONFIG"))
 
 
 def real_can_expire_history() -> bool:
-    """Whether the etcd behind the real server can be compacted from here."""
+    """Return whether the etcd behind the real server can be compacted from here."""
     return not real_has_controllers() or bool(os.environ.get("IPUHUB_TEST_ETCD"))
 
 

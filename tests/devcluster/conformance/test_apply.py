@@ -22,7 +22,7 @@ async def apply(api: Api, path: str, body: Any, manager: str = "one", **query: s
 
 
 def entries(body: Any) -> list[tuple[str, str, Any]]:
-    """Who owns what: manager, operation and fields."""
+    """Return the owners: manager, operation and fields."""
     found = body["metadata"]["managedFields"]
     return [(each["manager"], each["operation"], each["fieldsV1"]) for each in found]
 

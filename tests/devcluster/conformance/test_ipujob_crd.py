@@ -116,7 +116,7 @@ async def test_a_new_job_shows_as_pending_before_anybody_writes_to_it(
 
 
 def _within(part: Any, whole: Any) -> bool:
-    """Whether all of `part` is in `whole`, which may have defaults besides."""
+    """Return whether all of `part` is in `whole`, which may have defaults besides."""
     if isinstance(part, dict):
         return all(key in whole and _within(value, whole[key]) for key, value in part.items())
     if isinstance(part, list):

@@ -166,7 +166,7 @@ async def test_no_bookmarks_unasked(api: Api, namespace: str, widgets: str) -> N
 async def test_a_watch_from_too_old_a_version_is_410(
     api: Api, namespace: str, server: Server, widgets: str
 ) -> None:
-    """As an ERROR event whose object is the Status; some servers answer 410 at once."""
+    """It comes as an ERROR event whose object is the Status; some servers answer 410 at once."""
     assert server.expire_history is not None
     server.expire_history()
     path = widgets_path(widgets, namespace)

@@ -72,7 +72,7 @@ def _object(spec, **top):
 
 
 def _admitted(spec):
-    """As a server does it: prune, default, then judge."""
+    """Return the object as a server admits it: pruned, with defaults, then judged."""
     obj = _object({"size": 2, **copy.deepcopy(spec)})
     unknown = _SCHEMA.prune(obj)
     _SCHEMA.default(obj)

@@ -106,7 +106,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 @pytest.fixture(autouse=True)
 def things_of_an_administrator(people: dict[str, User]) -> None:
-    """What the pages of an account have forms for."""
+    """Make the objects for which the pages of an account have forms."""
     now, admin = timezone.now(), people["admin"]
     make_token(admin, "mine", now)
     admin.set_password("x")  # rolled back in the database, which alone counts
@@ -130,7 +130,7 @@ def _text(answer: HttpResponseBase) -> str:
 
 
 def _said(answer: HttpResponseBase, html: str) -> str:
-    """What a refusal says, as text."""
+    """Return a refusal's text."""
     if not answer["Content-Type"].startswith("text/html"):
         return html
     main = html.partition("<main")[2] or html

@@ -89,7 +89,7 @@ def test_a_machine_that_holds_nothing_does_not_read_the_whole_history() -> None:
 
 
 def plan_of(read: Callable[[], Any], how: str = "") -> dict[str, Any]:
-    """How PostgreSQL answers the one query of `read`."""
+    """Return PostgreSQL's plan of the one query of `read`."""
     with CaptureQueriesContext(connection) as asked:
         read()
     (query,) = asked.captured_queries
@@ -101,7 +101,7 @@ def plan_of(read: Callable[[], Any], how: str = "") -> dict[str, Any]:
 
 
 def rows_read(plan: dict[str, Any]) -> int:
-    """How many rows the nodes that read a table looked at."""
+    """Return the number of rows at which the nodes that read a table looked."""
     removed = plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Index Recheck", 0)
     here = plan["Actual Rows"] + removed if plan.get("Relation Name") else 0
     return int(here) + sum(map(rows_read, plan.get("Plans", ())))

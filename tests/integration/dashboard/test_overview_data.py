@@ -217,7 +217,7 @@ def test_polls_of_the_same_moment_share_one_rendering(
 def test_polls_of_the_same_moment_share_one_reading(
     admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
 ) -> None:
-    """As many dashboards do that stay open: each asks the database for its user alone."""
+    """Many dashboards that stay open: each asks the database for its user alone."""
     clock.hold()
     cluster.add_job("bert", "team-a", **RUNNING)
     poll = {"HX-Request": "true"}
@@ -253,7 +253,7 @@ def test_polls_share_nothing_with_those_who_may_see_less(
 
 
 def test_the_month_stands_against_the_same_time_of_last_month(admin: Client, clock: Clock) -> None:
-    """What is later in last month does not count; nor does the time of now within its hour."""
+    """Usage later in last month does not count; nor does the time of now within its hour."""
     this = clock.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     last = (this - dt.timedelta(days=1)).replace(day=1)
     clock.later((this + dt.timedelta(days=10, minutes=30) - clock.now()).total_seconds())

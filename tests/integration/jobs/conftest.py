@@ -46,7 +46,7 @@ class HealthLog:
 
 @pytest.fixture
 def nodes_offer() -> dict[str, Any]:
-    """What stand-in nodes have, where that is not the usual."""
+    """Return the stand-in nodes' resources, where they are not the usual."""
     return {}
 
 

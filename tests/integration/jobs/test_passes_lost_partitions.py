@@ -17,7 +17,7 @@ FORCE = "partition is in use: remove it with force"
 
 
 def lose(world: JobWorld) -> None:
-    """What the proxy says once a stranger's partition of another size has our id."""
+    """Answer as the proxy once a stranger's partition of another size has our id."""
     uid = uid_of(world.kube.job("sample") or {})
     said = {"reason": "PartitionLost", "message": "it has 8 IPUs, not 4"}
     record = world.partitions.records[uid, 0]

@@ -184,7 +184,7 @@ async def test_what_something_else_controls_under_the_jobs_name_is_a_conflict(pl
 
 
 def ignored_pods(world: JobWorld) -> float:
-    """As the operator's metrics have it."""
+    """Return the ignored pods by the operator's metrics."""
     fill_metrics(world.controller, world.now)
     return metric_value(OPERATOR, "ipuhub_operator_ignored_pods")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """What a cache told its handler, in order."""
+    """The changes that a cache reported to its handler, in order."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()

@@ -130,7 +130,7 @@ def test_what_is_missing_is_said_in_a_sentence(
 
 
 def test_it_is_one_file_that_loads_no_package_and_nothing_slow() -> None:
-    """What it loads is nearly all that it costs."""
+    """Its imports are nearly all that it costs."""
     code = f"import sys; sys.path.append({str(PROGRAM.parent)!r}); import main; print(*sys.modules)"
     loaded = set(subprocess.check_output([sys.executable, "-IS", "-c", code], text=True).split())
     slow = {"typing", "dataclasses", "asyncio", "pathlib", "shutil", "subprocess", "http.client"}

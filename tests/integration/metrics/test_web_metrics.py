@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.embedded_only, pytest.mark.django_db(transaction=True)
 
 
 class FakeClock:
-    """What `dashboard.metrics` takes for the module `time`."""
+    """A clock in place of the module `time` in `dashboard.metrics`."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0

@@ -101,7 +101,7 @@ class Lookout:
         epoch: int = 1,
         namespace: str = "",
     ) -> None:
-        """How far the prober came."""
+        """Return how far the prober came."""
         self.execute(_WATCH, cluster, str(revision), epoch, position_at, namespace)
 
     def execute(self, sql: str, *values: Any) -> None:

@@ -147,7 +147,7 @@ class MpiLab:
 
 
 def sources_of(volume: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a volume is made of: itself, unless it projects others."""
+    """Return the parts of a volume: itself, unless it projects others."""
     return volume["projected"]["sources"] if "projected" in volume else [volume]
 
 

@@ -34,7 +34,7 @@ NAMES = {
 
 
 def ranks_of(lab: MpiLab, slots: int) -> list[str]:
-    """What the ranks of a full run say, if each ran where it belongs."""
+    """Return the output of a full run's ranks, if each ran where it belongs."""
     size = slots * len(lab.workers)
     return [
         f"{rank} {size} {rank % slots} {lab.worker_names[rank // slots]} p-0"

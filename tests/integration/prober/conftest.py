@@ -38,7 +38,7 @@ QUICK = RecordingOptions(
 
 @pytest.fixture
 def tables(transactional_db: None) -> dict[str, Any]:
-    """How to reach the tests' database, whose tables are empty."""
+    """Return the address of the tests' database, whose tables are empty."""
     return connection_arguments(settings.DATABASES["default"])
 
 
@@ -107,7 +107,7 @@ class Lab:
         return (self.query("SELECT * FROM ipuhub_watchcheckpoint") or [{}])[0]
 
     def is_at(self, revision: int) -> bool:
-        """Whether all up to `revision` is committed."""
+        """Return whether all up to `revision` is committed."""
         return self.checkpoint().get("resource_version") == str(revision)
 
     def emit(self, numbers: range, *steps: str) -> None:

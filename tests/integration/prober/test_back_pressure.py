@@ -55,7 +55,7 @@ async def until_held_back(lab: Lab) -> int:
 
 @pytest.fixture
 def silence_seconds() -> float:
-    """How long a watch may say nothing: longer than any of this takes."""
+    """Return a silence of a watch that is longer than any of this takes."""
     return 70.0
 
 
@@ -142,7 +142,7 @@ async def restart(lab: Lab) -> None:
 
 
 async def hang(lab: Lab) -> None:
-    """As when a host vanishes: neither side closes the connection."""
+    """Hang like a host that vanishes: neither side closes the connection."""
     lab.server.hang()
 
 
@@ -167,7 +167,7 @@ async def restart_without_history(lab: Lab) -> None:
 
 
 async def be_too_slow(lab: Lab) -> None:
-    """What a server does with who reads too slowly: it forgets the watch, and what it was at."""
+    """Do as a server to a client that reads too slowly: it forgets the watch, and its place."""
     lab.server.forget()
     lab.server.break_off()
 

@@ -92,7 +92,7 @@ class Fleet:
             return connection.execute(sql).fetchall()
 
     def pods(self) -> dict[str, bool]:
-        """Which pods are recorded, and whether their end is."""
+        """Return the recorded pods, and whether their ends are."""
         found = self.query("SELECT pod_name, finished_at FROM usage_podlifetime ORDER BY pod_name")
         return {row["pod_name"]: row["finished_at"] is not None for row in found}
 

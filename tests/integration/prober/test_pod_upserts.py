@@ -53,7 +53,7 @@ def every_other(_: Any, jobs: Any) -> dict[str, JobOwner]:
 
 
 def written(tables: dict[str, Any], parts: Callable[[list[PodRow]], list[list[PodRow]]]) -> Any:
-    """What 300 random histories leave behind when they are written in `parts`."""
+    """Return the rows of 300 random histories that are written in `parts`."""
     choose = random.Random(7)  # the same histories each time
     recorder = PodRecorder(recorded=every_other)
     with psycopg.connect(**tables, row_factory=dict_row) as connection:

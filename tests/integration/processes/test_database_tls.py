@@ -24,7 +24,7 @@ REACHED = b"SFATAL\0C57P03\0Mreached over TLS\0\0"
 
 
 def answer(listener: socket.socket, context: ssl.SSLContext | None) -> None:
-    """As PostgreSQL begins a session: TLS or none, then an error instead of a session."""
+    """Begin a session as PostgreSQL: TLS or none, then an error instead of a session."""
     while True:
         try:
             plain, _ = listener.accept()

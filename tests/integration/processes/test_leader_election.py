@@ -110,7 +110,7 @@ class Replicas:
         await self.client.create(IPUJOBS, body)
 
     async def is_looked_after(self, job: str) -> bool:
-        """Whether an operator has written the job's status."""
+        """Return whether an operator has written the job's status."""
         found = await self.client.get(IPUJOBS, job, "default")
         return bool(found.get("status", {}).get("conditions"))
 

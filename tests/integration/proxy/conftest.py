@@ -65,7 +65,7 @@ def request(name: str = "job", **given: Any) -> Request:
 
 @dataclass
 class Lead:
-    """For how long a process surely leads, by its own clock."""
+    """The time for which a process surely leads, by its own clock."""
 
     left_seconds: float = math.inf
 
@@ -90,7 +90,8 @@ class Service:
 
 @dataclass
 class World:
-    """What outlives a process of the proxy: API server, V-IPU controllers, list, nodes, time."""
+    """All that outlives a process of the proxy: API server, V-IPU controllers, list, nodes,
+    time."""
 
     maps: FakeConfigMaps = field(default_factory=FakeConfigMaps)
     published_only: bool = False

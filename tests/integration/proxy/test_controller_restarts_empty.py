@@ -40,7 +40,7 @@ async def tracked(lab: Lab) -> dict[str, str]:
 
 
 async def drift(proxy: ProxyProcess) -> dict[str, int]:
-    """What the last sweep found, in numbers."""
+    """Return the counts of the last sweep."""
     found: dict[str, int] = json.loads((await read_path(proxy, "/stats?detail=true"))[1])["drift"]
     return found
 

@@ -124,7 +124,7 @@ FLEETS = [two_controllers, first_is_full, first_says_nothing, removes_late]
 async def worlds_left_behind(
     story: Callable[[PartitionService], Awaitable[None]], fleet: Callable[[], World]
 ) -> AsyncIterator[tuple[int, World]]:
-    """What a death after each write of `story` leaves, until the story comes to its end."""
+    """Yield the world after a death at each write of `story`, until the story comes to its end."""
     for left in range(30):
         world = fleet()
         if not await run_until_death(world, story, left):

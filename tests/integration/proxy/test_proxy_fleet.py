@@ -27,7 +27,7 @@ async def fleet(site: Site) -> dict[str, Any]:
 
 
 def held(found: dict[str, Any], address: str = "v1:8090") -> dict[str, int]:
-    """How many squares each partition has on the map."""
+    """Return the number of squares of each partition on the map."""
     (controller,) = [each for each in found["controllers"] if each["address"] == address]
     names = [ipu["partition"] for machine in controller["machines"] for ipu in machine["ipus"]]
     return {name: names.count(name) for name in {*names} - {None}}

@@ -148,8 +148,8 @@ async def release(operator: ProxyClient) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """What is held, and what has to be left: `passed` calls of that name are not held, and with
-    `is_ready` the partition is ACTIVE when the held one answers."""
+    """The calls that are held and the state that has to be left: `passed` calls of that name are
+    not held, and with `is_ready` the partition is ACTIVE when the held one answers."""
 
     held: str
     phase: Phase

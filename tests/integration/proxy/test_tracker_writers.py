@@ -39,7 +39,7 @@ STRANGERS = {
 
 @dataclass(frozen=True)
 class Written:
-    """What the tracker's ConfigMap held after one accepted write."""
+    """The tracker's ConfigMap after one accepted write."""
 
     version: int
     writer: int
@@ -91,7 +91,7 @@ async def store_of(lab: Lab, number: int, ledger: Ledger) -> AsyncIterator[Track
 
 
 def left_over(number: int) -> TrackerEntry:
-    """What each eighth writer is to drop."""
+    """Return the entries that each eighth writer is to drop."""
     return entry(number, serial=-1)
 
 

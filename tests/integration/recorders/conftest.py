@@ -45,7 +45,7 @@ def utc_now() -> datetime:
 
 @dataclass
 class Prober:
-    """What runs, and with what."""
+    """A running prober and its parts."""
 
     parts: JobsAndPartitions
     recordings: list[Recording[Any]]

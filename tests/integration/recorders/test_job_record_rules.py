@@ -30,7 +30,7 @@ def row(name: str, seconds: float, *entries: dict[str, Any], **more: Any) -> Job
 
 
 def ends() -> dict[tuple[str, int], Any]:
-    """When each attempt ended, by job and number."""
+    """Return the end of each attempt, by job and number."""
     found = JobAttempt.objects.values_list("job__name", "attempt", "ended_at")
     return {(name, attempt): ended for name, attempt, ended in found}
 

@@ -65,7 +65,7 @@ def costs(asked: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int]:
 
 
 def by_hand(asked: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int]:
-    """What the accelerators called `g` cost, at 3 an hour and from the 16th on at 5."""
+    """Return the cost of the accelerators called `g`, at 3 an hour and from the 16th on at 5."""
     begins = step_begins(asked.window, step, ZONE)
     found: dict[tuple[int, tuple[str, ...]], int] = {}
     lifetimes = list(PodLifetime.objects.all())

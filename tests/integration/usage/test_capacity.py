@@ -237,7 +237,7 @@ def _store(rows, runs, told_rows, gap, asked) -> None:
 
 
 def _by_seconds(start, until) -> tuple[int, int, int]:
-    """What jobs held, with a pod on it, and what pods had: second by second."""
+    """Count second by second what jobs held, with a pod on it, and what pods had."""
     held_now = busy = micro = 0
     first, last = int(start.timestamp()), int(until.timestamp())
     rows = [

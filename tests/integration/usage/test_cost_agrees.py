@@ -98,7 +98,7 @@ def test_cost_agrees_wherever_it_comes_from(
 
 
 def _nothing(rates: list[Rate]) -> Decimal | None:
-    """What no usage costs: 0 where there are prices in October."""
+    """Return the cost of no usage: 0 if there are prices in October."""
     return Decimal(0) if any(_holds(each) for each in rates) else None
 
 
@@ -108,7 +108,7 @@ def _holds(one: Rate) -> bool:
 
 
 def _is_priced(each: Any, rates: list[Rate]) -> bool:
-    """Whether any price holds at any time of its part of October."""
+    """Return whether any price holds at any time of its part of October."""
     began, ended = _times(each)
     start, stop = max(began, FIRST), min(ended, END)
     for one in rates:
@@ -175,7 +175,7 @@ def _held_in_october(each: Any) -> bool:
 
 
 def _of_the_lines() -> list[tuple[Decimal, int] | None]:
-    """What each pod and partition of October cost, as the API says, in order."""
+    """Return the costs of October's pods and partitions by the API, in order."""
     rows = [
         row
         for kind in ("lifetimes", "partitions")

@@ -76,7 +76,7 @@ def _text(client: Any, address: str, status: int = 200) -> str:
 
 
 def _file_sums(files: list[list[dict[str, str]]], group: str) -> dict[tuple[str, str], list[str]]:
-    """What files say of a group, by user and namespace, as the page prints it."""
+    """Return the files' sums of a group by user and namespace, in the page's form."""
     names = ("pods", "ipu_hours", "partition_ipu_hours", "idle_ipu_hours", "cost")
     sums: dict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal()] * len(names))
     for row in (row for rows in files for row in rows if row["group"] == group):

@@ -76,7 +76,7 @@ def body(client: Client, path: str) -> bytes:
 
 
 class Shown(HTMLParser):
-    """What a page shows, and what of it could run."""
+    """The text of a page, and the parts of it that could run."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)

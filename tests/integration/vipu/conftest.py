@@ -46,7 +46,7 @@ def storage(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["told", "published"])
 def published_only(request: pytest.FixtureRequest) -> bool:
-    """Whether IPUs say of themselves only what the published interface knows."""
+    """Return whether IPUs report only what the published interface knows."""
     return bool(request.param == "published")
 
 

@@ -28,7 +28,7 @@ def certificates(folder: Path) -> Path:
 
 
 def tls_of(folder: Path, role: Role) -> ClientTls:
-    """What a holder of this role shows and trusts."""
+    """Return the certificate and the trust of a holder of this role."""
     ours = folder / role
     return ClientTls(ours / "ca.crt", ours / "tls.crt", ours / "tls.key")
 

@@ -59,7 +59,7 @@ async def admin(site: tuple[VipuServer, int]) -> AsyncIterator[AdminClient]:
 
 
 def health(port: int, name: str) -> str:
-    """What the health service of a port says of a name."""
+    """Return the answer of a port's health service about a name."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         question = health_pb2.HealthCheckRequest(service=name)
         status = health_pb2_grpc.HealthStub(channel).Check(question).status

@@ -41,7 +41,7 @@ __all__ = ["start"]
 
 @pytest.fixture
 def blackhole() -> Iterator[socket.socket]:
-    """Where an agent would listen: takes connections and never says anything."""
+    """Return an agent's address that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(PATIENCE_SECONDS)
         yield listener

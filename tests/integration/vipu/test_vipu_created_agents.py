@@ -66,7 +66,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 async def asked(*command: str, code: int = 0) -> tuple[str, str]:
-    """What `vipu-admin` says, as a process: the server is in this process."""
+    """Return the output of `vipu-admin` as a process: the server is in this process."""
     program = ("-m", "partitions.vipu.cli.admin", *command)
     answer = await asyncio.to_thread(answer_of, program, Path.cwd(), os.environ)
     assert answer.code == code, answer.out + answer.err

@@ -35,7 +35,7 @@ def published_only() -> bool:
 
 @pytest.fixture
 def start(start_server: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
-    """As start_server, of 36 machines; the environment names the ports."""
+    """Start a server of 36 machines as `start_server`; the environment names the ports."""
 
     def begin(**options: object) -> tuple[VipuServer, int]:
         given = {"machines": 36, "admin_port": 0, "create_latency_seconds": 0}

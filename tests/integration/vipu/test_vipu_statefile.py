@@ -381,7 +381,7 @@ def test_the_file_of_an_earlier_version_is_not_passed_over(
 
 
 def test_a_user_without_a_home_is_told_to_name_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a container whose user no /etc/passwd knows."""
+    """The user of a container whom no /etc/passwd knows."""
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
     with pytest.raises(StateFileError, match="give --storage"):

@@ -62,7 +62,7 @@ def accountants_get(status: int) -> Answers:
 
 @dataclass(frozen=True)
 class Example:
-    """How to call an address, and what comes."""
+    """A call of an address, and its expected answer."""
 
     answers: Answers
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Example:
         return int(getattr(self.answers, like))
 
     def tells_to(self, caller: str) -> bool:
-        """Whether a caller may read the name of team-a's job in it."""
+        """Return whether a caller may read the name of team-a's job in it."""
         like = "accountant" if caller == "bookkeeper" else LIKE.get(caller, caller)
         return like in self.tells
 

@@ -35,6 +35,6 @@ def sign_in(provider: OidcProvider, client: Client | None = None, path: str = ""
 
 
 def user_of(client: Client) -> str | None:
-    """Who is signed in, as a page shows it."""
+    """Return the user who is signed in, by a page."""
     answer = client.get("/account/tokens/")
     return str(answer.context["user"].get_username()) if answer.status_code == 200 else None

@@ -112,7 +112,7 @@ def test_a_refused_download_keeps_nothing_open_in_postgres(client: Client) -> No
 
 
 def open_cursors() -> list[str]:
-    """What PostgreSQL keeps for the connection of the web process."""
+    """Return the cursors that PostgreSQL keeps for the connection of the web process."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement FROM pg_cursors")
         return [statement for (statement,) in cursor.fetchall()]

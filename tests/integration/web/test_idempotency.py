@@ -264,7 +264,7 @@ def test_a_key_that_is_freed_while_it_is_claimed_is_claimed_again(
     claim, faults = IdempotentRequest.objects.get_or_create, [IntegrityError()]
 
     def race(**given: Any) -> Any:
-        """As Django does it if the row was there for the INSERT and is gone for the SELECT."""
+        """Do as Django if the row was there for the INSERT and is gone for the SELECT."""
         if faults:
             raise faults.pop()
         return claim(**given)

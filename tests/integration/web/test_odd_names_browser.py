@@ -55,7 +55,7 @@ def cookie(transactional_db: None, django_user_model: type, monkeypatch: pytest.
 
 
 def has_run(page: Page) -> bool:
-    """Whether a name got its way, or made a picture or a handler."""
+    """Return whether a name ran as a script, or made a picture or a handler."""
     return bool(
         page.evaluate(
             "window.ran !== undefined || document.querySelector('img[src=x], [onmouseover]') !== "
@@ -65,7 +65,7 @@ def has_run(page: Page) -> bool:
 
 
 def said(page: Page) -> str:
-    """What the document says, as text."""
+    """Return the document's text."""
     text: str = page.evaluate("document.body.textContent")
     return text
 

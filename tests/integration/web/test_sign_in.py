@@ -39,7 +39,7 @@ def _users(settings: SettingsWrapper) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[dt.datetime]:
-    """What time it is."""
+    """Return the time."""
     times = [NOON]
     monkeypatch.setattr(timezone, "now", lambda: times[-1])
     return times

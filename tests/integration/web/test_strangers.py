@@ -39,7 +39,7 @@ _POLLED: Final = {"HX-Request": "true"}
 
 @pytest.fixture(scope="module")
 def users(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[dict[str, User]]:
-    """Who calls: a stranger, users of another and of the job's namespace, and each role.
+    """Make the callers: a stranger, users of another and of the job's namespace, and each role.
 
     They are committed once for all tests, each of which rolls back what its callers change.
     """
@@ -166,7 +166,7 @@ def _call(
 
 
 def _is_kept_private(answer: HttpResponseBase) -> bool:
-    """Whether no cache between us and a browser gives this answer to anybody else."""
+    """Return whether no cache between us and a browser gives this answer to anybody else."""
     rules = {rule.strip() for rule in answer["Cache-Control"].split(",")}
     if "no-store" in rules:
         return True

@@ -69,7 +69,7 @@ def test_an_unchanged_poll_asks_for_the_snapshot_alone(staff: Client, address: s
 
 
 def test_the_part_of_a_page_is_known_before_its_first_poll(staff: Client) -> None:
-    """What a visit has just shown is not sent again three seconds later."""
+    """A part that a visit has just shown is not sent again three seconds later."""
     jobhistory.job()
     for address in ("/", "/jobs/", "/jobs/uid-team-a-train/", "/system/", "/usage/reports/"):
         page = staff.get(address)

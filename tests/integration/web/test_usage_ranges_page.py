@@ -49,7 +49,7 @@ def lines(client: Client, address: str) -> list[dict[str, str]]:
 
 
 def link(html: str, text: str) -> str:
-    """Where the link with this text leads."""
+    """Return the target of the link with this text."""
     found = re.search(rf'<a href="([^"]*)">{re.escape(text)}</a>', html)
     assert found, text
     return found[1]

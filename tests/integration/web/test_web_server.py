@@ -68,7 +68,8 @@ async def serving(site: Site, probe_seconds: float = 0.2, **limits: Any) -> Asyn
 
 
 async def said(port: int, *lines: str, body: bytes = b"") -> str:
-    """What the server says to a request with `Connection: close`, to the end of the connection."""
+    """Return the server's answer to a request with `Connection: close`, to the end of the
+    connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = "\r\n".join([*lines, "Host: x", "Connection: close", "", ""])
     writer.write(head.encode() + body)

@@ -42,7 +42,7 @@ def cookie(transactional_db: None, django_user_model: type) -> str:
 
 
 def created(page: Page) -> Locator:
-    """Where the page of a job says when it was created."""
+    """Return the time of creation on the page of a job."""
     return page.locator("dt", has_text="Created").locator("xpath=../dd/time")
 
 

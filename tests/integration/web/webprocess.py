@@ -69,7 +69,7 @@ def started(log: Path, **settings: str) -> Iterator[int]:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """What a `run_web` on the database of the test needs."""
+    """Return the environment of a `run_web` on the database of the test."""
     known = connection.settings_dict
     place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
     return os.environ | {

@@ -138,8 +138,8 @@ class World:
         return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
 
     async def unanswered(self) -> list[str]:
-        """What the API server says where it gets no answer of a replica: else a job is refused
-        for what it is."""
+        """Return the API server's error when no replica answers: else a job is refused for what it
+        is."""
         said = []
         for port in self.ports:
             await self.ask_at(port)
@@ -188,7 +188,8 @@ async def test_no_request_is_refused_while_authority_and_certificate_are_renewed
         assert await world.unanswered() == []
 
     async def step(**later: float) -> list[str]:
-        """Who is trusted after the leader's next look, without a replica that fails on the way."""
+        """Return the trusted authorities after the leader's next look, without a replica that fails
+        on the way."""
         world.clock.now += timedelta(**later)
         await leader.renew()
         assert leader.unpublished == ""

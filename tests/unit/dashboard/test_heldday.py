@@ -19,7 +19,7 @@ DAY = STEPS * STEP_SECONDS
 
 
 def part(namespace: str, ipus: int, begin: int, end: int, group: str = "") -> dict[str, Any]:
-    """As parts_sql gives it for one partition."""
+    """Return one partition's part in the form of parts_sql."""
     return {
         "namespace": namespace,
         "group": group or namespace,

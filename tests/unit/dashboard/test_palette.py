@@ -62,7 +62,7 @@ def seen(colour: Colour, sight: tuple[Colour, Colour, Colour]) -> Colour:
 
 
 def closest(colours: dict[str, Colour], sight: str) -> tuple[float, str, str]:
-    """How far the two colours are apart that are closest, and their names."""
+    """Return the distance of the two colours that are closest, and their names."""
     after = {name: seen(colour, SIGHT[sight]) for name, colour in colours.items()}
     return min(
         (

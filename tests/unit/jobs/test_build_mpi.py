@@ -53,7 +53,7 @@ def test_the_script_runs_the_command_in_the_workers_main_container(tmp_path: Pat
 
 
 def run_script(context: BuildContext, host: str, folder: Path) -> list[str]:
-    """What kubectl would be called with."""
+    """Run the script and return the arguments with which it calls kubectl."""
     kubectl = folder / "kubectl"
     kubectl.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
     kubectl.chmod(0o755)

@@ -38,7 +38,7 @@ CHANGES = {"instances": [{"index": 0, "attempt": 3, "state": "Restarting"}], "re
 
 
 def pruned(found: dict[str, Any]) -> dict[str, Any]:
-    """As the published schema keeps it."""
+    """Return the status as the published schema keeps it."""
     return {name: value for name, value in found.items() if name in STATUS_FIELDS}
 
 

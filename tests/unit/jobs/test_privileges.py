@@ -123,7 +123,8 @@ def test_odd_versions_are_refused_in_words() -> None:
 
 
 def published(**template: Any) -> IPUJobBuilder:
-    """As users of the original wrote it: shared memory, locked memory, the host's IPC."""
+    """Return a job as users of the original wrote it: shared memory, locked memory, the host's
+    IPC."""
     container = {
         "name": "main",
         "image": "a",

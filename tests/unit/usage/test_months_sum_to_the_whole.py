@@ -36,7 +36,7 @@ zones = st.sampled_from(ZONES).map(ZoneInfo)
 def pieces(
     began: datetime, ended: datetime | None, now: datetime, zone: ZoneInfo
 ) -> dict[Month, Piece]:
-    """What each month's report says that is made at `now`."""
+    """Return each month's sums in the report that is made at `now`."""
     found = {}
     for month in Month.of(began, zone).previous().until(Month.of(now, zone)):
         piece = clip(began, ended, month.first(zone), min(month.end(zone), now))

@@ -195,7 +195,7 @@ def tracker(*entries: TrackerEntry) -> Tracker:
 
 
 def committed(draft: Draft, before: Tracker) -> Tracker:
-    """What the server has after the draft's patches."""
+    """Return the server's tracker after the draft's patches."""
     shards = dict(before.shards)
     for number, (name, changes) in enumerate(draft.patches().items()):
         shard = shards.get(name, Shard(name, ""))

@@ -56,7 +56,7 @@ def applied(shown: ShownNode, change: NodeChange) -> ShownNode:
 def settle(
     nodes: list[ShownNode], *counts: Count, owner: str = OWNER, on_masters: bool = False
 ) -> dict[str, ShownNode]:
-    """What the nodes show after the changes; a second look changes nothing."""
+    """Return the nodes after the changes; a second look changes nothing."""
     changes = plan_visibility(nodes, counts, owner, on_masters=on_masters)
     by_node = {change.node: change for change in changes}
     after = [applied(n, by_node[n.name]) if n.name in by_node else n for n in nodes]

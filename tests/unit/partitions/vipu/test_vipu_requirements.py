@@ -111,7 +111,7 @@ def test_the_routing_is_chosen_where_none_is_asked_for(
 
 
 def test_a_mesh_has_no_loop_links() -> None:
-    """What needs them goes to a torus, or is refused with the remedy."""
+    """A request that needs them goes to a torus, or is refused with the remedy."""
     whole = CreateRequest("p", 64)
     assert routing_of(whole, has_loops=False) is IpuLinkRouting.SWNC
     ring, occupancy = replace(whole, routing=IpuLinkRouting.RINGSWNC), Occupancy.of(WHOLE)
@@ -157,7 +157,7 @@ WANT_DEFAULT = {"part": "DNC", "whole": "RINGSWNC", "mesh": "SWNC"}
 
 
 def wanted(request: CreateRequest, cluster: str) -> tuple[str, str] | str:
-    """What has to become of a request: its routing, or what the refusal names."""
+    """Return the right result of a request: its routing, or the name in its refusal."""
     routing, sync = request.routing.value, request.sync_type.value
     where = "part" if request.size < 64 else "mesh" if cluster == "x" else "whole"
     early = WANT_ROUTING.get((routing, "any")) or (
