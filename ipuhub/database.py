@@ -23,6 +23,8 @@ _VANISHED: Final = (
 """Lets the server notice a host of ours that vanished. By default that takes two hours, and the
 session keeps its locks meanwhile: nobody else could make a report."""
 
+_LEFT_SECONDS: Final = 60  # a process that asks nothing for that long within a transaction hangs
+
 _REACHING: Final = {
     "connect_timeout": "3",
     # A host that vanished without a word is noticed within half a minute.
@@ -120,9 +122,16 @@ def bounded(
     database: Mapping[str, Any], query_seconds: int, silence_seconds: int
 ) -> dict[str, Any]:
     """Return what of an entry of DATABASES changes for a process whose users wait: the server ends
-    a statement after `query_seconds`, and a server that says nothing for longer is given up."""
-    limit = f"-c statement_timeout={1000 * query_seconds}"
-    options = session_options(database["OPTIONS"], limit)
+    a statement after `query_seconds`, and a server that says nothing for longer is given up.
+
+    The server also ends a transaction that its process has left: its locks would hold up others.
+    """
+    idle_seconds = max(query_seconds, _LEFT_SECONDS)
+    limits = (
+        f"-c statement_timeout={1000 * query_seconds}",
+        f"-c idle_in_transaction_session_timeout={1000 * idle_seconds}",
+    )
+    options = session_options(database["OPTIONS"], " ".join(limits))
     return {"OPTIONS": options, "SILENCE_SECONDS": silence_seconds}
 
 

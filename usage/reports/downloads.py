@@ -162,7 +162,8 @@ def own_connection() -> psycopg.Connection[Any]:
     own = PatientConnection.connect(**parameters)
     if connection.settings_dict.get("SILENCE_SECONDS") is not None:
         own.silence_seconds = min(_SILENT_SECONDS, settings.WEB_DOWNLOAD_SECONDS)
-        own.execute(f"SET statement_timeout = {1000 * settings.WEB_DOWNLOAD_SECONDS}")
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):  # slow readers
+            own.execute(f"SET {limit} = {1000 * settings.WEB_DOWNLOAD_SECONDS}")
         own.commit()
     return own
 

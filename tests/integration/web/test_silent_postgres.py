@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 from urllib.parse import quote
 
 import psycopg
@@ -37,6 +37,7 @@ from tests.integration.web.webprocess import KEY, bearer, served, status
 from usage.monitor.store import MonitorStore
 from usage.pods.recorder import PodRecorder
 from usage.reports.csv import copy_csv
+from usage.reports.downloads import own_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -258,4 +259,13 @@ def test_what_a_process_with_waiting_users_changes() -> None:
     change = bounded(entry, 30, 35)
     assert change["SILENCE_SECONDS"] == 35
     assert "statement_timeout=30000" in change["OPTIONS"]["options"]
+    assert "idle_in_transaction_session_timeout=60000" in change["OPTIONS"]["options"]
     assert "work_mem=9MB" in change["OPTIONS"]["options"]
+
+
+def test_a_download_may_rest_longer_than_a_page(settings: SettingsWrapper) -> None:
+    settings.WEB_DOWNLOAD_SECONDS = 90
+    change = bounded(connection.settings_dict, 30, 35)
+    with patch.dict(connection.settings_dict, change), own_connection() as own:
+        rests = own.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    assert rests == ("90s",)
