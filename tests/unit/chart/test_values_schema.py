@@ -112,16 +112,23 @@ def test_chart_images_and_example_have_the_version_of_the_code() -> None:
     images = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
     example = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
     (container,) = example["spec"]["workers"]["template"]["spec"]["containers"]
+    (shown,) = yaml.safe_load(chart["annotations"]["artifacthub.io/crdsExamples"])
+    assert shown == example
     found = [container["image"], *(each["image"] for each in images)]
     assert {image.rpartition(":")[2] for image in found} == {__version__}
 
 
-@pytest.mark.parametrize(("has_mpirun", "said"), [(True, "on hostname\ndone\n"), (False, "done\n")])
+@pytest.mark.parametrize(
+    ("has_mpirun", "said"), [(True, "hello from rank 0 of 2\ndone\n"), (False, "done\n")]
+)
 def test_the_launcher_of_the_trial_job_runs_mpirun_if_its_image_has_it(
     tmp_path: Path, has_mpirun: bool, said: str
 ) -> None:
     example = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
-    programs = {"sleep": "exit 0"} | ({"mpirun": "echo on $*"} if has_mpirun else {})
+    rank = '[ "$1" = --allow-run-as-root ] || exit 1; shift\n'
+    rank += 'OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 exec "$@"'
+    programs = {"sleep": "exit 0", "sh": 'exec /bin/sh "$@"'}
+    programs |= {"mpirun": rank} if has_mpirun else {}
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
