@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # No pod has these addresses: an API server, databases, mail, whatever is on the internet.
 OUTSIDE = {"dns": 53, "api": 6443, "web": 443, "postgresql": 5432, "v-ipu": 8090, "other": 9999}
 OTHER_PORT = 9999
+_OF_USAGE = ("prober", "monitor", "worker", "beat")
 # What components were seen to connect to while jobs ran and were counted (/proc/net/nf_conntrack
 # of the nodes); scheduler, `helm test` and agents have tests of their own. Closing one stops
 # something.
@@ -27,7 +28,9 @@ NEEDED = {
     ("vipu-server", "vipu-agent", 8080),
     ("scheduler", "vipu-proxy", 8080),
     ("test", "vipu-proxy", 8080),
-    *((each, "database", 5432) for each in ("web", "prober", "monitor", "worker", "beat")),
+    ("test", "web", 8000),
+    *(("test", each, 8081) for each in ("controller-manager", "webhook", *_OF_USAGE)),
+    *((each, "database", 5432) for each in ("web", *_OF_USAGE)),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.chart.rendering import VIPU, container, environment, named, render, template
@@ -48,6 +50,32 @@ def test_hooks_run_where_the_operator_may() -> None:
             assert pod[key] == operator[key], name
     (database,) = named(documents, "StatefulSet").values()
     assert database["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "data"}
+
+
+def test_every_pod_runs_where_the_release_may_and_its_component_says() -> None:
+    documents = render(
+        *EVERYTHING,
+        "database.enabled=true",
+        "extendedScheduler.enabled=true",
+        "global.nodeSelector.arch=amd64",
+        "global.nodeSelector.pool=services",
+        "global.tolerations[0].key=pool",
+        "web.nodeSelector.pool=pages",
+        "web.tolerations[0].key=pages",
+    )
+    kinds = ("Deployment", "StatefulSet", "Job", "Pod")
+    pods = {
+        name: (each["spec"].get("template") or each)["spec"]
+        for kind in kinds
+        for name, each in named(documents, kind).items()
+    }
+    assert len(pods) > 12
+    web = pods.pop("gc-ipu-operator-web")
+    assert web["nodeSelector"] == {"arch": "amd64", "pool": "pages"}
+    assert web["tolerations"] == [{"key": "pages"}, {"key": "pool"}]
+    for name, pod in pods.items():
+        assert pod["nodeSelector"] == {"arch": "amd64", "pool": "services"}, name
+        assert pod["tolerations"] == [{"key": "pool"}], name
 
 
 def test_every_component_has_an_account_of_its_own() -> None:
@@ -186,7 +214,7 @@ def test_helms_own_test_sends_its_wrong_job_where_the_webhooks_are_asked(
 ) -> None:
     documents = render(VIPU, *values, namespace=release_in)
     (pod,) = named(documents, "Pod").values()
-    assert pod["spec"]["containers"][0]["args"][-1] == asked
+    assert json.loads(pod["spec"]["containers"][0]["args"][-1])["jobs"] == asked
     configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
     for webhook in configuration["webhooks"]:
         chosen = webhook["namespaceSelector"]["matchExpressions"][-1]

@@ -157,15 +157,16 @@ requests: {cpu: 50m, memory: 128Mi}
 limits: {cpu: "1", memory: 256Mi}
 {{- end -}}
 
-{{/* Where pods may run, by the values of one component: of hooks, the operator's. */}}
+{{/* dict root values: where pods may run, by the values of one component: of hooks, the operator's. */}}
 {{- define "ipuhub.placement" -}}
-{{- with .nodeSelector }}
+{{- $everywhere := .root.Values.global -}}
+{{- with merge dict (.values.nodeSelector | default dict) $everywhere.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
+{{- with concat (.values.tolerations | default list) ($everywhere.tolerations | default list) | uniq }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .affinity }}
+{{- with .values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
@@ -445,7 +446,7 @@ spec:
         {{- with .volumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with include "ipuhub.placement" (dict "nodeSelector" (.nodeSelector | default $values.nodeSelector) "tolerations" (.tolerations | default $values.tolerations) "affinity" (.affinity | default $values.affinity)) | trim }}
+      {{- with include "ipuhub.placement" (dict "root" $root "values" (dict "nodeSelector" (.nodeSelector | default $values.nodeSelector) "tolerations" (.tolerations | default $values.tolerations) "affinity" (.affinity | default $values.affinity))) | trim }}
       {{- . | nindent 6 }}
       {{- end }}
       {{- if gt $replicas 1 }}
