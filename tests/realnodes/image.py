@@ -1,19 +1,26 @@
-"""Builds the image that the tests' pods run: Debian with Open MPI, kubectl and our launcher.
+"""Builds the images that the tests' pods run, without any registry.
 
-For the tests only: a base from mmdebstrap, put together by buildah, without any registry.
+One is Debian with Open MPI, kubectl and our launcher: a base from mmdebstrap, put together by
+buildah. The other is the kit's kube-scheduler and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build/test-image"
 NAME = "localhost/ipuhub:test"
+SCHEDULER_REPOSITORY = "localhost/kube-scheduler"
 PACKAGES = "openmpi-bin,python3"
 PROGRAM = "/usr/local/bin/ipuhub-launcher"
 LAUNCHER = ROOT / "jobs/launcher/main.py"
@@ -36,17 +43,43 @@ def build_image(folder: Path = FOLDER) -> Path:
         _run("mmdebstrap", *options, "bookworm", part)
         # Only what is whole gets the name that a later run takes for it.
         part.rename(base)
+    programs = ("copy", "--chmod", "755")
+    steps = (
+        ("add", base, "/"),
+        (*programs, kubectl, "/usr/local/bin/kubectl"),
+        (*programs, LAUNCHER, PROGRAM),
+    )
+    _commit(archive, NAME, steps)
+    return archive
+
+
+def build_scheduler_image(folder: Path = FOLDER) -> Path:
+    """Return an OCI archive of the kit's kube-scheduler, tagged as its release, built once."""
+    program = Path(os.environ["CLUSTER_BIN"]) / "kube-scheduler"
+    version = _run(program, "--version").split()[-1]
+    with program.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    archive = folder / f"kube-scheduler-{version}-{digest}.tar"
+    if not archive.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        place = "/usr/local/bin/kube-scheduler"
+        steps = (("copy", "--chmod", "755", program.resolve(), place),)
+        _commit(archive, f"{SCHEDULER_REPOSITORY}:{version}", steps)
+    return archive
+
+
+def _commit(archive: Path, name: str, steps: Sequence[Sequence[object]]) -> None:
+    """Write an image of these files: subcommands of buildah and what follows the container."""
     with tempfile.TemporaryDirectory() as storage:
         buildah = ("buildah", "--root", f"{storage}/root", "--runroot", f"{storage}/run")
         buildah += ("--storage-driver", "vfs")
         container = _run(*buildah, "from", "scratch")
-        _run(*buildah, "add", container, base, "/")
-        _run(*buildah, "copy", "--chmod", "755", container, kubectl, "/usr/local/bin/kubectl")
-        _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, PROGRAM)
+        for *command, source, target in steps:
+            _run(*buildah, *command, container, source, target)
         part = archive.with_suffix(".part")
-        _run(*buildah, "commit", "--quiet", container, f"oci-archive:{part}:{NAME}")
+        _run(*buildah, "commit", "--quiet", container, f"oci-archive:{part}:{name}")
+        # Only what is whole gets the name that a later run takes for it.
         part.rename(archive)
-    return archive
 
 
 def _run(*command: object) -> str:
@@ -59,3 +92,4 @@ def _run(*command: object) -> str:
 
 if __name__ == "__main__":
     build_image()
+    build_scheduler_image()

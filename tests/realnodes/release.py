@@ -56,6 +56,20 @@ class Helm:
         return done
 
 
+def make_restricted(cluster: RealCluster, *namespaces: str) -> None:
+    """Make namespaces that take pods of the restricted Pod Security Standard only."""
+    for name in namespaces:
+        cluster.kubectl("create", "namespace", name)
+        enforced = "pod-security.kubernetes.io/enforce=restricted"
+        cluster.kubectl("label", "namespace", name, enforced)
+
+
+def refused_pods(cluster: RealCluster, namespace: str) -> list[str]:
+    """Why pods of a namespace could not be created, by its events."""
+    found = cluster.get("events", "-n", namespace, "--field-selector", "reason=FailedCreate")
+    return [str(event["message"]) for event in found["items"]]
+
+
 @cache  # importing an image takes a node 13 s, every time
 def load_image(cluster: RealCluster, name: str) -> None:
     """Put an image of the product, as `make images` builds it, onto every node, once."""

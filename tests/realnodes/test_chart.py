@@ -27,20 +27,27 @@ from tests.realnodes.release import (
     end_jobs,
     load_images,
     local_volume,
+    make_restricted,
+    refused_pods,
     seconds_until_ready,
 )
+from tests.realnodes.reviews import reviewing
 from tests.realnodes.trialrelease import (
     NAME,
     NAMESPACE,
     Undisturbed,
     authority,
+    certificate_in,
     counted,
     in_database,
     job_status,
     own_pods,
     passwords,
+    served_certificate,
+    soon_over,
     uids_of_pods,
     until_new_pods_work,
+    webhook_secret,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +68,7 @@ WITH_RIGHTS = {"controller-manager", "vipu-proxy", "webhook", "prober", "monitor
 def helm(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Helm]:
     """The release `ipuhub`, installed by the values for a trial."""
     load_images(cluster)
+    make_restricted(cluster, NAMESPACE)
     volume = local_volume(CLASS, tmp_path_factory.mktemp("volume"))
     cluster.kubectl("create", "-f", "-", stdin=volume)
     helm = Helm(cluster, NAMESPACE)
@@ -111,6 +119,18 @@ def test_all_of_it_is_ready_and_hardened(cluster: RealCluster, helm: Helm) -> No
     listed = helm.run("ls").stdout
     assert "deployed" in listed
     assert "admin-password" in helm.run("get", "notes", "ipuhub").stdout
+
+
+def test_the_namespace_of_the_release_takes_restricted_pods_only(
+    cluster: RealCluster, helm: Helm
+) -> None:
+    # As the pods of jobs do by default: they belong into namespaces of their own.
+    pod = {"containers": [{"name": "main", "image": "none"}], "hostNetwork": True}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wide"}, "spec": pod}
+    where = ("create", "-n", NAMESPACE, "--dry-run=server", "-f", "-")
+    done = cluster.try_kubectl(*where, stdin=json.dumps(body))
+    assert 'violates PodSecurity "restricted' in done.stderr
+    assert "hostNetwork=true" in done.stderr
 
 
 def test_each_component_is_ready_again_after_a_restart(cluster: RealCluster, helm: Helm) -> None:
@@ -243,6 +263,21 @@ def test_a_wrong_job_is_refused(cluster: RealCluster, helm: Helm) -> None:
     assert "modelReplicas" in done.stderr
 
 
+def test_a_certificate_that_ends_soon_is_renewed_without_a_refused_review(
+    cluster: RealCluster, helm: Helm
+) -> None:
+    before, due = authority(cluster), soon_over(webhook_secret(cluster))
+    secret = ("secret", f"{NAME}-webhook", "-n", NAMESPACE)
+    with reviewing(cluster, "default") as reviews:
+        cluster.kubectl("patch", *secret, "--type=merge", "-p", json.dumps({"data": due}))
+        wait_until(lambda: served_certificate(cluster) == certificate_in(due), "it is served")
+        reviews.until_more()
+        wait_until(lambda: served_certificate(cluster) != certificate_in(due), "it is renewed")
+    print(f"{reviews.judged} reviews")
+    assert served_certificate(cluster) == certificate_in(webhook_secret(cluster))
+    assert authority(cluster) == before
+
+
 def test_an_upgrade_that_replaces_every_process_leaves_certificate_secrets_and_running_jobs(
     cluster: RealCluster, helm: Helm
 ) -> None:
@@ -273,11 +308,11 @@ def test_a_rollback_leaves_them_as_well(cluster: RealCluster, helm: Helm) -> Non
 def test_a_certificate_that_is_lost_is_made_again_below_the_same_authority(
     cluster: RealCluster, helm: Helm
 ) -> None:
-    secret = (f"{NAME}-webhook", "-n", NAMESPACE)
-    before, old = authority(cluster), cluster.get("secret", *secret)["data"]
+    before, old = authority(cluster), webhook_secret(cluster)
     gone = '{"data": {"tls.crt": null, "tls.key": null}}'
-    cluster.kubectl("patch", "secret", *secret, "--type=merge", "-p", gone)
-    made = wait_until(lambda: cluster.get("secret", *secret)["data"].get("tls.crt"), "made again")
+    secret = ("secret", f"{NAME}-webhook", "-n", NAMESPACE)
+    cluster.kubectl("patch", *secret, "--type=merge", "-p", gone)
+    made = wait_until(lambda: webhook_secret(cluster).get("tls.crt"), "made again")
     assert made != old["tls.crt"]
     assert authority(cluster) == before
     test_a_wrong_job_is_refused(cluster, helm)
@@ -325,6 +360,7 @@ def test_nothing_was_denied(cluster: RealCluster, helm: Helm) -> None:
     for pod in own_pods(cluster):
         name = pod["metadata"]["name"]
         assert "is forbidden" not in cluster.kubectl("logs", "-n", NAMESPACE, name), name
+    assert refused_pods(cluster, NAMESPACE) == []
 
 
 def test_uninstalling_stops_while_a_job_is_left_and_keeps_the_partitions_trace(

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fakes.waiting import wait_until
-from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_image, local_volume
+from tests.realnodes.release import (
+    CHART,
+    ROOT,
+    Helm,
+    end_jobs,
+    load_image,
+    local_volume,
+    make_restricted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +135,7 @@ def site(server: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     server.kubectl(
         "create", "-f", "-", stdin=local_volume(CLASS, tmp_path_factory.mktemp("volume"))
     )
-    server.kubectl("create", "namespace", NAMESPACE)
+    make_restricted(server, NAMESPACE)
     services = [f"{NAME}-vipu-server", *(f"{NAME}-vipu-agent-{n}" for n in range(MACHINES))]
     hosts = ",".join(f"{each}.{NAMESPACE}.svc" for each in services)
     command = [sys.executable, "-m", "partitions.vipu.server.main"]

@@ -1,6 +1,7 @@
 """Two releases of the chart in one cluster, each for namespaces of its own.
 
-One of them records usage, in a database on a volume, and has no dashboard.
+`left` has its jobs placed by a scheduler of its own. `right` records usage, in a database on a
+volume. Neither has a dashboard.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fakes.waiting import wait_until
-from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_images, rows
+from tests.realnodes.image import NAME as MPI_IMAGE
+from tests.realnodes.image import SCHEDULER_REPOSITORY, build_scheduler_image
+from tests.realnodes.release import (
+    CHART,
+    ROOT,
+    Helm,
+    end_jobs,
+    load_images,
+    make_restricted,
+    refused_pods,
+    rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +55,9 @@ class Release:
 
 
 CLASS = "ipuhub-test-local"
+SCHEDULER = "ipuhub-scheduler"
+# The IPUs of `left` are reached from one node only.
+NEAR, FAR, REACHES_LEFT = "node-1", "node-2", "ipuhub-test/reaches-left"
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +87,13 @@ def volume(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> It
 def releases(cluster: RealCluster, volume: None) -> Iterator[tuple[Release, Release]]:
     """`left` and `right`; the second one deletes what is left when it is uninstalled."""
     load_images(cluster)
+    cluster.load(build_scheduler_image())
+    cluster.kubectl("label", "node", NEAR, f"{REACHES_LEFT}=yes")
     made = []
     for name in ("left", "right"):
         team, helm = f"team-{name}", Helm(cluster, f"ipuhub-{name}")
         cluster.kubectl("create", "namespace", team)
+        make_restricted(cluster, helm.namespace)
         values = {
             "controller.namespaces": [team],
             "vipuServer.enabled": True,
@@ -85,13 +103,19 @@ def releases(cluster: RealCluster, volume: None) -> Iterator[tuple[Release, Rele
             "database.storageClassName": CLASS,
             "web.enabled": False,
         }
+        if name == "left":
+            values |= {
+                "vipuServer.nodeLabel": f"{REACHES_LEFT}=yes",
+                "extendedScheduler.enabled": True,
+                "extendedScheduler.image.repository": SCHEDULER_REPOSITORY,
+            }
         sets = [
             word
             for key, value in values.items()
             for word in ("--set-json", f"{key}={json.dumps(value)}")
         ]
         # The CRD stays when a release goes, and is then still the other release's.
-        options = ("--create-namespace", "--take-ownership", *sets, "--wait", "--timeout", "150s")
+        options = ("--take-ownership", *sets, "--wait", "--timeout", "150s")
         helm.run("install", name, CHART, *options)
         made.append(Release(name, helm, team))
     yield made[0], made[1]
@@ -101,6 +125,7 @@ def releases(cluster: RealCluster, volume: None) -> Iterator[tuple[Release, Rele
     for release in made:
         names = (release.team, release.helm.namespace)
         cluster.kubectl("delete", "namespace", *names, "--timeout=120s")
+    cluster.kubectl("label", "node", NEAR, f"{REACHES_LEFT}-")
 
 
 def status(cluster: RealCluster, release: Release) -> dict[str, Any]:
@@ -118,6 +143,8 @@ def test_each_runs_the_jobs_of_its_namespaces_with_partitions_of_its_own(
     text = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
     for release in releases:
         longer = text.replace("sleep 30", "sleep 900")
+        if release.name == "left":
+            longer = longer.replace("localhost/ipuhub:0.1.0", MPI_IMAGE)
         cluster.kubectl("apply", "-n", release.team, "-f", "-", stdin=longer)
     for release in releases:
         wait_until(
@@ -128,6 +155,86 @@ def test_each_runs_the_jobs_of_its_namespaces_with_partitions_of_its_own(
     for release, other in ((left, right), (right, left)):
         assert release.has_partition_for(cluster, uid(cluster, release))
         assert not other.has_partition_for(cluster, uid(cluster, release))
+
+
+def test_mpirun_starts_the_trial_job_on_both_workers_where_the_image_has_it(
+    cluster: RealCluster, releases: tuple[Release, Release]
+) -> None:
+    log = ("logs", "trial-launcher", "-n", releases[0].team)
+    wait_until(lambda: cluster.kubectl(*log).count("hello") == 2, "both ranks")
+    assert sorted(cluster.kubectl(*log).splitlines()) == [
+        "hello from rank 0 of 2",
+        "hello from rank 1 of 2",
+    ]
+
+
+def submit(cluster: RealCluster, pod: str, labels: dict[str, str], node: str) -> None:
+    """Create a pod for the second scheduler, which only one node may run."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod, "labels": labels},
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [{"name": "main", "image": MPI_IMAGE, "command": ["sleep", "60"]}],
+        },
+    }
+    cluster.kubectl("create", "-n", "default", "-f", "-", stdin=json.dumps(body))
+
+
+def placed(cluster: RealCluster, pod: str, namespace: str) -> tuple[str, str]:
+    """The node of a pod, and the scheduler that chose it; empty: it has none yet."""
+    about = f"reason=Scheduled,involvedObject.name={pod}"
+    found = cluster.get("events", "-n", namespace, "--field-selector", about)["items"]
+    node = cluster.get("pod", pod, "-n", namespace)["spec"].get("nodeName", "")
+    return (node, found[-1]["reportingComponent"]) if found else ("", "")
+
+
+def why_pending(cluster: RealCluster, pod: str) -> str:
+    conditions = cluster.get("pod", pod, "-n", "default")["status"].get("conditions") or ()
+    return " ".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
+
+
+def test_the_second_scheduler_places_jobs_by_their_partition_and_without_the_proxy(
+    cluster: RealCluster, releases: tuple[Release, Release]
+) -> None:
+    for release, scheduler in zip(releases, (SCHEDULER, "default-scheduler"), strict=True):
+        selector = "graphcore.ai/ipujob-name=trial"
+        pods = cluster.get("pods", "-n", release.team, "-l", selector)["items"]
+        assert [pod["spec"]["schedulerName"] for pod in pods] == [scheduler] * 3
+        nodes = {placed(cluster, pod["metadata"]["name"], release.team) for pod in pods}
+        assert {by for _, by in nodes} == {scheduler}
+        assert release.name == "right" or {node for node, _ in nodes} == {NEAR}
+
+    # Without a selector of the operator: only the proxy knows where the job's IPUs are.
+    labels = {"graphcore.ai/ipujob-uid": uid(cluster, releases[0]), "graphcore.ai/instance": "0"}
+    for node in (NEAR, FAR):
+        submit(cluster, f"on-{node}", labels, node)
+    wait_until(lambda: placed(cluster, f"on-{NEAR}", "default") == (NEAR, SCHEDULER), "placed")
+    refusal = f"1 node(s) without the label {REACHES_LEFT}=yes of the V-IPU controller"
+    wait_until(lambda: refusal in why_pending(cluster, f"on-{FAR}"), "the proxy's refusal")
+
+    # While it does not answer, nothing waits for it.
+    proxy = ("deployment/left-ipu-operator-vipu-proxy", "-n", releases[0].helm.namespace)
+    cluster.kubectl("scale", *proxy, "--replicas=0")
+    wait_until(
+        lambda: not proxies(cluster, releases[0]),
+        "no proxy",
+    )
+    submit(cluster, "alone", labels, FAR)
+    wait_until(lambda: placed(cluster, "alone", "default") == (FAR, SCHEDULER), "placed alone")
+    cluster.kubectl("scale", *proxy, "--replicas=1")
+    cluster.kubectl("rollout", "status", *proxy, "--timeout=90s")
+    pods = ("pods", "alone", f"on-{NEAR}", f"on-{FAR}")
+    cluster.kubectl("delete", *pods, "-n", "default", "--grace-period=1")
+    assert releases[0].has_partition_for(cluster, uid(cluster, releases[0]))
+
+
+def proxies(cluster: RealCluster, release: Release) -> list[Any]:
+    label = "app.kubernetes.io/component=vipu-proxy"
+    found = cluster.get("pods", "-n", release.helm.namespace, "-l", label)["items"]
+    return list(found)
 
 
 def test_a_database_without_a_dashboard_is_migrated_and_keeps_its_data_on_its_volume(
@@ -186,3 +293,5 @@ def test_one_that_is_uninstalled_deletes_its_jobs_and_leaves_the_others_alone(
     assert cluster.find("ipujob", "trial", "-n", right.team) is None
     assert (uid(cluster, left), status(cluster, left)) == before
     assert left.has_partition_for(cluster, before[0])
+    for release in releases:
+        assert refused_pods(cluster, release.helm.namespace) == []

@@ -15,7 +15,7 @@ import pytest
 from devcluster.demo.cluster import CRD_FILE
 from partitions.proxy.nodes.visibility import LABEL_TOTAL, MARK_OWNER, RESOURCE
 from tests.fakes.waiting import wait_until
-from tests.realnodes.release import load_image
+from tests.realnodes.release import load_image, make_restricted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,8 @@ def shown(server: RealCluster) -> Iterator[Callable[[], list[str]]]:
 def test_what_the_chart_shows_it_takes_away(
     server: RealCluster, shown: Callable[[], list[str]]
 ) -> None:
-    helm("install", "seen", "charts/ipuhub", "--create-namespace", *sets("true"))
+    make_restricted(server, NAMESPACE)
+    helm("install", "seen", "charts/ipuhub", *sets("true"))
     wait_until(lambda: shown() == ["32"], "the capacity")
 
     helm("upgrade", "seen", "charts/ipuhub", *sets("false"))

@@ -21,7 +21,7 @@ import pytest
 from ipuhub.certificates import SERVER, issue, make_authority, pem_of, subject_of
 from tests.fakes.waiting import wait_until
 from tests.realnodes.certmanager import CertManager, write_tls_secret
-from tests.realnodes.release import CHART, Helm, load_image
+from tests.realnodes.release import CHART, Helm, load_image, make_restricted
 from tests.realnodes.reviews import reviewing, wrong_job
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def site(server: RealCluster) -> Iterator[Site]:
     server.kubectl("create", "namespace", TEAM)
     helm = Helm(server, NAMESPACE)
     begun = options({f"{CERTIFICATE}.mode": "helm"})
-    helm.run("install", "tls", CHART, "--create-namespace", "--take-ownership", *begun)
+    make_restricted(server, NAMESPACE)
+    helm.run("install", "tls", CHART, "--take-ownership", *begun)
     yield Site(server, helm)
     helm.run("uninstall", "tls", "--no-hooks", check=False)
     server.kubectl("delete", "namespace", NAMESPACE, TEAM, "--timeout=120s")

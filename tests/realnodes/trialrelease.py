@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import ssl
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cryptography import x509
+
+from ipuhub.certificates import SERVER, Authority, issue, key_of, subject_of
 from tests.fakes.waiting import wait_until
 from tests.realnodes.published import LEASES
 from tests.realnodes.release import component_of, rows
@@ -48,6 +54,38 @@ def counted(cluster: RealCluster) -> list[str]:
 def authority(cluster: RealCluster) -> str:
     found = cluster.get("mutatingwebhookconfiguration", NAME)
     return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
+
+
+def webhook_secret(cluster: RealCluster) -> dict[str, str]:
+    return dict(cluster.get("secret", f"{NAME}-webhook", "-n", NAMESPACE)["data"])
+
+
+def certificate_in(secret: dict[str, str]) -> bytes:
+    """The server's certificate in a Secret, DER."""
+    return ssl.PEM_cert_to_DER_cert(base64.b64decode(secret["tls.crt"]).decode())
+
+
+def served_certificate(cluster: RealCluster) -> bytes:
+    """The certificate that the webhooks' only pod serves, DER."""
+    (pod,) = (pod for pod in own_pods(cluster) if component_of(pod) == "webhook")
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((pod["status"]["podIP"], 9443)))
+
+
+def soon_over(secret: dict[str, str]) -> dict[str, str]:
+    """Another certificate of the Secret's authority for the same names, valid for 65 days."""
+    pem = {key: base64.b64decode(value) for key, value in secret.items()}
+    key = key_of(pem["ca.key"])
+    assert key is not None
+    names = (
+        x509.load_pem_x509_certificate(pem["tls.crt"])
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value.get_values_for_type(x509.DNSName)
+    )
+    authority = Authority(x509.load_pem_x509_certificate(pem["ca.crt"]), key)
+    then = datetime.now(UTC) - timedelta(days=300)
+    made = issue(authority, subject_of(names[0]), [SERVER], names, then)
+    data = {"tls.crt": made.certificate, "tls.key": made.key}
+    return {name: base64.b64encode(pem).decode() for name, pem in data.items()}
 
 
 def passwords(cluster: RealCluster) -> list[Any]:
