@@ -77,3 +77,14 @@ def error_of(code: StatusCode, message: str) -> VipuError:
         hint = "The server is older, or this is the port of its other API"
         return VipuError(f"{message}{stop} {hint}")
     return _ERRORS.get(code, VipuError)(message)
+
+
+def number_of(code: StatusCode) -> int:
+    """The number of a gRPC status, as messages have it."""
+    return int(code.value[0])
+
+
+def error_from_number(number: int, message: str) -> VipuError:
+    """The error behind the number of a gRPC status."""
+    code = next((code for code in StatusCode if number_of(code) == number), StatusCode.UNKNOWN)
+    return error_of(code, message)

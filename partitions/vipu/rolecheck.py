@@ -15,7 +15,7 @@ from grpc_health.v1 import health
 from partitions.vipu.certificates import role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
     from partitions.vipu.certificates import Role
 
@@ -43,7 +43,7 @@ class RoleCheck(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in
 
 
 class AioRoleCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # as above
-    """The same for the unary methods of an asyncio server; other methods are not served."""
+    """The same for the methods of an asyncio server."""
 
     def __init__(self, roles: Collection[Role]) -> None:
         self._roles = roles
@@ -57,9 +57,16 @@ class AioRoleCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # as 
         handler = await continuation(handler_call_details)
         if handler is None or handler_call_details.method.startswith(_ALWAYS):
             return handler
-        if handler.unary_unary is None:
-            return None  # reflection: gRPC answers UNIMPLEMENTED
-        return _wrapped(handler, self._checked)
+        is_stream = handler.response_streaming
+        return _wrapped(handler, self._checked_stream if is_stream else self._checked)
+
+    async def _checked_stream(
+        self, inner: Callable[..., Any], request: Any, context: Any
+    ) -> AsyncIterator[Any]:
+        if problem := _problem(context, self._roles):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, problem)
+        async for answer in inner(request, context):
+            yield answer
 
     async def _checked(self, inner: Callable[..., Any], request: Any, context: Any) -> Any:
         if problem := _problem(context, self._roles):

@@ -41,9 +41,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _with_agents(folder: str, options: argparse.Namespace) -> None:
     count = options.agents
-    ports = [free_port() for _ in range(2 * count)]
-    if ports[-1] - ports[0] != 2 * count - 1:
-        raise SystemExit("the next free ports do not count up: try again")
+    ports = _counted_ports(2 * count)
     command = [sys.executable, "-m", "partitions.vipu.agent.main", "--port", str(ports[0])]
     command += ["--exporter-port", str(ports[count]), "--machines", str(count)]
     command += ["--configure-latency-seconds", "0", "--log-level", "warning"]
@@ -57,6 +55,15 @@ def _with_agents(folder: str, options: argparse.Namespace) -> None:
     finally:
         agents.kill()
         agents.wait()
+
+
+def _counted_ports(count: int) -> list[int]:
+    """Free ports that follow each other, though other processes take some of the next."""
+    ports = [free_port()]
+    while len(ports) < count:
+        port = free_port()
+        ports = [*ports, port] if port == ports[-1] + 1 else [port]
+    return ports
 
 
 async def _cycles(

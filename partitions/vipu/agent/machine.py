@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from partitions.vipu.agent.holder import Rival
+    from partitions.vipu.errors import VipuError
     from partitions.vipu.telemetry import Sensors
     from partitions.vipu.types import IpuLinkRouting, SyncType
 
@@ -81,6 +82,31 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
+class Configure:
+    """The machine has to set a partition up."""
+
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The machine has to reset the IPUs of a partition."""
+
+    partition: str
+    generation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The machine has to free the IPUs of a partition."""
+
+    partition: str
+
+
+Order: TypeAlias = Configure | Reset | Release
+
+
+@dataclass(frozen=True, slots=True)
 class MachinePartition:
     """A partition as a machine has it; `problem` says why it is FAILED, or out of reach though
     READY."""
@@ -104,6 +130,14 @@ class Health:
     faults: Mapping[int, str]
     sensors: Mapping[int, Sensors] = field(default_factory=dict)
     rival: Rival | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A machine after some orders, and why it has not begun some of them, by their number."""
+
+    health: Health
+    refusals: Mapping[int, VipuError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

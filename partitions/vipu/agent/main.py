@@ -258,6 +258,7 @@ class VipuAgent:
         port = listen(server, options.host, _counted(options.port, number), credentials)
         await server.start()
         running.push_async_callback(server.stop, _STOP_SECONDS)
+        running.callback(service.stop_following)
         self.machines.append(machine)
         return Ports(port, exporter_port)
 

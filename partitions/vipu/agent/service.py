@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
@@ -19,6 +20,7 @@ from partitions.vipu.agent.holder import (
     next_holder,
     rival_of,
 )
+from partitions.vipu.agent.machine import Configure, Outcome, Release
 from partitions.vipu.codes import code_of, details_of
 from partitions.vipu.errors import NotReady, VipuError
 from partitions.vipu.protos import vipu_agent_pb2 as pb
@@ -27,7 +29,7 @@ from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceServicer
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceServicer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import datetime
 
     from google.protobuf.message import Message
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from partitions.vipu.agent.holder import Holder, Rival
     from partitions.vipu.agent.ipuof import IpuofPorts
-    from partitions.vipu.agent.machine import Machine
+    from partitions.vipu.agent.machine import Machine, Order
     from partitions.vipu.agent.simulated import SimulatedMachine
 
     _Context = ServicerContext[Message, Message]
@@ -71,6 +73,8 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         self._refused = ""
         self._rival: Rival | None = None
         self._rival_until: datetime | None = None
+        self._followers: set[asyncio.Task[None] | None] = set()
+        self._is_stopping = False
 
     async def GetInventory(
         self, request: pb.GetInventoryRequest, context: _Context
@@ -84,53 +88,51 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
 
         return await self._answer(inventory, context)
 
-    async def GetHealth(self, request: pb.GetHealthRequest, context: _Context) -> pb.GetHealthReply:
-        """Answer with partitions and faults."""
-        del request
+    async def Follow(
+        self, request_iterator: AsyncIterator[pb.Orders], context: _Context
+    ) -> AsyncIterator[pb.FollowReply]:
+        """Begin the orders of each message, and answer with partitions and faults."""
+        task = asyncio.current_task()
+        self._followers.add(task)
+        try:
+            async for message in request_iterator:
+                yield await self._answer_holder(partial(self._begun, message.orders), context)
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+        finally:
+            self._followers.discard(task)
 
-        def health(now: datetime) -> pb.GetHealthReply:
-            found = replace(self._machine.health(now), rival=self._rival_at(now))
-            return wire.health_to_message(found)
+    def stop_following(self) -> None:
+        """End the calls that controllers keep: they would outlast any patience."""
+        self._is_stopping = True
+        for task in self._followers:
+            if task is not None:
+                task.cancel()
 
-        return await self._answer_holder(health, context)
+    def _begun(self, orders: Sequence[pb.Order], now: datetime) -> pb.FollowReply:
+        """Begin the orders; the machine then, and which it refuses."""
+        refusals = {}
+        for number, order in enumerate(orders):
+            try:
+                self._begin(wire.order_from_message(order), now)
+            except VipuError as error:
+                refusals[number] = error
+        health = replace(self._machine.health(now), rival=self._rival_at(now))
+        return wire.outcome_to_message(Outcome(health, refusals))
 
-    async def ConfigurePartition(
-        self, request: pb.ConfigurePartitionRequest, context: _Context
-    ) -> pb.ConfigurePartitionReply:
-        """Begin to set a partition up."""
-
-        def configure(now: datetime) -> pb.ConfigurePartitionReply:
-            configuration = wire.configuration_from_message(request.configuration)
-            self._machine.configure(configuration, now)
-            devices = [device.index for device in configuration.devices]
-            self._log.info("partition configured", partition=configuration.partition, ipus=devices)
-            return pb.ConfigurePartitionReply()
-
-        return await self._answer_holder(configure, context)
-
-    async def ReleasePartition(
-        self, request: pb.ReleasePartitionRequest, context: _Context
-    ) -> pb.ReleasePartitionReply:
-        """Begin to free the IPUs of a partition."""
-
-        def release(now: datetime) -> pb.ReleasePartitionReply:
-            self._machine.release(request.partition_id, now)
-            self._log.info("partition released", partition=request.partition_id)
-            return pb.ReleasePartitionReply()
-
-        return await self._answer_holder(release, context)
-
-    async def ResetPartition(
-        self, request: pb.ResetPartitionRequest, context: _Context
-    ) -> pb.ResetPartitionReply:
-        """Begin to reset the IPUs of a partition."""
-
-        def reset(now: datetime) -> pb.ResetPartitionReply:
-            self._machine.reset(request.partition_id, request.generation, now)
-            self._log.info("partition reset", partition=request.partition_id)
-            return pb.ResetPartitionReply()
-
-        return await self._answer_holder(reset, context)
+    def _begin(self, order: Order, now: datetime) -> None:
+        if isinstance(order, Configure):
+            made = order.configuration
+            self._machine.configure(made, now)
+            devices = [device.index for device in made.devices]
+            self._log.info("partition configured", partition=made.partition, ipus=devices)
+        elif isinstance(order, Release):
+            self._machine.release(order.partition, now)
+            self._log.info("partition released", partition=order.partition)
+        else:
+            self._machine.reset(order.partition, order.generation, now)
+            self._log.info("partition reset", partition=order.partition)
 
     async def InjectFault(
         self, request: pb.InjectFaultRequest, context: _Context

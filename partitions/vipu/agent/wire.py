@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from partitions.vipu.agent.holder import Rival
 from partitions.vipu.agent.machine import (
     Configuration,
+    Configure,
     Device,
     Fault,
     FaultKind,
@@ -16,8 +17,12 @@ from partitions.vipu.agent.machine import (
     IpuInventory,
     MachinePartition,
     MachineTest,
+    Outcome,
     PartitionState,
+    Release,
+    Reset,
 )
+from partitions.vipu.codes import code_of, details_of, error_from_number, number_of
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.protos import vipu_agent_pb2 as pb
 from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
@@ -25,7 +30,10 @@ from partitions.vipu.telemetry import Sensors
 from partitions.vipu.types import IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime, timedelta
+
+    from partitions.vipu.agent.machine import Order
 
 _Word = TypeVar("_Word", IpuLinkRouting, SyncType)
 _STATES = {
@@ -106,10 +114,50 @@ def configuration_from_message(message: pb.Configuration) -> Configuration:
     )
 
 
-def health_to_message(health: Health) -> pb.GetHealthReply:
+def orders_to_message(orders: Iterable[Order]) -> pb.Orders:
+    """Return the message of some orders to a machine."""
+    return pb.Orders(orders=map(_order_to_message, orders))
+
+
+def _order_to_message(order: Order) -> pb.Order:
+    if isinstance(order, Configure):
+        return pb.Order(configure=configuration_to_message(order.configuration))
+    if isinstance(order, Release):
+        return pb.Order(release=order.partition)
+    return pb.Order(reset=pb.Reset(partition_id=order.partition, generation=order.generation))
+
+
+def order_from_message(message: pb.Order) -> Order:
+    """The order of a message; raises InvalidRequest for an unknown one, or an unknown word."""
+    kind = message.WhichOneof("order")
+    if kind == "configure":
+        return Configure(configuration_from_message(message.configure))
+    if kind == "release":
+        return Release(message.release)
+    if kind == "reset":
+        return Reset(message.reset.partition_id, message.reset.generation)
+    raise InvalidRequest("orders: write configure, reset or release in each")
+
+
+def outcome_to_message(outcome: Outcome) -> pb.FollowReply:
+    """Return the answer to some orders."""
+    refusals = [
+        pb.Refusal(order=number, code=number_of(code_of(error)), reason=details_of(error))
+        for number, error in outcome.refusals.items()
+    ]
+    return pb.FollowReply(health=health_to_message(outcome.health), refusals=refusals)
+
+
+def outcome_from_message(message: pb.FollowReply) -> Outcome:
+    """The inverse of `outcome_to_message`."""
+    refusals = {each.order: error_from_number(each.code, each.reason) for each in message.refusals}
+    return Outcome(health_from_message(message.health), refusals)
+
+
+def health_to_message(health: Health) -> pb.Health:
     """Return the message of a heartbeat."""
     rival = health.rival
-    return pb.GetHealthReply(
+    return pb.Health(
         boot_id=health.boot_id,
         partitions=[
             pb.Partition(
@@ -128,7 +176,7 @@ def health_to_message(health: Health) -> pb.GetHealthReply:
     )
 
 
-def health_from_message(message: pb.GetHealthReply) -> Health:
+def health_from_message(message: pb.Health) -> Health:
     """The inverse of `health_to_message`; a state of a newer agent counts as CONFIGURING."""
     rival = message.rival
     return Health(

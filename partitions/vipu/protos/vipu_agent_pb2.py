@@ -27,19 +27,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'partitions/vipu/protos/vipu_agent.proto\x12\x14ipuhub.vipu.agent.v1\x1a\x1egoogle/protobuf/duration.proto\"\x85\x01\n\x03Ipu\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0e\n\x06serial\x18\x02 \x01(\t\x12\x10\n\x08\x66irmware\x18\x03 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x04 \x01(\t\x12\r\n\x05tiles\x18\x05 \x01(\r\x12\x13\n\x0b\x63lock_hertz\x18\x06 \x01(\x04\x12\x13\n\x0bserver_port\x18\x07 \x01(\r\"\x15\n\x13GetInventoryRequest\"\xee\x01\n\x11GetInventoryReply\x12\x10\n\x08platform\x18\x01 \x01(\t\x12\x12\n\nboard_type\x18\x02 \x01(\t\x12\x14\n\x0c\x62oard_serial\x18\x03 \x01(\t\x12\x13\n\x0bpart_number\x18\x04 \x01(\t\x12\x17\n\x0fgateway_version\x18\x05 \x01(\t\x12\x18\n\x10software_version\x18\x06 \x01(\t\x12\x15\n\ripuof_version\x18\x07 \x01(\t\x12\'\n\x04ipus\x18\x08 \x03(\x0b\x32\x19.ipuhub.vipu.agent.v1.Ipu\x12\x15\n\rexporter_port\x18\t \x01(\r\"8\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\r\x12\x12\n\nrouting_id\x18\x02 \x01(\r\x12\x0b\n\x03gcd\x18\x03 \x01(\r\"\xcc\x01\n\rConfiguration\x12\x14\n\x0cpartition_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\t\x12-\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x1c.ipuhub.vipu.agent.v1.Device\x12\x0f\n\x07routing\x18\x04 \x01(\t\x12\x11\n\tsync_type\x18\x05 \x01(\t\x12\x10\n\x08num_gcds\x18\x06 \x01(\r\x12\x14\n\x0cnum_replicas\x18\x07 \x01(\r\x12\x16\n\x0ereconfigurable\x18\x08 \x01(\x08\"\x8d\x01\n\tPartition\x12:\n\rconfiguration\x18\x01 \x01(\x0b\x32#.ipuhub.vipu.agent.v1.Configuration\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.ipuhub.vipu.agent.v1.PartitionState\x12\x0f\n\x07problem\x18\x03 \x01(\t\"\x12\n\x10GetHealthRequest\"\xa3\x02\n\x0eGetHealthReply\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x33\n\npartitions\x18\x02 \x03(\x0b\x32\x1f.ipuhub.vipu.agent.v1.Partition\x12@\n\x06\x66\x61ults\x18\x03 \x03(\x0b\x32\x30.ipuhub.vipu.agent.v1.GetHealthReply.FaultsEntry\x12.\n\x07sensors\x18\x04 \x03(\x0b\x32\x1d.ipuhub.vipu.agent.v1.Sensors\x12*\n\x05rival\x18\x05 \x01(\x0b\x32\x1b.ipuhub.vipu.agent.v1.Rival\x1a-\n\x0b\x46\x61ultsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x05Rival\x12\x15\n\rcontroller_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\"\xa6\x01\n\x07Sensors\x12\r\n\x05index\x18\x01 \x01(\r\x12 \n\x13temperature_celsius\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0bpower_watts\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x0b\x63lock_hertz\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x16\n\x14_temperature_celsiusB\x0e\n\x0c_power_wattsB\x0e\n\x0c_clock_hertz\"W\n\x19\x43onfigurePartitionRequest\x12:\n\rconfiguration\x18\x01 \x01(\x0b\x32#.ipuhub.vipu.agent.v1.Configuration\"\x19\n\x17\x43onfigurePartitionReply\"/\n\x17ReleasePartitionRequest\x12\x14\n\x0cpartition_id\x18\x01 \x01(\t\"\x17\n\x15ReleasePartitionReply\"A\n\x15ResetPartitionRequest\x12\x14\n\x0cpartition_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\t\"\x15\n\x13ResetPartitionReply\"\xb7\x01\n\x12InjectFaultRequest\x12-\n\x04kind\x18\x01 \x01(\x0e\x32\x1f.ipuhub.vipu.agent.v1.FaultKind\x12\x0b\n\x03ipu\x18\x02 \x01(\r\x12\x0c\n\x04link\x18\x03 \x01(\r\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07latency\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x12\n\x10InjectFaultReply\"/\n\x13RepairFaultsRequest\x12\x10\n\x03ipu\x18\x01 \x01(\rH\x00\x88\x01\x01\x42\x06\n\x04_ipu\"\x13\n\x11RepairFaultsReply*\xa8\x01\n\x0ePartitionState\x12\x1f\n\x1bPARTITION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bPARTITION_STATE_CONFIGURING\x10\x01\x12\x19\n\x15PARTITION_STATE_READY\x10\x02\x12\x1a\n\x16PARTITION_STATE_FAILED\x10\x03\x12\x1d\n\x19PARTITION_STATE_RELEASING\x10\x04*\xa8\x01\n\tFaultKind\x12\x1a\n\x16\x46\x41ULT_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46\x41ULT_KIND_IPU_ERROR\x10\x01\x12\x18\n\x14\x46\x41ULT_KIND_LINK_DOWN\x10\x02\x12\x13\n\x0f\x46\x41ULT_KIND_HANG\x10\x03\x12\x19\n\x15\x46\x41ULT_KIND_SLOW_RESET\x10\x04\x12\x1b\n\x17\x46\x41ULT_KIND_IPUOF_CLOSED\x10\x05\x32\xe2\x05\n\x0c\x41gentService\x12\x62\n\x0cGetInventory\x12).ipuhub.vipu.agent.v1.GetInventoryRequest\x1a\'.ipuhub.vipu.agent.v1.GetInventoryReply\x12Y\n\tGetHealth\x12&.ipuhub.vipu.agent.v1.GetHealthRequest\x1a$.ipuhub.vipu.agent.v1.GetHealthReply\x12t\n\x12\x43onfigurePartition\x12/.ipuhub.vipu.agent.v1.ConfigurePartitionRequest\x1a-.ipuhub.vipu.agent.v1.ConfigurePartitionReply\x12n\n\x10ReleasePartition\x12-.ipuhub.vipu.agent.v1.ReleasePartitionRequest\x1a+.ipuhub.vipu.agent.v1.ReleasePartitionReply\x12h\n\x0eResetPartition\x12+.ipuhub.vipu.agent.v1.ResetPartitionRequest\x1a).ipuhub.vipu.agent.v1.ResetPartitionReply\x12_\n\x0bInjectFault\x12(.ipuhub.vipu.agent.v1.InjectFaultRequest\x1a&.ipuhub.vipu.agent.v1.InjectFaultReply\x12\x62\n\x0cRepairFaults\x12).ipuhub.vipu.agent.v1.RepairFaultsRequest\x1a\'.ipuhub.vipu.agent.v1.RepairFaultsReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'partitions/vipu/protos/vipu_agent.proto\x12\x14ipuhub.vipu.agent.v1\x1a\x1egoogle/protobuf/duration.proto\"\x85\x01\n\x03Ipu\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0e\n\x06serial\x18\x02 \x01(\t\x12\x10\n\x08\x66irmware\x18\x03 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x04 \x01(\t\x12\r\n\x05tiles\x18\x05 \x01(\r\x12\x13\n\x0b\x63lock_hertz\x18\x06 \x01(\x04\x12\x13\n\x0bserver_port\x18\x07 \x01(\r\"\x15\n\x13GetInventoryRequest\"\xee\x01\n\x11GetInventoryReply\x12\x10\n\x08platform\x18\x01 \x01(\t\x12\x12\n\nboard_type\x18\x02 \x01(\t\x12\x14\n\x0c\x62oard_serial\x18\x03 \x01(\t\x12\x13\n\x0bpart_number\x18\x04 \x01(\t\x12\x17\n\x0fgateway_version\x18\x05 \x01(\t\x12\x18\n\x10software_version\x18\x06 \x01(\t\x12\x15\n\ripuof_version\x18\x07 \x01(\t\x12\'\n\x04ipus\x18\x08 \x03(\x0b\x32\x19.ipuhub.vipu.agent.v1.Ipu\x12\x15\n\rexporter_port\x18\t \x01(\r\"8\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\r\x12\x12\n\nrouting_id\x18\x02 \x01(\r\x12\x0b\n\x03gcd\x18\x03 \x01(\r\"\xcc\x01\n\rConfiguration\x12\x14\n\x0cpartition_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\t\x12-\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x1c.ipuhub.vipu.agent.v1.Device\x12\x0f\n\x07routing\x18\x04 \x01(\t\x12\x11\n\tsync_type\x18\x05 \x01(\t\x12\x10\n\x08num_gcds\x18\x06 \x01(\r\x12\x14\n\x0cnum_replicas\x18\x07 \x01(\r\x12\x16\n\x0ereconfigurable\x18\x08 \x01(\x08\"\x8d\x01\n\tPartition\x12:\n\rconfiguration\x18\x01 \x01(\x0b\x32#.ipuhub.vipu.agent.v1.Configuration\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.ipuhub.vipu.agent.v1.PartitionState\x12\x0f\n\x07problem\x18\x03 \x01(\t\"5\n\x06Orders\x12+\n\x06orders\x18\x01 \x03(\x0b\x32\x1b.ipuhub.vipu.agent.v1.Order\"\x8b\x01\n\x05Order\x12\x38\n\tconfigure\x18\x01 \x01(\x0b\x32#.ipuhub.vipu.agent.v1.ConfigurationH\x00\x12,\n\x05reset\x18\x02 \x01(\x0b\x32\x1b.ipuhub.vipu.agent.v1.ResetH\x00\x12\x11\n\x07release\x18\x03 \x01(\tH\x00\x42\x07\n\x05order\"1\n\x05Reset\x12\x14\n\x0cpartition_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\t\"l\n\x0b\x46ollowReply\x12,\n\x06health\x18\x01 \x01(\x0b\x32\x1c.ipuhub.vipu.agent.v1.Health\x12/\n\x08refusals\x18\x02 \x03(\x0b\x32\x1d.ipuhub.vipu.agent.v1.Refusal\"6\n\x07Refusal\x12\r\n\x05order\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x93\x02\n\x06Health\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x33\n\npartitions\x18\x02 \x03(\x0b\x32\x1f.ipuhub.vipu.agent.v1.Partition\x12\x38\n\x06\x66\x61ults\x18\x03 \x03(\x0b\x32(.ipuhub.vipu.agent.v1.Health.FaultsEntry\x12.\n\x07sensors\x18\x04 \x03(\x0b\x32\x1d.ipuhub.vipu.agent.v1.Sensors\x12*\n\x05rival\x18\x05 \x01(\x0b\x32\x1b.ipuhub.vipu.agent.v1.Rival\x1a-\n\x0b\x46\x61ultsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x05Rival\x12\x15\n\rcontroller_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\"\xa6\x01\n\x07Sensors\x12\r\n\x05index\x18\x01 \x01(\r\x12 \n\x13temperature_celsius\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0bpower_watts\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x0b\x63lock_hertz\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x16\n\x14_temperature_celsiusB\x0e\n\x0c_power_wattsB\x0e\n\x0c_clock_hertz\"\xb7\x01\n\x12InjectFaultRequest\x12-\n\x04kind\x18\x01 \x01(\x0e\x32\x1f.ipuhub.vipu.agent.v1.FaultKind\x12\x0b\n\x03ipu\x18\x02 \x01(\r\x12\x0c\n\x04link\x18\x03 \x01(\r\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07latency\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x12\n\x10InjectFaultReply\"/\n\x13RepairFaultsRequest\x12\x10\n\x03ipu\x18\x01 \x01(\rH\x00\x88\x01\x01\x42\x06\n\x04_ipu\"\x13\n\x11RepairFaultsReply*\xa8\x01\n\x0ePartitionState\x12\x1f\n\x1bPARTITION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bPARTITION_STATE_CONFIGURING\x10\x01\x12\x19\n\x15PARTITION_STATE_READY\x10\x02\x12\x1a\n\x16PARTITION_STATE_FAILED\x10\x03\x12\x1d\n\x19PARTITION_STATE_RELEASING\x10\x04*\xa8\x01\n\tFaultKind\x12\x1a\n\x16\x46\x41ULT_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46\x41ULT_KIND_IPU_ERROR\x10\x01\x12\x18\n\x14\x46\x41ULT_KIND_LINK_DOWN\x10\x02\x12\x13\n\x0f\x46\x41ULT_KIND_HANG\x10\x03\x12\x19\n\x15\x46\x41ULT_KIND_SLOW_RESET\x10\x04\x12\x1b\n\x17\x46\x41ULT_KIND_IPUOF_CLOSED\x10\x05\x32\x86\x03\n\x0c\x41gentService\x12\x62\n\x0cGetInventory\x12).ipuhub.vipu.agent.v1.GetInventoryRequest\x1a\'.ipuhub.vipu.agent.v1.GetInventoryReply\x12M\n\x06\x46ollow\x12\x1c.ipuhub.vipu.agent.v1.Orders\x1a!.ipuhub.vipu.agent.v1.FollowReply(\x01\x30\x01\x12_\n\x0bInjectFault\x12(.ipuhub.vipu.agent.v1.InjectFaultRequest\x1a&.ipuhub.vipu.agent.v1.InjectFaultReply\x12\x62\n\x0cRepairFaults\x12).ipuhub.vipu.agent.v1.RepairFaultsRequest\x1a\'.ipuhub.vipu.agent.v1.RepairFaultsReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'partitions.vipu.protos.vipu_agent_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETHEALTHREPLY_FAULTSENTRY']._loaded_options = None
-  _globals['_GETHEALTHREPLY_FAULTSENTRY']._serialized_options = b'8\001'
-  _globals['_PARTITIONSTATE']._serialized_start=1992
-  _globals['_PARTITIONSTATE']._serialized_end=2160
-  _globals['_FAULTKIND']._serialized_start=2163
-  _globals['_FAULTKIND']._serialized_end=2331
+  _globals['_HEALTH_FAULTSENTRY']._loaded_options = None
+  _globals['_HEALTH_FAULTSENTRY']._serialized_options = b'8\001'
+  _globals['_PARTITIONSTATE']._serialized_start=2090
+  _globals['_PARTITIONSTATE']._serialized_end=2258
+  _globals['_FAULTKIND']._serialized_start=2261
+  _globals['_FAULTKIND']._serialized_end=2429
   _globals['_IPU']._serialized_start=98
   _globals['_IPU']._serialized_end=231
   _globals['_GETINVENTORYREQUEST']._serialized_start=233
@@ -52,36 +52,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIGURATION']._serialized_end=760
   _globals['_PARTITION']._serialized_start=763
   _globals['_PARTITION']._serialized_end=904
-  _globals['_GETHEALTHREQUEST']._serialized_start=906
-  _globals['_GETHEALTHREQUEST']._serialized_end=924
-  _globals['_GETHEALTHREPLY']._serialized_start=927
-  _globals['_GETHEALTHREPLY']._serialized_end=1218
-  _globals['_GETHEALTHREPLY_FAULTSENTRY']._serialized_start=1173
-  _globals['_GETHEALTHREPLY_FAULTSENTRY']._serialized_end=1218
-  _globals['_RIVAL']._serialized_start=1220
-  _globals['_RIVAL']._serialized_end=1264
-  _globals['_SENSORS']._serialized_start=1267
-  _globals['_SENSORS']._serialized_end=1433
-  _globals['_CONFIGUREPARTITIONREQUEST']._serialized_start=1435
-  _globals['_CONFIGUREPARTITIONREQUEST']._serialized_end=1522
-  _globals['_CONFIGUREPARTITIONREPLY']._serialized_start=1524
-  _globals['_CONFIGUREPARTITIONREPLY']._serialized_end=1549
-  _globals['_RELEASEPARTITIONREQUEST']._serialized_start=1551
-  _globals['_RELEASEPARTITIONREQUEST']._serialized_end=1598
-  _globals['_RELEASEPARTITIONREPLY']._serialized_start=1600
-  _globals['_RELEASEPARTITIONREPLY']._serialized_end=1623
-  _globals['_RESETPARTITIONREQUEST']._serialized_start=1625
-  _globals['_RESETPARTITIONREQUEST']._serialized_end=1690
-  _globals['_RESETPARTITIONREPLY']._serialized_start=1692
-  _globals['_RESETPARTITIONREPLY']._serialized_end=1713
-  _globals['_INJECTFAULTREQUEST']._serialized_start=1716
-  _globals['_INJECTFAULTREQUEST']._serialized_end=1899
-  _globals['_INJECTFAULTREPLY']._serialized_start=1901
-  _globals['_INJECTFAULTREPLY']._serialized_end=1919
-  _globals['_REPAIRFAULTSREQUEST']._serialized_start=1921
-  _globals['_REPAIRFAULTSREQUEST']._serialized_end=1968
-  _globals['_REPAIRFAULTSREPLY']._serialized_start=1970
-  _globals['_REPAIRFAULTSREPLY']._serialized_end=1989
-  _globals['_AGENTSERVICE']._serialized_start=2334
-  _globals['_AGENTSERVICE']._serialized_end=3072
+  _globals['_ORDERS']._serialized_start=906
+  _globals['_ORDERS']._serialized_end=959
+  _globals['_ORDER']._serialized_start=962
+  _globals['_ORDER']._serialized_end=1101
+  _globals['_RESET']._serialized_start=1103
+  _globals['_RESET']._serialized_end=1152
+  _globals['_FOLLOWREPLY']._serialized_start=1154
+  _globals['_FOLLOWREPLY']._serialized_end=1262
+  _globals['_REFUSAL']._serialized_start=1264
+  _globals['_REFUSAL']._serialized_end=1318
+  _globals['_HEALTH']._serialized_start=1321
+  _globals['_HEALTH']._serialized_end=1596
+  _globals['_HEALTH_FAULTSENTRY']._serialized_start=1551
+  _globals['_HEALTH_FAULTSENTRY']._serialized_end=1596
+  _globals['_RIVAL']._serialized_start=1598
+  _globals['_RIVAL']._serialized_end=1642
+  _globals['_SENSORS']._serialized_start=1645
+  _globals['_SENSORS']._serialized_end=1811
+  _globals['_INJECTFAULTREQUEST']._serialized_start=1814
+  _globals['_INJECTFAULTREQUEST']._serialized_end=1997
+  _globals['_INJECTFAULTREPLY']._serialized_start=1999
+  _globals['_INJECTFAULTREPLY']._serialized_end=2017
+  _globals['_REPAIRFAULTSREQUEST']._serialized_start=2019
+  _globals['_REPAIRFAULTSREQUEST']._serialized_end=2066
+  _globals['_REPAIRFAULTSREPLY']._serialized_start=2068
+  _globals['_REPAIRFAULTSREPLY']._serialized_end=2087
+  _globals['_AGENTSERVICE']._serialized_start=2432
+  _globals['_AGENTSERVICE']._serialized_end=2822
 # @@protoc_insertion_point(module_scope)

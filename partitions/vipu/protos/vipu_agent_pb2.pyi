@@ -269,22 +269,140 @@ class Partition(_message.Message):
 Global___Partition: _TypeAlias = Partition  # noqa: Y015
 
 @_typing.final
-class GetHealthRequest(_message.Message):
+class Orders(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    ORDERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___Order]: ...
     def __init__(
         self,
+        *,
+        orders: _abc.Iterable[Global___Order] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetHealthRequest: _TypeAlias = GetHealthRequest  # noqa: Y015
+Global___Orders: _TypeAlias = Orders  # noqa: Y015
 
 @_typing.final
-class GetHealthReply(_message.Message):
+class Order(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFIGURE_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    RELEASE_FIELD_NUMBER: _builtins.int
+    release: _builtins.str
+    """Begins to free the IPUs of the partition of this id: the health lists it until they are free.
+    One that is not there is released already.
+    """
+    @_builtins.property
+    def configure(self) -> Global___Configuration:
+        """Begins to set a partition up; the health says when it is READY. The same again changes
+        nothing.
+        """
+
+    @_builtins.property
+    def reset(self) -> Global___Reset: ...
+    def __init__(
+        self,
+        *,
+        configure: Global___Configuration | None = ...,
+        reset: Global___Reset | None = ...,
+        release: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "order", b"order", "release", b"release", "reset", b"reset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "order", b"order", "release", b"release", "reset", b"reset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "reset", "release"]  # noqa: Y015
+    _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
+
+Global___Order: _TypeAlias = Order  # noqa: Y015
+
+@_typing.final
+class Reset(_message.Message):
+    """Begins to reset the IPUs of a partition; the same generation again changes nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    partition_id: _builtins.str
+    generation: _builtins.str
+    def __init__(
+        self,
+        *,
+        partition_id: _builtins.str = ...,
+        generation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "partition_id", b"partition_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reset: _TypeAlias = Reset  # noqa: Y015
+
+@_typing.final
+class FollowReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEALTH_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def health(self) -> Global___Health: ...
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """The orders that were not begun."""
+
+    def __init__(
+        self,
+        *,
+        health: Global___Health | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["health", b"health"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["health", b"health", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowReply: _TypeAlias = FollowReply  # noqa: Y015
+
+@_typing.final
+class Refusal(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    order: _builtins.int
+    """Counted from 0."""
+    code: _builtins.int
+    """A status code of gRPC."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        order: _builtins.int = ...,
+        code: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "order", b"order", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
+
+@_typing.final
+class Health(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -341,7 +459,7 @@ class GetHealthReply(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetHealthReply: _TypeAlias = GetHealthReply  # noqa: Y015
+Global___Health: _TypeAlias = Health  # noqa: Y015
 
 @_typing.final
 class Rival(_message.Message):
@@ -406,112 +524,6 @@ class Sensors(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature_celsius) -> _WhichOneofReturnType__temperature_celsius | None: ...
 
 Global___Sensors: _TypeAlias = Sensors  # noqa: Y015
-
-@_typing.final
-class ConfigurePartitionRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONFIGURATION_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def configuration(self) -> Global___Configuration: ...
-    def __init__(
-        self,
-        *,
-        configuration: Global___Configuration | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ConfigurePartitionRequest: _TypeAlias = ConfigurePartitionRequest  # noqa: Y015
-
-@_typing.final
-class ConfigurePartitionReply(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ConfigurePartitionReply: _TypeAlias = ConfigurePartitionReply  # noqa: Y015
-
-@_typing.final
-class ReleasePartitionRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PARTITION_ID_FIELD_NUMBER: _builtins.int
-    partition_id: _builtins.str
-    def __init__(
-        self,
-        *,
-        partition_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_id", b"partition_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReleasePartitionRequest: _TypeAlias = ReleasePartitionRequest  # noqa: Y015
-
-@_typing.final
-class ReleasePartitionReply(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReleasePartitionReply: _TypeAlias = ReleasePartitionReply  # noqa: Y015
-
-@_typing.final
-class ResetPartitionRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PARTITION_ID_FIELD_NUMBER: _builtins.int
-    GENERATION_FIELD_NUMBER: _builtins.int
-    partition_id: _builtins.str
-    generation: _builtins.str
-    def __init__(
-        self,
-        *,
-        partition_id: _builtins.str = ...,
-        generation: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "partition_id", b"partition_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ResetPartitionRequest: _TypeAlias = ResetPartitionRequest  # noqa: Y015
-
-@_typing.final
-class ResetPartitionReply(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ResetPartitionReply: _TypeAlias = ResetPartitionReply  # noqa: Y015
 
 @_typing.final
 class InjectFaultRequest(_message.Message):

@@ -41,25 +41,10 @@ class AgentServiceStub:
                 request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetInventoryRequest.SerializeToString,
                 response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetInventoryReply.FromString,
                 _registered_method=True)
-        self.GetHealth = channel.unary_unary(
-                '/ipuhub.vipu.agent.v1.AgentService/GetHealth',
-                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetHealthRequest.SerializeToString,
-                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetHealthReply.FromString,
-                _registered_method=True)
-        self.ConfigurePartition = channel.unary_unary(
-                '/ipuhub.vipu.agent.v1.AgentService/ConfigurePartition',
-                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ConfigurePartitionRequest.SerializeToString,
-                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ConfigurePartitionReply.FromString,
-                _registered_method=True)
-        self.ReleasePartition = channel.unary_unary(
-                '/ipuhub.vipu.agent.v1.AgentService/ReleasePartition',
-                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ReleasePartitionRequest.SerializeToString,
-                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ReleasePartitionReply.FromString,
-                _registered_method=True)
-        self.ResetPartition = channel.unary_unary(
-                '/ipuhub.vipu.agent.v1.AgentService/ResetPartition',
-                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ResetPartitionRequest.SerializeToString,
-                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ResetPartitionReply.FromString,
+        self.Follow = channel.stream_stream(
+                '/ipuhub.vipu.agent.v1.AgentService/Follow',
+                request_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.Orders.SerializeToString,
+                response_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.FollowReply.FromString,
                 _registered_method=True)
         self.InjectFault = channel.unary_unary(
                 '/ipuhub.vipu.agent.v1.AgentService/InjectFault',
@@ -83,30 +68,10 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def GetHealth(self, request, context):
-        """The heartbeat: the machine's partitions and faults at this moment.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ConfigurePartition(self, request, context):
-        """Begins to set a partition up; GetHealth says when it is READY. The same again changes nothing.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ReleasePartition(self, request, context):
-        """Begins to free the IPUs of a partition: GetHealth lists it until they are free. One that is not
-        there is released already.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ResetPartition(self, request, context):
-        """Begins to reset the IPUs of a partition; the same generation again changes nothing.
+    def Follow(self, request_iterator, context):
+        """The heartbeat. Each message begins its orders, in their order, and is answered by the machine's
+        partitions and faults after them; a message without orders only asks. A controller keeps one
+        such call to each agent, because a message on it costs a fifth of a call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,25 +99,10 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetInventoryRequest.FromString,
                     response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetInventoryReply.SerializeToString,
             ),
-            'GetHealth': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetHealth,
-                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetHealthRequest.FromString,
-                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetHealthReply.SerializeToString,
-            ),
-            'ConfigurePartition': grpc.unary_unary_rpc_method_handler(
-                    servicer.ConfigurePartition,
-                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ConfigurePartitionRequest.FromString,
-                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ConfigurePartitionReply.SerializeToString,
-            ),
-            'ReleasePartition': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReleasePartition,
-                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ReleasePartitionRequest.FromString,
-                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ReleasePartitionReply.SerializeToString,
-            ),
-            'ResetPartition': grpc.unary_unary_rpc_method_handler(
-                    servicer.ResetPartition,
-                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ResetPartitionRequest.FromString,
-                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ResetPartitionReply.SerializeToString,
+            'Follow': grpc.stream_stream_rpc_method_handler(
+                    servicer.Follow,
+                    request_deserializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.Orders.FromString,
+                    response_serializer=partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.FollowReply.SerializeToString,
             ),
             'InjectFault': grpc.unary_unary_rpc_method_handler(
                     servicer.InjectFault,
@@ -203,7 +153,7 @@ class AgentService:
             _registered_method=True)
 
     @staticmethod
-    def GetHealth(request,
+    def Follow(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -213,93 +163,12 @@ class AgentService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
-            '/ipuhub.vipu.agent.v1.AgentService/GetHealth',
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetHealthRequest.SerializeToString,
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.GetHealthReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ConfigurePartition(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ipuhub.vipu.agent.v1.AgentService/ConfigurePartition',
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ConfigurePartitionRequest.SerializeToString,
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ConfigurePartitionReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ReleasePartition(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ipuhub.vipu.agent.v1.AgentService/ReleasePartition',
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ReleasePartitionRequest.SerializeToString,
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ReleasePartitionReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ResetPartition(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ipuhub.vipu.agent.v1.AgentService/ResetPartition',
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ResetPartitionRequest.SerializeToString,
-            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.ResetPartitionReply.FromString,
+            '/ipuhub.vipu.agent.v1.AgentService/Follow',
+            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.Orders.SerializeToString,
+            partitions_dot_vipu_dot_protos_dot_vipu__agent__pb2.FollowReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import signal
     from multiprocessing.context import ForkServerProcess
 
-    from partitions.vipu.agent.machine import Inventory, MachinePartition, PartitionState
+    from partitions.vipu.agent.machine import Inventory, MachinePartition, Order, PartitionState
     from partitions.vipu.client import ReadyState, VipuClient
 
 
@@ -71,3 +71,9 @@ class Machine:
 
 async def state_of(vipu: VipuClient, name: str) -> ReadyState:
     return (await vipu.partition_status(name)).ready_state
+
+
+async def order(agent: AgentClient, wanted: Order) -> None:
+    """Have a machine begin this order; raises what it says against it."""
+    for refusal in (await agent.follow(wanted)).refusals.values():
+        raise refusal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,16 +17,20 @@ from devcluster.security.certificates import Authority
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import (
     Configuration,
+    Configure,
     Device,
     Fault,
     FaultKind,
     MachineTest,
     PartitionState,
+    Release,
+    Reset,
 )
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
 from partitions.vipu.agent.simulated import CLOCK_HERTZ
 from partitions.vipu.errors import (
     InvalidRequest,
+    NoAnswer,
     NotFound,
     NotReady,
     Unavailable,
@@ -34,6 +39,7 @@ from partitions.vipu.protos import vipu_agent_pb2 as pb
 from partitions.vipu.tlsfiles import ClientTls
 from partitions.vipu.types import IpuLinkRouting, SyncType
 from tests.fakes.waiting import PATIENCE_SECONDS
+from tests.integration.vipu.agentmachines import order
 from tests.integration.vipu.test_vipu_tls import write
 
 if TYPE_CHECKING:
@@ -102,36 +108,33 @@ async def test_a_partition_is_configured_reset_and_released(
 ) -> None:
     assert len((await client.inventory()).ipus) == 4
     assert (await client.health()).partitions == ()
-    await client.configure(PAIR)
+    await order(client, Configure(PAIR))
     (partition,) = (await client.health()).partitions
     assert (partition.configuration, partition.state) == (PAIR, PartitionState.CONFIGURING)
     clock.forward(0.5)
     assert (await client.health()).partitions[0].state is PartitionState.READY
-    await client.reset("p1", "second")
+    await order(client, Reset("p1", "second"))
     (partition,) = (await client.health()).partitions
     assert partition.configuration.generation == "second"
     assert partition.state is PartitionState.CONFIGURING
-    await client.release("p1")
-    await client.release("p1")
+    await order(client, Release("p1"))
+    await order(client, Release("p1"))
     assert (await client.health()).partitions == ()
 
 
 async def test_what_cannot_be_is_refused_with_its_reason(client: AgentClient) -> None:
-    await client.configure(PAIR)
+    await order(client, Configure(PAIR))
     with pytest.raises(NotReady, match="IPU 1 belongs to partition p1"):
-        await client.configure(Configuration("p2", "", PAIR.devices, PAIR.routing, PAIR.sync_type))
+        await order(client, Configure(replace(PAIR, partition="p2")))
     with pytest.raises(InvalidRequest, match="IPUs 0 to 3"):
-        await client.configure(
-            Configuration("p3", "", (Device(9, 0, 0),), PAIR.routing, PAIR.sync_type)
-        )
+        await order(client, Configure(replace(PAIR, partition="p3", devices=(Device(9, 0, 0),))))
     with pytest.raises(NotFound, match="configure it"):
-        await client.reset("p4", "x")
+        await order(client, Reset("p4", "x"))
 
 
 @pytest.mark.parametrize(
     ("method", "request_", "want"),
     [
-        ("ConfigurePartition", pb.ConfigurePartitionRequest(), "routing '': use one of"),
         ("InjectFault", pb.InjectFaultRequest(), "kind 0: use one of"),
         (
             "InjectFault",
@@ -154,10 +157,41 @@ async def test_an_odd_message_is_an_invalid_argument(
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def test_an_odd_order_is_refused_by_its_number_and_the_others_are_begun(
+    client: AgentClient,
+) -> None:
+    odd = replace(PAIR, routing="roundabout")  # type: ignore[arg-type]
+    outcome = await client.follow(
+        Configure(PAIR), Configure(odd), Reset("p4", "x"), Reset("p1", "second")
+    )
+    assert {number: type(error) for number, error in outcome.refusals.items()} == {
+        1: InvalidRequest,
+        2: NotFound,
+    }
+    assert str(outcome.refusals[1]).startswith("routing 'roundabout': use one of ")
+    assert [each.configuration.generation for each in outcome.health.partitions] == ["second"]
+    outcome = await client.follow(Release("p1"), Configure(replace(PAIR, partition="p2")))
+    assert (outcome.refusals, len(outcome.health.partitions)) == ({}, 1)
+
+
+async def test_an_agent_that_stops_waits_for_no_controller(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partitions.vipu.agent.main._STOP_SECONDS", 10 * PATIENCE_SECONDS)
+    agent = VipuAgent(AgentOptions(port=0, exporter_port=0), clock)
+    (ports,) = await agent.start()
+    async with AgentClient(f"127.0.0.1:{ports.api}", deadline_seconds=20) as client:
+        assert (await client.health()).faults == {}
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await agent.stop()
+        with pytest.raises(NoAnswer):
+            await client.follow()
+
+
 async def test_prometheus_sees_use_and_faults_by_agent_and_ipu(
     client: AgentClient, ports: Ports, clock: Clock
 ) -> None:
-    await client.configure(PAIR)
+    await order(client, Configure(PAIR))
     clock.forward(3600)
     await client.inject(Fault(FaultKind.LINK_DOWN, ipu=2, link=7))
     seen = await scrape(ports.exporter)
@@ -180,7 +214,7 @@ async def test_prometheus_sees_use_and_faults_by_agent_and_ipu(
         assert busy > idle == 0
     clock.forward(24 * 3600)
     await client.inject(Fault(FaultKind.IPU_ERROR, ipu=3))
-    await client.reset("p1", "second")
+    await order(client, Reset("p1", "second"))
     seen = await scrape(ports.exporter)
     assert all(of(name)[1] > before[name][1] for name in growing)
     assert of("memory_errors_total") == [0, 0, 0, 1]
@@ -190,7 +224,7 @@ async def test_prometheus_sees_use_and_faults_by_agent_and_ipu(
 async def test_a_partition_has_metrics_until_it_is_released(
     ports: Ports, client: AgentClient, clock: Clock
 ) -> None:
-    await client.configure(PAIR)
+    await order(client, Configure(PAIR))
     clock.forward(10)
     of = '{agent="ag0",partition="p1"}'
     shown = await scrape(ports.exporter)
@@ -200,10 +234,10 @@ async def test_a_partition_has_metrics_until_it_is_released(
         shown[f'ipuhub_ipu_host_received_bytes_total{{agent="ag0",ipu="{ipu}"}}']
         for ipu in range(4)
     )
-    await client.reset("p1", "second")  # the application goes on
+    await order(client, Reset("p1", "second"))  # the application goes on
     clock.forward(5)
     assert (await scrape(ports.exporter))[f"ipuhub_partition_seconds_total{of}"] == 15
-    await client.release("p1")
+    await order(client, Release("p1"))
     assert not [name for name in await scrape(ports.exporter) if 'partition="p1"' in name]
 
 
@@ -211,7 +245,7 @@ async def test_each_machine_of_a_process_has_its_name_ports_and_metrics(start: S
     ports = await start(machines=3, agent="rack7-ag9")
     assert len({port for each in ports for port in (each.api, each.exporter)}) == 6
     async with AgentClient(f"127.0.0.1:{ports[1].api}", deadline_seconds=20) as client:
-        await client.configure(PAIR)
+        await order(client, Configure(PAIR))
     partitions = [
         (await scrape(each.exporter))[f'ipuhub_ipu_in_use{{agent="{name}",ipu="1"}}']
         for each, name in zip(ports, ("rack7-ag9", "rack7-ag10", "rack7-ag11"), strict=True)

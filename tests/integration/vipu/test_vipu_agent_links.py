@@ -33,7 +33,7 @@ from tests.integration.vipu.test_vipu_removals import SLOW, active, client, star
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from partitions.vipu.agent.machine import Health
+    from partitions.vipu.agent.machine import Order, Outcome
     from tests.integration.vipu.agentmachines import Machine
 
 __all__ = ["start"]
@@ -86,14 +86,15 @@ async def test_an_agent_that_speaks_of_an_ipu_that_it_does_not_have_is_asked_aga
 ) -> None:
     (machine,) = machines(1)
     server = start([machine])
-    told, health_of = list[str](), AgentClient.health
+    told, follow_of = list[str](), AgentClient.follow
 
-    async def health(agent: AgentClient) -> Health:
+    async def follow(agent: AgentClient, *orders: Order) -> Outcome:
         told.append(agent.address)
-        return replace(await health_of(agent), faults={9: "IPU 9 is hot"})
+        outcome = await follow_of(agent, *orders)
+        return replace(outcome, health=replace(outcome.health, faults={9: "IPU 9 is hot"}))
 
     with monkeypatch.context() as patch:
-        patch.setattr(AgentClient, "health", health)
+        patch.setattr(AgentClient, "follow", follow)
         await eventually(lambda: len(told) > 2)
     await have_beaten(server, "ag0", machine)
     async with client(server) as vipu:
@@ -108,15 +109,15 @@ async def test_time_that_passes_for_the_server_alone_loses_no_agent(
     """A server that stood still for a minute has missed one answer, not a minute of them."""
     (machine,) = machines(1)
     server = start([machine])
-    links, health_of = server._links, AgentClient.health
+    links, follow_of = server._links, AgentClient.follow
     assert links is not None
     link = links._links["ag0"]
     await eventually(lambda: bool(link.boot_id))
     answers = [False, False, True, False, False, True]
 
-    async def health(agent: AgentClient) -> Health:
+    async def follow(agent: AgentClient, *orders: Order) -> Outcome:
         if answers and answers.pop(0):
-            return await health_of(agent)
+            return await follow_of(agent, *orders)
         link.heard_at -= 3600
         raise Unavailable("no answer")
 
@@ -126,7 +127,7 @@ async def test_time_that_passes_for_the_server_alone_loses_no_agent(
 
     lost = list[bool]()
     with monkeypatch.context() as patch:
-        patch.setattr(AgentClient, "health", health)
+        patch.setattr(AgentClient, "follow", follow)
         await eventually(lambda: lost.append(is_lost()) or not answers)
         assert not any(lost)
         await eventually(is_lost)

@@ -17,6 +17,7 @@ from grpc import StatusCode, aio
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
 from partitions.vipu.certificates import Role
 from partitions.vipu.client import AdminClient, Credentials
+from partitions.vipu.codes import number_of
 from partitions.vipu.protos import (
     vipu_admin_pb2,
     vipu_agent_pb2,
@@ -82,12 +83,16 @@ async def fuzz(
 
         async def ask(method: MethodDescriptor, asked: Message) -> None:
             call = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}")
-            code, said = StatusCode.OK, "-"
+            raw, answers = asked.SerializeToString() + random.choice(NEWER), [(StatusCode.OK, "-")]
             try:
-                raw = asked.SerializeToString() + random.choice(NEWER)
-                await call(raw, timeout=90, metadata=metadata)
+                answers += refusals(await call(raw, timeout=90, metadata=metadata), method)
             except aio.AioRpcError as error:
-                code, said = error.code(), error.details() or ""
+                answers = [(error.code(), error.details() or "")]
+            for code, said in answers:
+                judge(code, said, method, asked)
+            heard[method.full_name] += 1
+
+        def judge(code: StatusCode, said: str, method: MethodDescriptor, asked: Message) -> None:
             assert code in {StatusCode.OK, *SAID}, (method.full_name, asked, said)
             assert said
             assert len(said) <= 500
@@ -95,15 +100,23 @@ async def fuzz(
                 assert names_a_field(said, method.input_type), (method.full_name, asked, said)
                 assert REMEDY.search(said), (method.full_name, asked, said)
             codes[code.name] += 1
-            heard[method.full_name] += 1
 
         for start in range(0, MESSAGES, 16):
             chosen = [random.choice(methods) for _ in range(min(16, MESSAGES - start))]
             asked = [(method, message(random, method.input_type)) for method in chosen]
             await asyncio.gather(*(ask(method, answerable(one)) for method, one in asked))
-    assert codes.total() == MESSAGES
+    assert heard.total() == MESSAGES
     assert min(heard[each.full_name] for each in methods) >= MESSAGES / len(methods) / 2
     return codes
+
+
+def refusals(raw: bytes, method: MethodDescriptor) -> list[tuple[StatusCode, str]]:
+    """Codes and sentences of the orders that an agent has not begun."""
+    if method.name != "Follow":
+        return []
+    answer = vipu_agent_pb2.FollowReply.FromString(raw)
+    codes = {number_of(code): code for code in StatusCode}
+    return [(codes[each.code], each.reason) for each in answer.refusals]
 
 
 def names_a_field(said: str, message: Descriptor, depth: int = 3) -> bool:

@@ -19,6 +19,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from structlog.testing import capture_logs
 
 from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.machine import Release
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
 from partitions.vipu.certificates import Role, init_certificates, role_of
 from partitions.vipu.client import AdminClient, CreateRequest
@@ -129,7 +130,7 @@ async def test_agents_answer_the_controller_and_no_user(
     for role in (Role.USER, Role.AGENT):
         async with AgentClient(machine.address, tls=tls_of(folder, role)) as other:
             with pytest.raises(Refused, match=f"yours is of {role}"):
-                await other.release("p1")
+                await other.follow(Release("p1"))
 
 
 @dataclass(frozen=True)

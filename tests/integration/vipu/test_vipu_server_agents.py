@@ -13,7 +13,14 @@ from devcluster.security.certificates import Authority
 from partitions.proxy.controllers import ControllerView, parse_controllers
 from partitions.proxy.fleetmap import fleet_to_json
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
+from partitions.vipu.agent.machine import (
+    Configuration,
+    Configure,
+    Device,
+    Fault,
+    FaultKind,
+    PartitionState,
+)
 from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
 from partitions.vipu.errors import NoCapacity
 from partitions.vipu.server.main import VipuServer
@@ -21,7 +28,7 @@ from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.types import IpuLinkRouting, SyncType
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
-from tests.integration.vipu.agentmachines import state_of
+from tests.integration.vipu.agentmachines import order, state_of
 from tests.integration.vipu.test_vipu_tls import write
 
 if TYPE_CHECKING:
@@ -254,7 +261,7 @@ async def test_a_restarted_controller_leaves_running_partitions_alone_and_mends_
         "stranger", "", (Device(2, 0, 0),), IpuLinkRouting.DNC, SyncType.POD_NATIVE_DEFAULT
     )
     async with AgentClient(both[1].address, deadline_seconds=60) as agent:
-        await agent.configure(stranger)
+        await order(agent, Configure(stranger))
     again = start(both)
     async with client(again) as vipu:
         assert await state_of(vipu, "p") is ReadyState.ACTIVE

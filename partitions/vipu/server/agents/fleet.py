@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-from partitions.vipu.agent.machine import Configuration, Device, PartitionState
+from partitions.vipu.agent.machine import (
+    Configuration,
+    Configure,
+    Device,
+    PartitionState,
+    Release,
+    Reset,
+)
 from partitions.vipu.topology import (
     AGENT_PREFIX,
     DOMAIN_IPUS,
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from partitions.vipu.agent.holder import Rival
-    from partitions.vipu.agent.machine import Health
+    from partitions.vipu.agent.machine import Health, Order
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.server.state import State
 
@@ -98,31 +105,6 @@ class Outage(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
-    """The machine has to set a partition up."""
-
-    configuration: Configuration
-
-
-@dataclass(frozen=True, slots=True)
-class Reset:
-    """The machine has to reset the IPUs of a partition."""
-
-    partition: str
-    generation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The machine has to free the IPUs of a partition."""
-
-    partition: str
-
-
-Action: TypeAlias = Configure | Reset | Release
-
-
 def fleet_of_agents(ipus: Mapping[str, int], parts: Sequence[tuple[str, str]]) -> Topology:
     """The fleet of these agents, in their order, each with a number of IPUs.
 
@@ -171,8 +153,8 @@ def configurations(record: PartitionRecord, topology: Topology) -> dict[str, Con
     }
 
 
-def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Action]:
-    """Return the actions that bring a machine to the wanted state, releases first: their IPUs may
+def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Order]:
+    """Return the orders that bring a machine to the wanted state, releases first: their IPUs may
     be wanted again."""
     freeing = {
         each.configuration.partition
@@ -184,8 +166,8 @@ def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Act
         for each in health.partitions
         if each.configuration.partition not in freeing
     }
-    actions: list[Action] = [Release(partition) for partition in has if partition not in wanted]
-    begun: list[Action] = []
+    first: list[Order] = [Release(partition) for partition in has if partition not in wanted]
+    begun: list[Order] = []
     for partition, configuration in wanted.items():
         if partition in freeing:  # of an earlier partition with this id
             continue
@@ -198,9 +180,9 @@ def differences(wanted: Mapping[str, Configuration], health: Health) -> list[Act
             begun.append(Reset(partition, configuration.generation))
         else:
             # On other IPUs than before: those may be another partition's by now.
-            actions.append(Release(partition))
+            first.append(Release(partition))
             begun.append(Configure(configuration))
-    return [*actions, *begun]
+    return [*first, *begun]
 
 
 def key_of(configuration: Configuration) -> tuple[str, str]:

@@ -19,9 +19,7 @@ from ipuhub.concurrency import wait_set
 from partitions.vipu.errors import NotReady, VipuError
 from partitions.vipu.ipuofprobe import IpuofProbes
 from partitions.vipu.server.agents.fleet import (
-    Configure,
     Outage,
-    Release,
     begun_parts,
     differences,
     failed_parts,
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from partitions.vipu.agent.client import AgentClient
     from partitions.vipu.agent.holder import Rival
     from partitions.vipu.agent.machine import Configuration, Health, Inventory
-    from partitions.vipu.server.agents.fleet import Action, LinkTiming, Machines
+    from partitions.vipu.server.agents.fleet import LinkTiming, Machines
     from partitions.vipu.server.machines import Hardware
     from partitions.vipu.server.records import PartitionRecord
 
@@ -84,7 +82,8 @@ class AgentLink:
     `indexes`: the IPUs that the fleet counts on. `leaving`: by partition, the generation of its
     removal, where the machine has or had a part. `gone`: the removals whose partition its last
     answer no longer had. `held`: the partitions that the machine may have a part of, None while it
-    has not answered yet; nothing of a lost machine is waited for.
+    has not answered yet; nothing of a lost machine is waited for. `last`: its last answer, None
+    after a question without one.
     """
 
     agent: str
@@ -104,6 +103,7 @@ class AgentLink:
     leaving: dict[str, str] = field(default_factory=dict)
     gone: frozenset[tuple[str, str]] = frozenset()
     held: frozenset[str] | None = None
+    last: Health | None = None
     ready: frozenset[tuple[str, str]] = frozenset()
     rivals: set[Rival] = field(default_factory=set)
 
@@ -170,11 +170,17 @@ class AgentLink:
         return None if self.held is None else self.held - self.wanted.keys()
 
     async def _beat(self) -> bool:
-        """Ask the agent once and act on its answer; whether its machine is at work."""
+        """Give the agent its orders and act on its answer; whether its machine is at work."""
         # The answer may be older than a removal that begins while it is on its way.
         leaving = frozenset(self.leaving.items())
+        # By its last answer: another question first would double the way of each order.
+        orders = differences(self.wanted, self.last) if self.last else []
+        if self.held is not None:  # it may be removed before the answer
+            self.held |= self.wanted.keys()
+        self.last = None
         try:
-            health = await self.client.health()
+            outcome = await self.client.follow(*orders)
+            health = outcome.health
             if health.boot_id != self.boot_id:
                 await self._greet(health)
         except NotReady as error:
@@ -183,7 +189,9 @@ class AgentLink:
         except VipuError as error:
             await self._miss(str(error))
             return False
-        self.client.takes_over = False  # once: afterwards another may take over from us
+        for number, error in outcome.refusals.items():  # the difference is there the next time
+            order = orders[number]
+            log.warning("machine not changed", agent=self.agent, order=order, error=str(error))
         self.heard_at, self.misses = time.monotonic(), 0
         around = self.around
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
@@ -191,25 +199,17 @@ class AgentLink:
         if not await self._fits():
             return False
         has = frozenset(each.configuration.partition for each in health.partitions)
-        self.held = has
+        self.held, self.last = has, health
         await self._report(health)
-        actions = differences(self.wanted, health)
-        self.held |= (
-            self.wanted.keys()
-        )  # a partition created now may be removed before the next answer
-        # Each kind at once, but the releases first: their IPUs may be wanted again.
-        releases = [each for each in actions if isinstance(each, Release)]
-        begun = [each for each in actions if not isinstance(each, Release)]
-        for few in (releases, begun):
-            await asyncio.gather(*map(self._do, few))
         up = ready(health)
         fresh = begun_parts(up - self.ready, around.known)
         closed = await self.probes.closed(self.agent, fresh, around.machines, around.hardware)
         self.ready = up - closed
         self.gone = frozenset(removal for removal in leaving if removal[0] not in has)
         await around.confirm(self)
-        is_busy = any(key_of(each) not in self.ready for each in self.wanted.values())
-        return is_busy or bool(actions) or not self.leaving.items() <= self.gone
+        is_set_up = self.ready.issuperset(map(key_of, self.wanted.values()))
+        is_free = self.leaving.items() <= self.gone and not differences(self.wanted, health)
+        return not is_set_up or not is_free
 
     def _note_rival(self, rival: Rival | None) -> None:
         """Tell once of each controller that the agent refuses, until it has refused none for a
@@ -301,14 +301,3 @@ class AgentLink:
             del self.faults[index]
         for record, problem in failed_parts(health, self.around.known):
             await asyncio.to_thread(machines.fail_part, record, f"{self.agent}: {problem}")
-
-    async def _do(self, action: Action) -> None:
-        try:
-            if isinstance(action, Configure):
-                await self.client.configure(action.configuration)
-            elif isinstance(action, Release):
-                await self.client.release(action.partition)
-            else:
-                await self.client.reset(action.partition, action.generation)
-        except VipuError as error:  # the next heartbeat finds the same difference
-            log.warning("machine not changed", agent=self.agent, action=action, error=str(error))
