@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import json
 import os
-import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from devcluster.demo.processes import ACCOUNTS, AGENT_PORTS, NAMESPACE, PORTS, P
 from devcluster.demo.supervisor import NotReadyError, Supervisor
 from devcluster.demo.vipufleet import controllers_of, ports_of
 from ipuhub.concurrency import wait_set
+from ipuhub.process.runtime import stop_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,9 +87,7 @@ class Demo:
         if self.logs is not None:
             folder = _shown(self.logs.directory)
             self.say(f"Starting IPUHub; logs are in {folder}, --logs shows them here")
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stop = stop_event()
         starting = asyncio.create_task(self.start())
         stopping = asyncio.create_task(stop.wait())
         tasks = [starting]

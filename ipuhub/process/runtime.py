@@ -66,6 +66,18 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
+def stop_event() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set; call it on the running loop.
+
+    A loop hears every signal. A thread that waits for a lock does not: a signal that comes just
+    before it blocks, or that another thread takes, does not wake it.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
 async def until_stopped(work: Awaitable[None]) -> None:
     """Run `work` until it ends or the process is stopped; then cancel it."""
     task = asyncio.ensure_future(work)

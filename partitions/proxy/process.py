@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from ipuhub.process.health import build_runner, listening
 from ipuhub.process.leaderlabel import LeaderLabel
 from ipuhub.process.metricspage import metrics_route
 from ipuhub.process.process import ClusterProcess
+from ipuhub.process.runtime import stop_event
 from ipuhub.times import utc_now
 from partitions.errors import TrackerUnavailable
 from partitions.proxy import metrics
@@ -278,9 +278,7 @@ async def running(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
 async def serve(options: ProxyOptions) -> None:
     """Serve until SIGTERM or SIGINT; a loop that fails or returns ends it with an
     error that names the loop."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with running(options) as process:
         stopped = asyncio.create_task(stop.wait())
         ends: set[asyncio.Task[Any]] = {stopped, *process.loops}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -14,6 +13,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.process import logs
+from ipuhub.process.runtime import stop_event
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -109,9 +109,7 @@ def _natural(text: str) -> int:
 
 async def _run(client: KubeClient, options: LoadOptions) -> dict[str, int]:
     """Run until SIGTERM or SIGINT; return the counts."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with client:
         load = DemoLoad(client, options)
         await load.run(stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
 from ipuhub.certificates import write_private
 from ipuhub.env import port_number
 from ipuhub.process import logs
-from ipuhub.process.runtime import return_free_memory
+from ipuhub.process.runtime import return_free_memory, stop_event
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -51,9 +50,7 @@ class Command(BaseCommand):
 
 async def _serve(cluster: DevCluster, kubeconfig: Path | None) -> None:
     """Serve until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     await cluster.start()
     try:
         if kubeconfig is not None:

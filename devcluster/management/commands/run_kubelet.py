@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 from ipuhub.process import logs
-from ipuhub.process.runtime import return_free_memory
+from ipuhub.process.runtime import return_free_memory, until_stopped
 
 
 class Command(BaseCommand):
@@ -88,9 +87,4 @@ def _read_pairs(texts: list[str]) -> dict[str, str]:
 async def _run(client: KubeClient, options: StandInOptions) -> None:
     """Run until SIGTERM or SIGINT."""
     async with client:
-        running = asyncio.create_task(StandInNodes(client, options).run())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-        await asyncio.wait({running})
-        if not running.cancelled():
-            running.result()
+        await until_stopped(StandInNodes(client, options).run())

@@ -117,7 +117,7 @@ class AgentClient:
     async def _followed(self, orders: Sequence[Order]) -> Outcome:
         stub = await self._stub()
         if self._following is None or self._following.done():
-            self._following = stub.Follow(wait_for_ready=True, metadata=self._headers)
+            self._following = stub.Follow(None, wait_for_ready=True, metadata=self._headers)
         call = self._following
         try:
             await call.write(wire.orders_to_message(orders))

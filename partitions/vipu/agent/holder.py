@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -17,6 +17,7 @@ CONTROLLER_HEADER: Final = "ipuhub-controller"
 TAKE_OVER_HEADER: Final = "ipuhub-take-over"
 # A controller calls each second: one that has not called for so long has ended.
 HELD_FOR: Final = timedelta(seconds=15)
+_MOST_HOSTS: Final = 8
 _LONGEST_ID: Final = 64  # of an id that is repeated to others
 
 
@@ -30,6 +31,25 @@ class Holder:
     def is_there(self, now: datetime) -> bool:
         """Return whether the controller still calls."""
         return now - self.heard_at < HELD_FOR
+
+
+@dataclass(slots=True)
+class RefusedHosts:
+    """The hosts of refused controllers, for one sentence about each; of 8 at most, since whoever
+    reaches an agent may call from as many hosts, and under as many ids, as they like."""
+
+    _known: set[str] = field(default_factory=set)
+
+    def is_new(self, host: str) -> bool:
+        """Return whether this host is to be told of, and count it as told."""
+        if host in self._known or len(self._known) >= _MOST_HOSTS:
+            return False
+        self._known.add(host)
+        return True
+
+    def forget(self) -> None:
+        """Begin again."""
+        self._known.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import structlog
 from grpc import aio
 
 from ipuhub.process import logs
-from ipuhub.process.runtime import allow_open_files
+from ipuhub.process.runtime import allow_open_files, stop_event
 from ipuhub.times import utc_now
 from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.exporter import Exporter
@@ -289,9 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _serve(options: AgentOptions) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     agent = VipuAgent(options)
     try:
         await agent.start()

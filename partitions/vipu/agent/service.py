@@ -17,6 +17,7 @@ from partitions.vipu.agent.holder import (
     CONTROLLER_HEADER,
     HELD_FOR,
     TAKE_OVER_HEADER,
+    RefusedHosts,
     next_holder,
     rival_of,
 )
@@ -70,7 +71,7 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         self.exporter_port = 0
         self._ipuof = ipuof
         self._holder: Holder | None = None
-        self._refused = ""
+        self._refused = RefusedHosts()
         self._rival: Rival | None = None
         self._rival_until: datetime | None = None
         self._followers: set[asyncio.Task[None] | None] = set()
@@ -210,13 +211,20 @@ class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
         try:
             self._holder = next_holder(known, caller, now, takes_over=TAKE_OVER_HEADER in headers)
         except NotReady as error:
-            if self._refused != caller:
-                self._log.warning("controller refused", controller=caller, problem=str(error))
-            self._refused = caller
-            self._rival, self._rival_until = rival_of(caller, peer), now + HELD_FOR
+            rival = rival_of(caller, peer)
+            if self._rival_at(now) is None:
+                self._refused.forget()
+            if self._refused.is_new(rival.host):
+                self._log.warning(
+                    "controller refused",
+                    controller=rival.controller,
+                    host=rival.host,
+                    problem=str(error),
+                )
+            self._rival, self._rival_until = rival, now + HELD_FOR
             raise
         if self._holder and known and self._holder.controller != known.controller:
-            self._refused, self._rival = "", None
+            self._rival = None
             self._log.warning(
                 "another controller has taken over",
                 controller=self._holder.controller,

@@ -308,6 +308,11 @@ class Controller:
         facts = {"agent": agent, "controller": rival.controller, "host": rival.host}
         self.events.note("another vipu-server asks for an agent", is_bad=True, **facts)
 
+    def note_lost_part(self, agent: str, partition: str) -> None:
+        """Take that a machine had forgotten a partition: its programs have lost their IPUs."""
+        what = "machine had lost a partition, which is set up again"
+        self.events.note(what, is_bad=True, agent=agent, partition=partition)
+
     def agent_back(self, agent: str) -> None:
         """Take that an agent answers again; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)

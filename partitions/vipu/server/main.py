@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import signal
 import socket
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib.metadata import version
@@ -19,7 +19,7 @@ import grpc
 import structlog
 
 from ipuhub.process import logs
-from ipuhub.process.runtime import allow_open_files
+from ipuhub.process.runtime import allow_open_files, stop_event
 from ipuhub.times import utc_now
 from partitions.vipu.certificates import init_certificates
 from partitions.vipu.discovery import Discovery
@@ -86,6 +86,7 @@ class VipuServer:
         self._state = StateFile(options.storage)
         self._server: grpc.Server | None = None
         self._health: HealthServicer | None = None
+        self._saying = threading.Lock()
         self._controller: Controller | None = None
         self._links: AgentLinks | None = None
         self._admin: AdminPort | None = None
@@ -113,6 +114,8 @@ class VipuServer:
         try:
             fleet = self._fleet()
             self._controller = Controller(fleet, self._state, _latencies(options), self._clock)
+            # First: what is served from now on may find that the disk is full.
+            self._controller.writes.on_failure = self._note_unwritten
             if self._links is not None:
                 self._controller.hardware = self._links.hardware
                 self._controller.writes.on_change = self._links.changed
@@ -122,7 +125,6 @@ class VipuServer:
             port = self._serve(self._controller)
             self._discover()
             self._serve_admin(self._controller, port)
-            self._controller.writes.on_failure = self._note_unwritten
         except BaseException:
             self._stop_serving()
             self._stop_links()
@@ -220,12 +222,15 @@ class VipuServer:
             events.note("state file is written again")
         else:
             events.note("state file is not written", is_bad=True, problem=unwritten.reason)
-        self._say_health(is_written=unwritten is None)
+        self._say_health()
 
-    def _say_health(self, *, is_written: bool) -> None:
-        for health in (self._health, self._admin.health if self._admin else None):
-            if health is not None:
-                say_health(health, STATE_FILE, is_well=is_written)
+    def _say_health(self) -> None:
+        """Tell both ports' probes whether the state file is written."""
+        with self._saying:  # the last to say it says what is
+            is_written = self.controller.writes.unwritten is None
+            for health in (self._health, self._admin.health if self._admin else None):
+                if health is not None:
+                    say_health(health, STATE_FILE, is_well=is_written)
 
     def _discover(self) -> None:
         names = self._options.autodiscovery_listen_interfaces
@@ -252,7 +257,7 @@ class VipuServer:
             )
             self._admin = AdminPort(controller, facts, is_secure=options.secure)
             self._admin.start(options.admin_host, options.admin_port, options.tls)
-        self._say_health(is_written=True)
+        self._say_health()
 
 
 def _latencies(options: ServerOptions) -> Latencies:
@@ -289,14 +294,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _serve(server: VipuServer) -> None:
-    """Serve until SIGTERM or SIGINT; raises what `VipuServer.start` raises.
-
-    A loop hears every signal. A thread that waits for a lock does not: a signal that comes just
-    before it blocks, or that another thread takes, does not wake it.
-    """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    """Serve until SIGTERM or SIGINT; raises what `VipuServer.start` raises."""
+    stop = stop_event()
     server.start()
     await stop.wait()
     server.stop()

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from ipuhub.concurrency import end_tasks
+from partitions.vipu.agent import client as agent_client
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.agent.machine import Fault, FaultKind, PartitionState
+from partitions.vipu.agent.machine import Configure, Fault, FaultKind, PartitionState, Release
 from partitions.vipu.client import CreateRequest
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_fleet_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
+from partitions.vipu.server.agents.fleet import LinkTiming
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from tests.fakes.freeport import free_port
@@ -77,6 +80,89 @@ async def have_beaten(server: VipuServer, agent: str, machine: Machine) -> None:
         await eventually(has_fault)
         await asked.repair(0)
         await eventually(lambda: not has_fault())
+
+
+class Forwarder:
+    """A way to an agent that can fall silent for the connections that it has; new ones pass."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._ways: list[asyncio.Task[None]] = []
+        self._ends: list[asyncio.StreamWriter] = []
+
+    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        self._ends += [writer, back]
+        for source, sink in ((reader, back), (there, writer)):
+            self._ways.append(asyncio.create_task(self._carry(source, sink)))
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            sink.write(data)
+
+    async def fall_silent(self) -> None:
+        ways, self._ways = self._ways, []
+        await end_tasks(*ways)
+
+    async def close(self) -> None:
+        await self.fall_silent()
+        for end in self._ends:
+            end.close()
+
+
+async def test_an_order_takes_one_message(
+    machines: Callable[..., list[Machine]],
+    start: Callable[..., VipuServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (machine,) = machines(1, latency=0.0)
+    server = start([machine])
+    links, follow_of = server._links, AgentClient.follow
+    assert links is not None
+    link = links._links["ag0"]
+    await eventually(lambda: bool(link.boot_id))
+    link.client._deadline_seconds = PATIENCE_SECONDS
+    link.around.timing = LinkTiming(heartbeat_seconds=36_000)
+    told: list[tuple[Order, ...]] = []
+
+    async def follow(agent: AgentClient, *orders: Order) -> Outcome:
+        told.append(orders)
+        return await follow_of(agent, *orders)
+
+    async with client(server) as vipu:
+        await active(vipu, "first", 1)  # from now on it pauses as long as it is told
+        monkeypatch.setattr(AgentClient, "follow", follow)
+        await active(vipu, "p", 2)
+        await vipu.remove_partition("p")
+        await eventually(lambda: len(server.controller.list()) == 1)
+    assert [[type(order) for order in orders] for orders in told] == [[Configure], [Release]]
+
+
+async def test_an_agent_that_vanished_without_a_word_is_found_on_a_new_connection(
+    machines: Callable[..., list[Machine]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [
+        (name, 300 if name.startswith("grpc.keepalive_t") else value)
+        for name, value in agent_client._OPTIONS
+    ]
+    monkeypatch.setattr(agent_client, "_OPTIONS", tuple(options))
+    (machine,) = machines(1)
+    forwarder = Forwarder(machine.port)
+    server = await asyncio.start_server(forwarder.connect, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+
+    async def answers() -> bool:
+        with suppress(Unavailable):
+            return bool((await agent.health()).boot_id)
+        return False
+
+    async with AgentClient(f"{host}:{port}", deadline_seconds=1) as agent:
+        await eventually(answers)
+        await forwarder.fall_silent()
+        assert not await answers()
+        await eventually(answers)
+    await forwarder.close()
+    server.close()
 
 
 async def test_an_agent_that_speaks_of_an_ipu_that_it_does_not_have_is_asked_again(

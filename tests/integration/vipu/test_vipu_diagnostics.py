@@ -17,8 +17,9 @@ from partitions.vipu.cli.diagnosticcommands import bar
 from partitions.vipu.client import AdminClient, CreateRequest
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
 from partitions.vipu.protos import vipu_diagnostics_pb2 as pb
+from partitions.vipu.protos import vipu_fleet_pb2 as fleet_pb
 from partitions.vipu.server.diagnostics import KEPT, Diagnostics, DiagnosticState
-from tests.fakes.waiting import wait_until
+from tests.fakes.waiting import PATIENCE_SECONDS, eventually, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -137,6 +138,31 @@ async def test_agents_test_their_machines(
     assert [one.outcome for one in found[3].results] == [pb.OUTCOME_FAILED] * 4
     assert all(one.state == pb.DIAGNOSTIC_STATE_FAILED for one in found.values())
     assert [(one.done, one.steps) for one in found.values()] == [(4, 4), (16, 16), (4, 4)]
+
+
+async def test_an_agent_that_is_removed_during_its_test_is_named_so(
+    start: Start, machines: Callable[..., list[Machine]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partitions.vipu.agent.client.TEST_SECONDS", PATIENCE_SECONDS)
+    (machine,) = machines(1)
+    server, _ = await asyncio.to_thread(start, machines=0)
+    async with (
+        AgentClient(machine.address) as agent,
+        AdminClient(f"127.0.0.1:{server.admin_port}", deadline_seconds=60) as admin,
+    ):
+        created = fleet_pb.CreateAgentRequest(agent_id="a1", host="127.0.0.1", port=machine.port)
+        await admin.ask("CreateAgent", created)
+        await agent.inject(Fault(FaultKind.HANG))
+        begun = await admin.ask("StartDiagnostic", pb.StartDiagnosticRequest(kind=2))  # type: ignore[arg-type]
+        await admin.ask("RemoveAgent", fleet_pb.RemoveAgentRequest(agent_id="a1"))
+        question = pb.GetDiagnosticRequest(diagnostic_id=begun.id)
+        found = await eventually(
+            lambda: admin.ask("GetDiagnostic", question),
+            lambda found: found.state != pb.DIAGNOSTIC_STATE_RUNNING,
+        )
+    told = {(each.outcome, each.message) for each in found.results}
+    assert told == {(pb.OUTCOME_SKIPPED, "a1 was removed while it was tested")}
+    assert len(found.results) == 4
 
 
 async def ended(admin: AdminClient, kind: int) -> pb.Diagnostic:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.client import CreateRequest, ReadyState
-from partitions.vipu.errors import NoCapacity
+from partitions.vipu.errors import NoCapacity, NotReady
 from tests.fakes.waiting import eventually
 from tests.integration.vipu.agentmachines import state_of
 from tests.integration.vipu.test_vipu_server_agents import active, client, created, start
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["start"]
 
 
-async def some_answers(server: VipuServer) -> None:
+async def some_answers(server: VipuServer, count: int = 4) -> None:
     """The agent has answered a few times more."""
     assert server._links is not None
     link = server._links._links["ag0"]
-    for _ in range(4):
+    for _ in range(count):
         last = link.heard_at
         await eventually(lambda last=last: link.heard_at > last)  # type: ignore[misc]
 
@@ -75,3 +76,18 @@ async def test_a_second_controller_gets_no_agent_that_another_uses_unless_it_tak
             await eventually(
                 lambda: state_of(elsewhere, "q"), lambda state: state is ReadyState.ACTIVE
             )
+
+
+async def test_ever_new_ids_from_one_host_are_told_of_once(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    server = start([machine])
+    for number in range(3):
+        stranger = AgentClient(machine.address, deadline_seconds=60, controller=f"id-{number}")
+        async with stranger as agent:
+            with pytest.raises(NotReady, match="another V-IPU controller"):
+                await agent.health()
+        await some_answers(server, 2)
+    told = [each.what for each in server.controller.events.last()[0]]
+    assert told.count("another vipu-server asks for an agent") == 1

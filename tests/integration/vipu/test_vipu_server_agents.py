@@ -304,13 +304,17 @@ async def test_a_restarted_agent_is_set_up_again_and_its_partition_stays_active(
     machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
 ) -> None:
     (machine,) = machines(1)
-    async with client(start([machine])) as vipu:
+    server = start([machine])
+    async with client(server) as vipu:
         await active(vipu, "p", 4)
         before = await machine.partitions()
         machine.kill()
         machine.start()
         await eventually(machine.partitions, lambda found: found == before)
         assert await state_of(vipu, "p") is ReadyState.ACTIVE
+    (told,) = [each for each in server.controller.events.last()[0] if "lost" in each.what]
+    assert told.what == "machine had lost a partition, which is set up again"
+    assert told.facts == {"agent": "ag0", "partition": "p"}
 
 
 async def test_a_controller_starts_without_one_of_its_agents_and_takes_it_in_later(

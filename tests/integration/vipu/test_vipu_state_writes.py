@@ -6,13 +6,20 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pytest
+
 from partitions.vipu.client import CreateRequest
+from partitions.vipu.errors import NotStored
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.drain import DrainOrder
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.server.records import AgentRecord
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.server.userrecords import UserRecord
+from partitions.vipu.serving import STATE_FILE
 from tests.builders.fleets import fleet_of_machines
+from tests.integration.vipu.test_vipu_admin import health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,3 +92,30 @@ def test_a_server_that_dies_in_any_write_finds_all_that_it_has_answered(tmp_path
         cut.write_bytes(after)
         assert known(started(cut)) == known(controller), number
     assert 0 < rewrites < len(WRITES)
+
+
+def test_a_disk_that_is_full_before_the_last_port_listens_is_told_on_both_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def served(controller: Controller) -> int:
+        port = serve(controller)
+        with monkeypatch.context() as patch:
+            patch.setattr("partitions.vipu.server.statefile.os.fsync", full)
+            with pytest.raises(NotStored):
+                controller.cordon("ag0", "new cables")
+        return port
+
+    server = VipuServer(ServerOptions(storage=tmp_path / "state.json", port=0, admin_port=0))
+    serve = server._serve
+    monkeypatch.setattr(server, "_serve", served)
+    port = server.start()
+    try:
+        assert server.admin_port is not None
+        assert {health(each, STATE_FILE) for each in (port, server.admin_port)} == {"NOT_SERVING"}
+        happened = [event.what for event in server.controller.events.last()[0]]
+        assert happened == ["state file is not written"]
+    finally:
+        server.stop()

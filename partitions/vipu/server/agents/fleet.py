@@ -74,6 +74,10 @@ class Machines(Protocol):
         """A lost agent answers again."""
         ...
 
+    def note_lost_part(self, agent: str, partition: str) -> None:
+        """A machine had forgotten an ACTIVE partition, and sets it up again."""
+        ...
+
     def fail_part(self, seen: PartitionRecord, problem: str) -> None:
         """Record that machines cannot serve a partition as it was `seen`."""
         ...

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ipuhub.concurrency import wait_set
+from partitions.vipu.agent.holder import RefusedHosts
 from partitions.vipu.errors import NotReady, VipuError
 from partitions.vipu.ipuofprobe import IpuofProbes
 from partitions.vipu.server.agents.fleet import (
@@ -105,7 +106,7 @@ class AgentLink:
     held: frozenset[str] | None = None
     last: Health | None = None
     ready: frozenset[tuple[str, str]] = frozenset()
-    rivals: set[Rival] = field(default_factory=set)
+    rivals: RefusedHosts = field(default_factory=RefusedHosts)
 
     async def take_inventory(self) -> None:
         """Ask what the machine is made of until it answers."""
@@ -149,8 +150,8 @@ class AgentLink:
     def forget(self, partition: str) -> None:
         """The machine has no part of this partition any more."""
         self.leaving.pop(partition, None)
-        self.wanted.pop(partition, None)
-        self.wake.set()
+        if self.wanted.pop(partition, None) is not None:
+            self.wake.set()
 
     def has_done(self, record: PartitionRecord) -> bool:
         """Return whether the machine has done its part of a partition.
@@ -189,9 +190,9 @@ class AgentLink:
         except VipuError as error:
             await self._miss(str(error))
             return False
-        for number, error in outcome.refusals.items():  # the difference is there the next time
+        for number, why in outcome.refusals.items():  # the difference is there the next time
             order = orders[number]
-            log.warning("machine not changed", agent=self.agent, order=order, error=str(error))
+            log.warning("machine not changed", agent=self.agent, order=order, error=str(why))
         self.heard_at, self.misses = time.monotonic(), 0
         around = self.around
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)
@@ -202,6 +203,9 @@ class AgentLink:
         self.held, self.last = has, health
         await self._report(health)
         up = ready(health)
+        for partition, _ in self.ready - up:
+            if partition in self.wanted and partition not in has:
+                around.machines.note_lost_part(self.agent, partition)
         fresh = begun_parts(up - self.ready, around.known)
         closed = await self.probes.closed(self.agent, fresh, around.machines, around.hardware)
         self.ready = up - closed
@@ -212,12 +216,11 @@ class AgentLink:
         return not is_set_up or not is_free
 
     def _note_rival(self, rival: Rival | None) -> None:
-        """Tell once of each controller that the agent refuses, until it has refused none for a
-        while."""
+        """Tell once of each host whose controller the agent refuses, until it has refused none for
+        a while."""
         if rival is None:
-            self.rivals.clear()
-        elif rival not in self.rivals:
-            self.rivals.add(rival)
+            self.rivals.forget()
+        elif self.rivals.is_new(rival.host):
             self.around.machines.note_rival(self.agent, rival)
 
     async def _greet(self, health: Health) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -12,6 +13,7 @@ from ipuhub.addresses import host_of
 from ipuhub.concurrency import end_tasks
 from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.errors import NotFound, NotReady, missing
 from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agents.fleet import Identity, configurations
 from partitions.vipu.server.agents.link import AgentLink, Surroundings
@@ -122,15 +124,30 @@ class AgentLinks:
 
     def fail(self, agent: str, fault: Fault) -> None:
         """Let the machine of an agent fail, if it is simulated; raises VipuError."""
-        self._loop.run(self._links[agent].client.inject(fault))
+        self._loop.run(self._link(agent).client.inject(fault))
 
     def repair(self, agent: str, ipu: int | None) -> None:
         """End the faults of an IPU, or all of the machine; raises VipuError."""
-        self._loop.run(self._links[agent].client.repair(ipu))
+        self._loop.run(self._link(agent).client.repair(ipu))
 
     def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
-        """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError."""
-        return self._loop.run(self._links[agent].client.test(kind, ipu))
+        """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError: NotReady
+        where the agent is removed meanwhile."""
+        link = self._links.get(agent)
+        try:
+            if link is not None:
+                return self._loop.run(link.client.test(kind, ipu))
+        except CancelledError:
+            if self._links.get(agent) is link:
+                raise  # vipu-server is being stopped
+        raise NotReady(f"{agent} was removed while it was tested")
+
+    def _link(self, agent: str) -> AgentLink:
+        """The connection to an agent; raises NotFound for one that has just been removed."""
+        try:
+            return self._links[agent]
+        except KeyError:
+            raise NotFound(missing("agent", agent, "vipu-admin list agents")) from None
 
     def freeing(self, agent: str) -> frozenset[str] | None:
         """Return the partitions that an agent's machine has to free and may still have, after all

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.agent.holder import HELD_FOR, Holder, Rival, next_holder, rival_of
+from partitions.vipu.agent.holder import (
+    HELD_FOR,
+    Holder,
+    RefusedHosts,
+    Rival,
+    next_holder,
+    rival_of,
+)
 from partitions.vipu.errors import NotReady
 from partitions.vipu.server.agents.links import controller_id_in
 
@@ -52,3 +59,11 @@ def test_a_controller_has_one_id_for_all_its_processes(
     assert controller_id_in(lock) == made
     assert len(made) == 32
     assert controller_id_in(tmp_path / "another") != made
+
+
+def test_a_host_is_told_of_once_and_eight_are_told_of_until_all_is_quiet() -> None:
+    hosts = RefusedHosts()
+    assert [hosts.is_new("10.0.0.1") for _ in range(3)] == [True, False, False]
+    assert sum(hosts.is_new(f"10.0.1.{number}") for number in range(100)) == 7
+    hosts.forget()
+    assert hosts.is_new("10.0.0.1")
