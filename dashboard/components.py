@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub import VERSION_ANNOTATION
@@ -34,13 +34,34 @@ _DEFAULT_LEASE_SECONDS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
+class LastOutage:
+    """The newest outage of a component, or of those `members` of it. `ended_at` None: it lasts."""
+
+    began_at: datetime
+    ended_at: datetime | None
+    detail: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def is_on_one_day(self) -> bool:
+        """Return whether it began and ended on the same day of UTC."""
+        return self.ended_at is not None and self.began_at.date() == self.ended_at.date()
+
+    @property
+    def reason(self) -> str:
+        """Return why it was down; of members also which."""
+        return f"{enumerated(self.members)}: {self.detail}" if self.members else self.detail
+
+
+@dataclass(frozen=True, slots=True)
 class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
     `holder`: the replica that works, of `version`, and leads since `leads_since` (None: no replica
     leads, or the component is not up, so that its lead is unknown).
 
     A component that stands for several of a kind names its `members`; `absent`: those that are
-    down.
+    down. `last_outage`: the one that lasts, or the last that ended. `lag_seconds`: how far its work
+    is behind, which no ETag counts, because it changes all the time.
     """
 
     name: str
@@ -52,6 +73,8 @@ class Component:
     absent: tuple[str, ...] = ()
     version: str = ""
     leads_since: datetime | None = None
+    last_outage: LastOutage | None = None
+    lag_seconds: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.state != UP:
@@ -120,12 +143,12 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     return found
 
 
-def of_kubernetes(signs: Iterable[Signs]) -> Component:
+def of_kubernetes(signs: Iterable[Signs], version: str = "") -> Component:
     """The API server, which answers a question about a Lease; a refusal is an answer, too."""
     silent = [each.problem for each in signs if each.is_silent]
     if silent:
         return Component(KUBERNETES, DOWN, silent[0])
-    return Component(KUBERNETES, UP, "answers")
+    return Component(KUBERNETES, UP, "answers", version=version)
 
 
 def of_answering(lease: Component, problem: str, kubernetes: Component) -> Component:
@@ -153,7 +176,8 @@ def of_controllers(fleet: FleetJson) -> list[Component]:
         is_up = each["reachable"] and not problem
         detail = f"{len(each['partitions'])} partitions" if is_up else problem
         name = f"{_CONTROLLER}{each['address']}"
-        found.append(Component(name, UP if is_up else DOWN, detail))
+        version = each.get("version", "")
+        found.append(Component(name, UP if is_up else DOWN, detail, version=version))
     return found
 
 
@@ -167,12 +191,19 @@ def of_agents(fleet: FleetJson) -> list[Component]:
     ]
 
 
-def _agents_of(address: str, machines: Iterable[MachineJson]) -> Component:
+def _agents_of(address: str, machines: Sequence[MachineJson]) -> Component:
     lost = {machine["agent"]: bool(machine.get("lost")) for machine in machines}
     absent = tuple(agent for agent, is_lost in lost.items() if is_lost)
     detail = f"{len(lost) - len(absent)} of {len(lost)} answer"
     state = DOWN if absent else UP
-    return Component(f"{_AGENTS}{address}", state, detail, members=tuple(lost), absent=absent)
+    version = enumerated(_software_of(machines))
+    name = f"{_AGENTS}{address}"
+    return Component(name, state, detail, members=tuple(lost), absent=absent, version=version)
+
+
+def _software_of(machines: Iterable[MachineJson]) -> list[str]:
+    """Return the releases of software on the machines, each once."""
+    return sorted({said for each in machines if (said := each.get("hardware", {}).get("software"))})
 
 
 def names_of(address: str) -> tuple[str, str]:
@@ -285,9 +316,10 @@ def _worker(signs: TaskSigns, now: datetime) -> Component:
     found = by_heartbeat("Worker", signs.worker_at, now, "waits for tasks")
     if found.state == DOWN:
         return found
+    waited = (now - signs.waits_since).total_seconds() if signs.waits_since else 0.0
+    found = replace(found, lag_seconds=waited)
     if signs.is_busy:
         return replace(found, detail="makes a report; other tasks wait")
-    waited = (now - signs.waits_since).total_seconds() if signs.waits_since else 0.0
     if waited > _TASK_WAITS_SECONDS:
         detail = f"a task has been waiting for {spell_duration(waited)}"
         return replace(found, state=DOWN, detail=detail)

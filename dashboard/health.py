@@ -4,6 +4,7 @@ and for the worker."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
@@ -15,12 +16,12 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 
 from dashboard import components, observing
-from dashboard.components import Component, TaskSigns
+from dashboard.components import Component, LastOutage, TaskSigns
 from dashboard.observing import missing, observed, read_now, recorded
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.views import LiveView
 from ipuhub.heartbeats import BEAT, MONITOR, PROBER, TASKS, WEB, WORKER
-from ipuhub.models import Heartbeat, TaskMessage, WatchCheckpoint
+from ipuhub.models import ComponentOutage, Heartbeat, TaskMessage, WatchCheckpoint
 from ipuhub.web.access import is_admin, signed_in
 from ipuhub.web.problems import takes
 from ipuhub.web.readings import Shared
@@ -28,7 +29,6 @@ from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
@@ -51,7 +51,15 @@ _LAST = f"""
     SELECT round.*,
         (SELECT min(queued_at) FROM {TaskMessage._meta.db_table}
             WHERE claimed_until IS NULL OR claimed_until < %(now)s) AS waits_since,
-        EXISTS (SELECT FROM {ReportRun._meta.db_table} WHERE state = %(running)s) AS is_busy
+        EXISTS (SELECT FROM {ReportRun._meta.db_table} WHERE state = %(running)s) AS is_busy,
+        (SELECT json_agg(newest) FROM (
+            SELECT DISTINCT ON (name) name, min(since) AS began_at,
+                CASE WHEN bool_and(ended_at IS NOT NULL) THEN max(ended_at) END AS ended_at,
+                min(detail) AS detail,
+                array_agg(member ORDER BY id) FILTER (WHERE member <> '') AS members
+            FROM {ComponentOutage._meta.db_table} GROUP BY name, episode
+            ORDER BY name, episode DESC
+        ) AS newest) AS outages
     FROM (SELECT) AS always
     LEFT JOIN LATERAL (
         SELECT * FROM {MonitorRound._meta.db_table} ORDER BY ended_at DESC LIMIT 1
@@ -62,13 +70,15 @@ _LAST = f"""
 @dataclass(frozen=True, slots=True)
 class StoredSigns:
     """The signs of life in PostgreSQL: heartbeats, the monitor's last round, the positions of the
-    prober's watches, since when a task waits, whether a report is made."""
+    prober's watches, since when a task waits, whether a report is made; and the newest outage of
+    each component, by name."""
 
     beats: list[Heartbeat]
     round: MonitorRound | None
     watches: list[WatchCheckpoint]
     waits_since: datetime | None
     is_busy: bool
+    outages: Mapping[str, LastOutage]
 
 
 def read_stored(now: datetime, watches: Iterable[WatchCheckpoint] | None = None) -> StoredSigns:
@@ -83,6 +93,17 @@ def read_stored(now: datetime, watches: Iterable[WatchCheckpoint] | None = None)
         watches=list(WatchCheckpoint.objects.all() if watches is None else watches),
         waits_since=last.waits_since,
         is_busy=last.is_busy,
+        outages={each["name"]: _read_outage(each) for each in last.outages or ()},
+    )
+
+
+def _read_outage(row: Mapping[str, Any]) -> LastOutage:
+    ended_at = row["ended_at"]
+    return LastOutage(
+        datetime.fromisoformat(row["began_at"]),
+        datetime.fromisoformat(ended_at) if ended_at else None,
+        row["detail"],
+        tuple(row["members"] or ()),
     )
 
 
@@ -98,7 +119,8 @@ def read_components(now: datetime, stored: StoredSigns | None = None) -> list[Co
     lease = components.by_lease(_PROBER, sights.leases[observing.PROBER], now)
     own = [Component("PostgreSQL", components.UP, "answers", version=_postgres_version())]
     seen = found + missing(found, recorded(stored.beats, now))
-    return own + seen + _with_database(lease, seen, stored, now)
+    every = own + seen + _with_database(lease, seen, stored, now)
+    return [replace(each, last_outage=stored.outages.get(each.name)) for each in every]
 
 
 def _postgres_version() -> str:
@@ -146,6 +168,8 @@ def _beating(
     # The prober by the positions of its watches, beside what its Lease says.
     positions = [each.position_at for each in stored.watches if each.name != _CAPACITY]
     prober = components.of_prober(lease, positions, now)
+    lags = [each.lag_seconds for each in stored.watches if each.lag_seconds is not None]
+    prober = replace(prober, lag_seconds=max(lags, default=None))
     monitor = _judge_monitor(stored.round, now)
     signs = TaskSigns(
         worker_at=beats.get(WORKER),
@@ -181,10 +205,20 @@ def health_dot(request: HttpRequest) -> HttpResponseBase:
     return render(request, "_health.html", context)
 
 
+class OutageSerializer(serializers.Serializer[Any]):
+    """An outage; `ended_at` null: it lasts. `members`: the V-IPU agents that were down."""
+
+    began_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+    detail = serializers.CharField()
+    members = serializers.ListField(child=serializers.CharField())
+
+
 class ComponentSerializer(serializers.Serializer[Any]):
     """A component. `state`: up, down or unknown; `since`: its last sign of life; `holder`: the
     replica that works, and leads since `leads_since` (null unless the component is up); `version`:
-    its release, where that is known.
+    its release, where that is known; `lag_seconds`: how far its work is behind (null: not
+    measured); `last_outage`: the outage that lasts, or the last that ended within 60 days.
     The V-IPU agents of a controller are one component with so many `members`; `absent` are those
     that do not answer."""
 
@@ -197,6 +231,8 @@ class ComponentSerializer(serializers.Serializer[Any]):
     absent = serializers.ListField(child=serializers.CharField())
     version = serializers.CharField()
     leads_since = serializers.DateTimeField(allow_null=True)
+    lag_seconds = serializers.FloatField(allow_null=True)
+    last_outage = OutageSerializer(allow_null=True)
 
 
 class ComponentListSerializer(serializers.Serializer[Any]):

@@ -46,11 +46,13 @@ _FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent", 
 
 @dataclass(frozen=True)
 class ComponentReadings:
-    """The state of the components. `webhooks`: why their port does not answer (empty: it does)."""
+    """The state of the components. `webhooks`: why their port does not answer (empty: it does);
+    `kubernetes`: the version of the API server (empty: it did not say)."""
 
     leases: Mapping[str, Signs]
     fleet: Reading[FleetJson] = field(default_factory=lambda: Reading({}))
     webhooks: str = ""
+    kubernetes: str = ""
 
 
 def read_now(now: dt.datetime) -> ComponentReadings:
@@ -62,7 +64,7 @@ def observed(sights: ComponentReadings, now: dt.datetime) -> list[Component]:
     """Return the components that have no database connection, in the order in which a job meets
     them."""
     leases, fleet = sights.leases, sights.fleet
-    kubernetes = components.of_kubernetes(leases.values())
+    kubernetes = components.of_kubernetes(leases.values(), sights.kubernetes)
     proxy = components.by_lease(components.PROXY, leases[PROXY], now)
     problem = fleet.detail if fleet.problem else ""
     known = {} if fleet.problem else fleet.value
@@ -169,12 +171,13 @@ async def _see_all(
     connected: Sources, last: ComponentReadings, now: dt.datetime
 ) -> ComponentReadings:
     request = connected.proxy.fleet()
-    leases, fleet, webhooks = await asyncio.gather(
+    leases, fleet, webhooks, kubernetes = await asyncio.gather(
         _ask_all(connected.kube.client),
         attempt(request, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
         _handshake_problem(settings.WEBHOOK_ADDRESS),
+        _ask_version(connected.kube.client),
     )
-    return ComponentReadings(leases, fleet, webhooks)
+    return ComponentReadings(leases, fleet, webhooks, kubernetes)
 
 
 async def _ask_all(client: KubeClient) -> dict[str, Signs]:
@@ -193,6 +196,15 @@ async def _ask(client: KubeClient, name: str) -> Signs:
     except (ApiError, TimeoutError) as error:
         is_silent = not getattr(error, "status", 0)
         return Signs(problem=str(error) or _silence(), is_silent=is_silent)
+
+
+async def _ask_version(client: KubeClient) -> str:
+    """Return the version of the API server; empty if it does not say."""
+    try:
+        answer = await asyncio.wait_for(client.request("GET", "/version"), PATIENCE_SECONDS)
+    except (ApiError, NoCredentials, TimeoutError):
+        return ""
+    return str(answer.get("gitVersion", "")) if isinstance(answer, dict) else ""
 
 
 async def _handshake_problem(address: str) -> str:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.components import steady
 from dashboard.health import read_components, read_stored
+from dashboard.notify.outages import KEPT
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
@@ -95,7 +96,13 @@ def system(request: HttpRequest) -> HttpResponseBase:
         **_purges(),
     }
     return live_page(
-        request, ("system.html", "_system.html"), context, now, now=now, gap_days=GAP_DAYS
+        request,
+        ("system.html", "_system.html"),
+        context,
+        now,
+        now=now,
+        gap_days=GAP_DAYS,
+        outage_days=KEPT.days,
     )
 
 

@@ -36,6 +36,7 @@ class HardwareJson(TypedDict, total=False):
     boardSerial: str
     clock: str
     firmware: str
+    software: str
 
 
 class IpuJson(TypedDict):
@@ -78,6 +79,7 @@ class ControllerJson(TypedDict):
     nodeSelector: dict[str, str]
     reachable: bool
     message: str
+    version: NotRequired[str]
     unansweredOrders: NotRequired[str]
     ageSeconds: NotRequired[int]
     hasNode: bool

@@ -31,6 +31,7 @@ _HARDWARE: Final = {
     "boardSerial": "Board serial number",
     "clock": "Clock",
     "firmware": "Firmware",
+    "software": "Software",
 }
 
 

@@ -23,6 +23,7 @@ from dashboard.notify.events import collect
 from dashboard.notify.outages import record_outages
 from dashboard.notify.outbox import deliver
 from dashboard.observing import observed, read_now, record
+from ipuhub import __version__
 from ipuhub.heartbeats import HEARTBEAT_SECONDS, TASKS, WEB
 from ipuhub.models import Heartbeat
 from ipuhub.schema import Emptied
@@ -40,9 +41,10 @@ def claim(now: dt.datetime) -> bool:
     """Note the heartbeat, and return whether this process makes the round: of several replicas a
     single replica does."""
     due = Heartbeat.objects.filter(name=WEB, at__lte=now - _CLAIM)
-    if due.update(at=now):
+    if due.update(at=now, version=__version__):
         return True
-    return Heartbeat.objects.get_or_create(name=WEB, defaults={"at": now})[1]
+    values = {"at": now, "version": __version__}
+    return Heartbeat.objects.get_or_create(name=WEB, defaults=values)[1]
 
 
 def make_round(now: dt.datetime, clock: Callable[[], float] = time.monotonic) -> None:

@@ -64,8 +64,9 @@ class ControllerView:
     """The answer of one controller, `age_seconds` old; `problem` is why it did not answer.
 
     `has_node`: some node carries its label, so that pods can use its partitions. `refused_from` (0:
-    none): the smallest size for which it had no room although its list indicated room. Derived
-    values are computed once, because many requests use one view.
+    none): the smallest size for which it had no room although its list indicated room. `version`:
+    its release, empty if it does not say. Derived values are computed once, because many requests
+    use one view.
     """
 
     spec: ControllerSpec
@@ -76,6 +77,7 @@ class ControllerView:
     refused_from: int = 0
     age_seconds: float = 0.0
     circuit: CircuitFacts = _CLOSED
+    version: str = ""
 
     @cached_property
     def partition_ids(self) -> frozenset[str]:

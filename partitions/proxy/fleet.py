@@ -34,6 +34,7 @@ _RENEW_AFTER = 0.8
 _REMEMBER_SECONDS = 60.0
 # Removed controllers without calls for so long hold none of our partitions any more.
 _FORGET_SECONDS = 600.0
+_VERSION_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,7 @@ class Fleet:
             has_node=has_node,
             refused_from=refused,
             circuit=member.breaker.facts,
+            version=member.version,
         )
         if member.answer is not None and member.answer.view == view:
             view = member.answer.view  # with all that was computed from it
@@ -361,6 +363,7 @@ class Fleet:
                 member.topology = await member.api.list_ipu_attributes()
             except ValueError as error:
                 raise VipuError(f"its fleet makes no sense: {error}") from error
+            member.version = await self._ask_version(member)
             member.topology_at = self._clock() + self._options.topology_seconds
         self.calls += 1
         number, changes = self.calls, member.api.changes
@@ -369,3 +372,12 @@ class Fleet:
         member.listing = number, partitions
         self._heard.set()
         return Listing(partitions, changes)
+
+    async def _ask_version(self, member: Member) -> str:
+        """Return the release of a controller, the last one known where it does not say: nothing but
+        a page waits for it."""
+        try:
+            async with asyncio.timeout(_VERSION_SECONDS):
+                return await member.api.version()
+        except (VipuError, TimeoutError):
+            return member.version

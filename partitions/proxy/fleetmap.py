@@ -90,6 +90,7 @@ def _controller(
         "nodeSelector": {key: value},
         "reachable": view.is_reachable and not view.age_seconds,
         "message": view.problem,
+        "version": view.version,
         "unansweredOrders": view.circuit.held_orders,
         "ageSeconds": round(view.age_seconds),
         "hasNode": view.has_node,
@@ -155,7 +156,7 @@ def _machines(view: ControllerView) -> Iterable[MachineJson]:
 
 
 def _made_of(hardware: Hardware) -> HardwareJson:
-    board_type, board_serial, clock, firmware = hardware
+    board_type, board_serial, clock, firmware, software = hardware
     found: HardwareJson = {}
     if board_type:
         found["boardType"] = board_type
@@ -165,6 +166,8 @@ def _made_of(hardware: Hardware) -> HardwareJson:
         found["clock"] = clock
     if firmware:
         found["firmware"] = firmware
+    if software:
+        found["software"] = software
     return found
 
 

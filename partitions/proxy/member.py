@@ -56,6 +56,7 @@ class Member:
     silence: str = ""
     topology: Topology | None = None
     topology_at: float = 0.0
+    version: str = ""
     listed: frozenset[str] = frozenset()
     answer: Answer | None = None
     refusals: dict[int, Refusal] = field(default_factory=dict)

@@ -35,6 +35,10 @@ class VipuApi(Protocol):
         """The fleet."""
         ...
 
+    async def version(self) -> str:
+        """The release of the controller."""
+        ...
+
     async def heartbeat(self, agent: str) -> Heartbeat:
         """The last heartbeat of an agent, as far as the controller reports it."""
         ...
@@ -74,6 +78,7 @@ _MOST_QUESTIONS = 64  # for one answer
 _QUESTIONS = (
     "list_partitions",
     "list_ipu_attributes",
+    "version",
     "heartbeat",
     "partition_status",
     "pod_tls",
@@ -166,6 +171,9 @@ class ChangeCounter:
 
     async def list_ipu_attributes(self) -> Topology:
         return await self._api.list_ipu_attributes()
+
+    async def version(self) -> str:
+        return await self._api.version()
 
     async def heartbeat(self, agent: str) -> Heartbeat:
         return await self._api.heartbeat(agent)

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-# One IPU-Link domain is a rack of 16 IPU-Machines of 4 IPUs.
-DOMAIN_IPUS = 64
+DOMAIN_IPUS = 64  # an IPU-Link domain is a rack of 16 IPU-Machines of 4 IPUs
 MAX_PARTITION_SIZE = DOMAIN_IPUS
 PARTITION_SIZES = (1, 2, 4, 8, 16, 32, 64)
-# Agents of our own fleets: ag0, ag1, ...
-AGENT_PREFIX = "ag"
+AGENT_PREFIX = "ag"  # of our own fleets: ag0, ag1, ...
 # Attributes of an IPU by which a V-IPU controller says where the IPU stands.
 DOMAIN_ATTRIBUTE = "ipulink domain"
 POSITION_ATTRIBUTE = "topology id"
@@ -37,7 +35,9 @@ BOARD_TYPE_ATTRIBUTE = "board type"
 BOARD_SERIAL_ATTRIBUTE = "board serial number"
 CLOCK_ATTRIBUTE = "clock"
 FIRMWARE_ATTRIBUTE = "firmware version"
-_MADE_OF = (BOARD_TYPE_ATTRIBUTE, BOARD_SERIAL_ATTRIBUTE, CLOCK_ATTRIBUTE, FIRMWARE_ATTRIBUTE)
+SOFTWARE_ATTRIBUTE = "software version"  # only ours says it
+_PARTS = (BOARD_TYPE_ATTRIBUTE, BOARD_SERIAL_ATTRIBUTE, CLOCK_ATTRIBUTE, FIRMWARE_ATTRIBUTE)
+_MADE_OF = (*_PARTS, SOFTWARE_ATTRIBUTE)
 
 
 class Hardware(NamedTuple):
@@ -47,6 +47,7 @@ class Hardware(NamedTuple):
     board_serial: str = ""
     clock: str = ""
     firmware: str = ""
+    software: str = ""
 
 
 _UNSAID = Hardware()

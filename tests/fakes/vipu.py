@@ -76,6 +76,8 @@ class FakeVipu:
     lost: set[str] = field(default_factory=set)  # agents that do not answer it
     cordons: dict[str, str] = field(default_factory=dict)  # reasons by agent
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
+    release: str = "1.18.0"
+    version_error: VipuError | None = None
     needs_force: bool = False
     removes_slowly: bool = False
     removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
@@ -124,6 +126,12 @@ class FakeVipu:
             for attributes in told[agent].values():
                 attributes[CORDON_ATTRIBUTE] = f"{agent} is cordoned: {self.cordons[agent]}"
         return topology_from_attributes(told)
+
+    async def version(self) -> str:
+        await asyncio.sleep(0)
+        if error := self.version_error or self.down:
+            raise error
+        return self.release
 
     async def heartbeat(self, agent: str) -> Heartbeat:
         await self._arrive()

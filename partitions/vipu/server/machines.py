@@ -18,6 +18,7 @@ from partitions.vipu.topology import (
     DOMAIN_ATTRIBUTE,
     FIRMWARE_ATTRIBUTE,
     POSITION_ATTRIBUTE,
+    SOFTWARE_ATTRIBUTE,
 )
 from partitions.vipu.types import Gcd, IpuofConfig, IpuofDevice
 
@@ -89,7 +90,7 @@ def ipu_attributes(
     found: dict[str, dict[int, dict[str, str]]] = {}
     for ipu in usable:
         if not wanted or ipu.agent in wanted:
-            ours = {} if published_only else _place(ipu)
+            ours = {} if published_only else _place(ipu) | _software(ipu, hardware)
             if wanted and not published_only and (heard := hardware.heartbeats.get(ipu.agent)):
                 ours |= heartbeat_attributes(heard, ipu.index)
             found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu, hardware) | ours
@@ -178,7 +179,7 @@ def _device(ipu: Ipu, routing_id: int, hardware: Hardware) -> IpuofDevice:
         ipu_id=ipu.index,
         chip_id=_of(ipu, inventory).serial if inventory else serial(ipu.agent, ipu.index),
         gwsw_version=inventory.gateway_version if inventory else _GATEWAY_VERSION,
-        ipum_sw_version=inventory.software_version if inventory else _MACHINE_VERSION,
+        ipum_sw_version=_software_of(inventory),
     )
 
 
@@ -211,6 +212,14 @@ def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
         CLOCK_ATTRIBUTE: "1330MHz",
         FIRMWARE_ATTRIBUTE: _MACHINE_VERSION,
     }
+
+
+def _software(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
+    return {SOFTWARE_ATTRIBUTE: _software_of(hardware.inventories.get(ipu.agent))}
+
+
+def _software_of(inventory: Inventory | None) -> str:
+    return inventory.software_version if inventory else _MACHINE_VERSION
 
 
 def _place(ipu: Ipu) -> dict[str, str]:

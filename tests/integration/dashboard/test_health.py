@@ -13,8 +13,10 @@ from django.contrib.auth import get_user_model
 from django.db import connection, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from dashboard import observing
+from dashboard.health import read_stored
 from dashboard.notify.rounds import make_round
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -96,16 +98,80 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     listed = {each["name"]: each for each in admin.get("/api/v1/components").json()["results"]}
     assert {name: each["version"] for name, each in listed.items() if each["version"]} == {
         "PostgreSQL": listed["PostgreSQL"]["version"],
+        "Kubernetes API": listed["Kubernetes API"]["version"],
+        "V-IPU controller v1:8090": "1.18.0",
+        "V-IPU agents of v1:8090": "2.6.0",
         "IPU Operator": "0.0.9",
         "Prober": "0.0.9",
         "Worker": "0.0.8",
         "Beat": "0.0.8",
     }
     assert re.fullmatch(r"1\d\.\d+", listed["PostgreSQL"]["version"])
+    assert re.fullmatch(r"v1\.\d+\.\d+.*", listed["Kubernetes API"]["version"])
     assert listed["IPU Operator"]["leads_since"] == "2026-11-20T09:00:00Z"
     assert listed["Prober"]["leads_since"] is None
-    text = re.sub(r"<[^>]*>", "", admin.get("/system/").content.decode())
-    assert re.search(r"up: leadsversion 0\.0\.9, leads for \d+ d", text)
+    text = shown(admin, "IPU Operator")
+    assert re.search(r"up: leads Version 0\.0\.9 Leader ipu-operator-0, for \d+ d", text)
+
+
+def shown(admin: Client, name: str) -> str:
+    """Return the words of a component's tile on System."""
+    tiles = admin.get("/system/").content.decode().split('<ul class="components">')[1]
+    (tile,) = [each for each in tiles.split("</li>") if f"<strong>{name}</strong>" in each]
+    return " ".join(re.sub(r"<[^>]*>", " ", tile).replace(" ,", ",").split())
+
+
+def outage(name: str, since: dt.datetime, minutes: float | None, **more: str) -> None:
+    ended_at = None if minutes is None else since + dt.timedelta(minutes=minutes)
+    values = {"detail": "stopped: no replica leads", "episode": since} | more
+    ComponentOutage.objects.create(name=name, since=since, ended_at=ended_at, **values)
+
+
+def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client) -> None:
+    day = dt.datetime(2026, 11, 26, 14, 2, tzinfo=dt.UTC)
+    outage("Prober", day - dt.timedelta(days=2), 9, detail="an older one")
+    outage("Prober", day, 5)
+    outage("Beat", day, 24 * 60)
+    outage("Worker", day - dt.timedelta(days=1), 3, detail="an older one")
+    outage("Worker", day, None, detail="no heartbeat")
+    agents = "V-IPU agents of v1:8090"
+    outage(agents, day, 4, member="ag1", detail="does not answer")
+    outage(agents, day, 6, member="ag2", detail="does not answer")
+    listed = {each["name"]: each for each in admin.get("/api/v1/components").json()["results"]}
+    assert listed["Prober"]["last_outage"] == {
+        "began_at": "2026-11-26T14:02:00Z",
+        "ended_at": "2026-11-26T14:07:00Z",
+        "detail": "stopped: no replica leads",
+        "members": [],
+    }
+    assert listed["Worker"]["last_outage"]["ended_at"] is None
+    assert listed["Monitor"]["last_outage"] is None
+    last = read_stored(timezone.now()).outages[agents]
+    assert (last.members, last.ended_at) == (("ag1", "ag2"), day + dt.timedelta(minutes=6))
+    assert last.reason == "ag1, ag2: does not answer"
+    assert "Last outage 2026-11-26 14:02 to 14:07 : stopped: no" in shown(admin, "Prober")
+    assert "2026-11-26 14:02 to 2026-11-27 14:02 :" in shown(admin, "Beat")
+    assert "Last outage 2026-11-26 14:02 until now: no heartbeat" in shown(admin, "Worker")
+    assert "Last outage none in 60 days" in shown(admin, "Monitor")
+
+
+def test_how_far_the_work_of_prober_and_worker_is_behind(admin: Client, clock: Clock) -> None:
+    clock.hold()
+    for name, lag in (("pods", 0.25), ("jobs", 1.5), ("nodes", None)):
+        WatchCheckpoint.objects.create(name=name, position_at=clock.now(), lag_seconds=lag)
+    Heartbeat.objects.create(name="worker", at=clock.now())
+    queued = clock.now() - dt.timedelta(seconds=12)
+    TaskMessage.objects.create(queue="celery", body="{}", queued_at=queued)
+    answer = admin.get("/api/v1/components")
+    lags = {each["name"]: each["lag_seconds"] for each in answer.json()["results"]}
+    assert {name: lag for name, lag in lags.items() if lag is not None} == {
+        "Prober": 1.5,
+        "Worker": 12.0,
+    }
+    assert "Lag 1.50 s" in shown(admin, "Prober")
+    clock.later(1)
+    same = admin.get("/api/v1/components", headers={"If-None-Match": answer["ETag"]})
+    assert same.status_code == 304
 
 
 def test_a_new_release_of_postgres_shows_once_a_thread_has_connected_again(

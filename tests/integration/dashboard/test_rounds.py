@@ -21,6 +21,7 @@ from dashboard import observing
 from dashboard.health import read_recorded
 from dashboard.notify.rounds import claim, make_round
 from devcluster.security.certificates import Authority
+from ipuhub import __version__
 from ipuhub.addresses import EVERYWHERE, address_of
 from ipuhub.models import ComponentOutage, Heartbeat, MachineIncident, Notification
 from tests.builders.notifications import MINUTE, store_ended_job, subscribe
@@ -181,6 +182,7 @@ def test_of_several_replicas_one_makes_the_round() -> None:
     now = timezone.now()
     assert [claim(now), claim(now), claim(now + dt.timedelta(seconds=20))] == [True, False, False]
     assert claim(now + dt.timedelta(seconds=30))
+    assert Heartbeat.objects.get(name="web").version == __version__
     assert Heartbeat.objects.get(name="web").at == now + dt.timedelta(seconds=30)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partitions.proxy.queue import QueueOptions
 from partitions.vipu.agent.simulated import serial
-from partitions.vipu.errors import NoAnswer
+from partitions.vipu.errors import InvalidRequest, NoAnswer
 from partitions.vipu.telemetry import Heartbeat, Sensors, heartbeat_from_json
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.waiting import eventually
@@ -82,9 +82,26 @@ async def test_a_machine_says_what_it_is_made_of(site: Site) -> None:
         "boardSerial": serial("ag0"),
         "clock": "1330MHz",
         "firmware": "2.6.0",
+        # Only IPUHub's own controller says it.
+        **({} if site.world.published_only else {"software": "2.6.0"}),
     }
     assert [ipu["device"] for ipu in first["ipus"]] == [0, 1, 2, 3]
     assert all("hardware" not in ipu for ipu in first["ipus"])
+
+
+async def test_a_controller_says_its_version_and_without_an_answer_keeps_its_place(
+    site: Site,
+) -> None:
+    (controller,) = (await fleet(site))["controllers"]
+    assert controller["version"] == "1.18.0"
+    site.world.vipu.version_error = InvalidRequest("unknown method")
+    site.world.later(60)
+    (controller,) = (await fleet(site))["controllers"]
+    assert (controller["reachable"], controller["version"]) == (True, "1.18.0")
+    site.world.vipu.version_error, site.world.vipu.release = None, "1.19.0"
+    site.world.later(60)
+    (controller,) = (await fleet(site))["controllers"]
+    assert controller["version"] == "1.19.0"
 
 
 async def test_a_partition_in_error_says_so(site: Site) -> None:
