@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from django import forms
 from django.contrib import messages
@@ -18,7 +18,10 @@ from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import signed_in
-from ipuhub.web.problems import takes
+from ipuhub.web.columns import Column
+from ipuhub.web.exports import export, known_format
+from ipuhub.web.filters import BadFilter
+from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.signin import LimitedAttempts, forget_attempts
 
 if TYPE_CHECKING:
@@ -26,6 +29,17 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
+
+
+TOKEN_COLUMNS: Final = (
+    Column("name", "Name", lambda token: token.name),
+    Column("scopes", "Scopes", lambda token: token.scopes),
+    Column("created_at", "Created", lambda token: token.created_at),
+    Column("last_used_at", "Last used", lambda token: token.last_used_at),
+    Column("expires_at", "Valid until", lambda token: token.expires_at),
+)
+"""Of the page's files."""
 
 
 class TokenForm(forms.Form):
@@ -51,10 +65,18 @@ def _owner(request: HttpRequest) -> User:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
-@takes()
+@takes("format")
 @never_cache
-def tokens(request: HttpRequest) -> HttpResponse:
-    """Show the user's tokens; a POST makes a token and shows its text, this once."""
+def tokens(request: HttpRequest) -> HttpResponseBase:
+    """Show the user's tokens, or a file of them; a POST makes a token and shows its text, this
+    once."""
+    mine = ApiToken.objects.filter(user=_owner(request)).order_by("-created_at", "-id")
+    try:
+        kind = known_format(request.GET.get("format", ""))
+        if kind and request.method != "POST":
+            return export(kind, TOKEN_COLUMNS, mine.iterator(), "tokens")
+    except BadFilter as error:
+        return bad_parameters(request, error.messages)
     form = TokenForm(request.POST if request.method == "POST" else None)
     text = ""
     if form.is_valid():
@@ -69,7 +91,6 @@ def tokens(request: HttpRequest) -> HttpResponse:
             write_scopes(form.cleaned_data["scopes"]),
         )
         form = TokenForm()
-    mine = ApiToken.objects.filter(user=_owner(request)).order_by("-created_at", "-id")
     context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}
     context["curl"] = curl_line(text, request.build_absolute_uri("/")) if text else ""
     return render(request, "account/tokens.html", context, status=400 if form.errors else 200)

@@ -203,7 +203,8 @@ def _agents_of(address: str, machines: Sequence[MachineJson]) -> Component:
 
 def _software_of(machines: Iterable[MachineJson]) -> list[str]:
     """Return the releases of software on the machines, each once."""
-    return sorted({said for each in machines if (said := each.get("hardware", {}).get("software"))})
+    found = (each.get("hardware", {}).get("software", "") for each in machines)
+    return sorted({*found} - {""})
 
 
 def names_of(address: str) -> tuple[str, str]:

@@ -94,11 +94,15 @@ def _pages(text: str, entries: Iterable[Entry]) -> Iterator[Found]:
 
 
 def _jobs(text: str, scope: Scope) -> Iterator[Found]:
-    """The newest jobs with the text in their names, or of the pod or UID of that name."""
+    """The newest jobs with the text in their names, or of the pod or UID of that name, or of that
+    `namespace/name`."""
     matches = Q(pk__in=visible_jobs(scope).filter(name__contains=text.lower()).values("pk"))
     matches |= Q(uid=text)
     if job := job_of_pod(text):
         matches |= Q(name=job)
+    namespace, slash, name = text.partition("/")
+    if slash:
+        matches |= Q(namespace=namespace, name=name)
     rows = listed_jobs(scope).filter(matches).order_by("-created_at", "-id")[:_JOBS]
     return (_job(row) for row in rows)
 

@@ -17,6 +17,7 @@ from dashboard.health import health_dot
 from dashboard.help import help_page
 from dashboard.job.list import job_list, job_suggestions
 from dashboard.job.logs import logs_page
+from dashboard.job.named import named_job, or_named
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.machines.page import ipu_page, machine_page
 from dashboard.metrics import metrics
@@ -41,13 +42,14 @@ job_pages = [
     path("suggestions/", job_suggestions, name="suggestions"),
     path("<str:uid>/do/<str:key>/", act_on_job, name="act"),
     path("<str:uid>/", job_page, name="detail"),
-    path("<str:uid>/logs/", logs_page, name="logs"),
-    path("<str:uid>/pods/", pods_page, name="pods"),
-    path("<str:uid>/events/", events_page, name="events"),
-    path("<str:uid>/yaml/", yaml_page, name="yaml"),
+    path("<str:uid>/logs/", or_named("logs", logs_page), name="logs"),
+    path("<str:uid>/pods/", or_named("pods", pods_page), name="pods"),
+    path("<str:uid>/events/", or_named("events", events_page), name="events"),
+    path("<str:uid>/yaml/", or_named("yaml", yaml_page), name="yaml"),
 ]
 if settings.USAGE_ENABLED:
-    job_pages += [path("<str:uid>/usage/", usage_page, name="usage")]
+    job_pages += [path("<str:uid>/usage/", or_named("usage", usage_page), name="usage")]
+job_pages += [path("<str:namespace>/<str:name>/", named_job, name="named")]  # after the tabs
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
     path("jobs/", include((job_pages, "jobs"))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from urllib.parse import urlencode
 
 import django_filters
 from django import forms
@@ -23,6 +24,7 @@ from ipuhub.models import RoleChange
 from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
+from ipuhub.web.exports import CHUNK_ROWS, export, known_format
 from ipuhub.web.filters import PAGE, BadFilter, Filters, InstantFilter, read_page_number
 from ipuhub.web.grants import grant_role, revoke_role
 from ipuhub.web.lists import ListPage
@@ -53,6 +55,21 @@ class Row(NamedTuple):
     tokens: list[ApiToken]
 
 
+def _roles_of(row: Row) -> str:
+    return ", ".join(f"{grant.role}:{grant.namespace}" for grant, _ in row.roles)
+
+
+USER_COLUMNS: Final = (
+    Column("name", "Name", lambda row: row.name),
+    Column("is_active", "Active", lambda row: row.is_active),
+    Column("is_external", "Single sign-on", lambda row: row.is_external),
+    Column("roles", "Roles", _roles_of),
+    Column("last_sign_in", "Last sign-in", lambda row: row.last_sign_in),
+    Column("tokens", "Tokens", lambda row: len(row.tokens)),
+)
+"""Of the page's files."""
+
+
 class RoleForm(forms.Form):
     """A role to grant to a user or to revoke."""
 
@@ -80,27 +97,32 @@ class RoleForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
-@takes("q", PAGE)
+@takes("q", PAGE, "format")
 @never_cache
 def users_page(request: HttpRequest) -> HttpResponseBase:
-    """Show the users with `q` in their names, page by page; a POST grants or revokes a role. Raises
-    PermissionDenied."""
+    """Show the users with `q` in their names, page by page, or all of them as a file; a POST grants
+    or revokes a role. Raises PermissionDenied."""
     require_admin(request.user)
     text = request.GET.get("q", "").strip()
+    named = get_user_model().objects.filter(username__icontains=text).order_by("username")
+    named = named.prefetch_related("role_grants", "api_tokens", "external_identities")
     try:
+        kind = known_format(request.GET.get("format", ""))
+        if kind and request.method != "POST":
+            found = named.iterator(chunk_size=CHUNK_ROWS)
+            return export(kind, USER_COLUMNS, map(_row, found), "users")
         number = read_page_number(request.GET.get(PAGE, ""))
     except BadFilter as error:
         return bad_parameters(request, error.messages)
     form = RoleForm(request.POST if request.method == "POST" else None)
     if form.is_valid() and _change_role(request, form):
         return redirect(request.get_full_path())
-    named = get_user_model().objects.filter(username__icontains=text).order_by("username")
-    related = ("role_grants", "api_tokens", "external_identities")
-    page = Paginator(named.prefetch_related(*related), A_PAGE).get_page(number)
+    page = Paginator(named, A_PAGE).get_page(number)
     context = {
         "rows": [_row(user) for user in page.object_list],
         "count": page.paginator.count,
         "text": text,
+        "query": f"{urlencode({'q': text})}&" if text else "",
         "page": page,
         "here": request.get_full_path(),
         "now": timezone.now(),

@@ -137,6 +137,14 @@ def _find_sql(*without: str) -> str:
     return _FIND.format(columns=", ".join(f'j."{name}"' for name in names), **_TABLES)
 
 
+def find_newest(scope: Scope, namespace: str, name: str) -> str | None:
+    """Return the UID of the newest job of this name; None if `scope` covers no such job."""
+    if "\0" in namespace + name:  # no text in PostgreSQL has it
+        return None
+    named = visible_jobs(scope).filter(namespace=namespace, name=name)
+    return named.order_by("-created_at", "-id").values_list("uid", flat=True).first()
+
+
 def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord | None:
     """Return a job with its `past` in one query; None if `scope` covers no such job.
 

@@ -45,6 +45,15 @@ def test_a_part_of_a_jobs_name_finds_it(admin: Client) -> None:
     assert "Nothing found for “bert”" in found(admin, "bert")
 
 
+def test_a_namespace_and_a_name_find_the_jobs_of_that_name_alone(admin: Client) -> None:
+    row = job_row("bert", "team-a")
+    job_row("bert-large", "team-a")
+    job_row("bert", "team-b")
+    text = found(admin, "team-a/bert")
+    assert f"/jobs/{row.uid}/" in text
+    assert text.count("/jobs/uid-") == text.count("team-a · ") == 1
+
+
 @pytest.mark.parametrize(
     ("pod", "job"),
     [

@@ -115,12 +115,12 @@ _SIGN_IN: Final = {
     "oidc-start": Example(_open(404)),  # no provider is configured
     "oidc-callback": Example(_open(404)),
     "oidc-backchannel-logout": Example(_open(404), form={}),
-    "account-tokens": Example(OF_ALL),
+    "account-tokens": Example(OF_ALL, queries=_FILES),
     "account-token-revoke": Example(
         _page(404, 404, 302, 404, 404), {"number": "{token}"}, form={}, is_personal=True
     ),
     "account-password": Example(OF_ALL),
-    "account-users": Example(OF_ADMINS),
+    "account-users": Example(OF_ADMINS, queries=_FILES),
     "account-notifications": Example(OF_ALL, tells=frozenset({"owner"})),
     "account-subscription": Example(
         _page(404, 404, 302, 404, 404),
@@ -146,6 +146,9 @@ _JOBS: Final = {
     "jobs:suggestions": Example(OF_ALL),
     "jobs:detail": Example(OF_NAMESPACE, _JOB),
     "jobs:logs": Example(OF_NAMESPACE, _JOB, queries=("", "?lines=1000&q=x&previous=on")),
+    "jobs:named": Example(
+        _page(404, 404, 302, 404, 302), {"namespace": "team-a", "name": "secret-plan"}
+    ),
     "jobs:pods": Example(OF_NAMESPACE, _JOB),
     "jobs:events": Example(OF_NAMESPACE, _JOB),
     "jobs:yaml": Example(OF_NAMESPACE, _JOB),

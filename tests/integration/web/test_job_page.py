@@ -15,6 +15,7 @@ from django.utils import timezone
 from dashboard.job import page
 from ipuhub.models import AuditEntry
 from jobs.models import JobEvent, JobRecord
+from jobs.selectors import NO_JOB
 from tests.builders import jobhistory
 from tests.builders.clients import browser
 
@@ -38,6 +39,31 @@ def test_the_page_shows_what_is_kept_of_a_job(staff: Client, ended: JobRecord) -
         assert [word for word in words if word not in text] == [], tab
         assert text.count("<h1") == 1
         assert text.count('aria-current="page" href') == 2  # the main navigation, and the tab
+
+
+def test_a_job_has_an_address_by_its_name_that_leads_to_the_newest(
+    staff: Client, alice: User, charlie: User
+) -> None:
+    hour = dt.timedelta(hours=1)
+    jobhistory.job("bert", uid="old", created_at=timezone.now() - hour)
+    jobhistory.job("bert", uid="elsewhere", namespace="team-b")
+    jobhistory.job("bert-large", uid="longer")
+    jobhistory.job("bert", uid="newest", created_at=timezone.now() - hour / 2)
+    for reader in (staff, browser(alice)):
+        answer = reader.get("/jobs/team-a/bert/")
+        assert (answer.status_code, answer["Location"]) == (302, "/jobs/newest/")
+    for strange in ("team-a/bert", "team-a/none", "none/bert", "a%00/b"):
+        refused = browser(charlie).get(f"/jobs/{strange}/")
+        assert (refused.status_code, NO_JOB in refused.content.decode()) == (404, True), strange
+    assert browser(alice).get("/jobs/team-b/bert/").status_code == 404
+
+
+@pytest.mark.parametrize("tab", ["logs", "pods", "events", "usage", "yaml"])
+def test_a_job_named_like_a_tab_has_its_address_too(tab: str, staff: Client, charlie: User) -> None:
+    jobhistory.job(tab, uid="its-own")
+    assert staff.get(f"/jobs/team-a/{tab}/")["Location"] == "/jobs/its-own/"
+    assert staff.get(f"/jobs/its-own/{tab}/").status_code == 200
+    assert browser(charlie).get(f"/jobs/team-a/{tab}/").status_code == 404
 
 
 def test_usage_sums_scheduled_to_ended_and_keeps_partition_hours_apart(

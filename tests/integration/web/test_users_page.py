@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,6 +22,7 @@ from tests.builders.roles import grant
 if TYPE_CHECKING:
     import pytest
     from django.contrib.auth.models import User
+    from django.test import Client
 
 PAGE = "/account/users/"
 _NAMES = ("alice", "charlie")
@@ -38,6 +42,50 @@ def test_an_administrator_sees_who_may_do_what(admin: User, alice: User, charlie
     alices, charlies = (page.partition(f">{name}<")[2].partition("</tr>")[0] for name in _NAMES)
     assert "3 h ago</time>" in alices
     assert re.search(r'data-label="Last sign-in"[^>]*>never</td>', charlies)
+
+
+def test_the_users_that_the_page_finds_are_a_file_too(
+    admin: User, alice: User, charlie: User
+) -> None:
+    grant(charlie, "accountant")
+    make_token(alice, "night", timezone.now())
+    at = timezone.now().replace(microsecond=0)
+    type(alice).objects.filter(pk=alice.pk).update(last_login=at)
+    client = browser(admin)
+    lines = [json.loads(line) for line in read(client, f"{PAGE}?format=jsonl").splitlines()]
+    assert [line["name"] for line in lines] == ["alice", "charlie", "root"]
+    assert lines[2]["roles"] == "admin:*"
+    assert lines[0] == {
+        "name": "alice",
+        "is_active": True,
+        "is_external": False,
+        "roles": "operator:team-a",
+        "last_sign_in": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "tokens": 1,
+    }
+    (row,) = csv.DictReader(io.StringIO(read(client, f"{PAGE}?q=CHAR&format=csv")))
+    assert (row["name"], row["roles"], row["last_sign_in"]) == ("charlie", "accountant:*", "")
+    assert 'href="?q=CHAR&amp;format=csv" download' in client.get(f"{PAGE}?q=CHAR").content.decode()
+    assert client.get(f"{PAGE}?format=xml").status_code == 400
+    assert browser(charlie).get(f"{PAGE}?format=csv").status_code == 403
+
+
+def test_a_user_gets_a_file_of_tokens_and_of_nobody_elses(alice: User, charlie: User) -> None:
+    make_token(alice, "=night", timezone.now(), scopes="read reports")
+    make_token(charlie, "other", timezone.now())
+    address = "/account/tokens/"
+    (token,) = json.loads(read(browser(alice), f"{address}?format=json"))
+    assert (token["name"], token["scopes"]) == ("=night", "read reports")
+    assert set(token) == {"name", "scopes", "created_at", "last_used_at", "expires_at"}
+    (row,) = csv.DictReader(io.StringIO(read(browser(alice), f"{address}?format=csv")))
+    assert (row["name"], row["expires_at"]) == ("'=night", "")
+    assert browser(alice).get(f"{address}?format=xml").status_code == 400
+
+
+def read(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return b"".join(answer.streaming_content).decode()
 
 
 def test_many_users_cost_no_more_questions(
