@@ -221,11 +221,12 @@ def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
 
 def add_environment(container: Manifest, additions: Mapping[str, str]) -> None:
     """Appends the variables that the container does not set itself."""
-    environment = container.setdefault("env", [])
-    present = {variable.get("name") for variable in environment}
-    environment += [
+    given = container.get("env") or []
+    present = {variable.get("name") for variable in given}
+    added = [
         {"name": name, "value": value} for name, value in additions.items() if name not in present
     ]
+    container["env"] = [*given, *added]
 
 
 def ipu_environment(context: BuildContext, place: PodPlace) -> dict[str, str]:

@@ -16,6 +16,7 @@ from jobs.ipujob.fields import ALPHA_FIELDS, CURRENT_FIELDS, FIELDS, LARGEST_NUM
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.ipujob.privileges import LABEL_POD_PROFILE, privilege_excesses
 from jobs.ipujob.spec import LARGEST_PARTITION, UNLIMITED, with_defaults
+from jobs.ipujob.templateshape import are_named, wrong_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -246,18 +247,25 @@ def _template(template: object) -> Problems:
             value = container.get(part) if isinstance(container, dict) else None
             if not isinstance(value, str) or not value:
                 yield Problem(f"{field}.spec.containers[{index}].{part}", "is required")
+        if not isinstance(container, dict):
+            return
+    for path, wanted in wrong_types(template):
+        yield Problem(f"{field}.{path}", f"has a wrong type: use {wanted}")
 
 
 def _launcher(spec: Spec) -> Problems:
     launcher = spec.get("launcher")
     if launcher is None:
         return
-    command = launcher.get("command") if isinstance(launcher, dict) else None
+    fields = launcher if isinstance(launcher, dict) else {}
+    command = fields.get("command")
     if not isinstance(command, list) or not command or not _all_text(command):
         yield Problem(
             "spec.launcher.command",
             "is required: set the command as a list of strings, or leave launcher out",
         )
+    if not are_named(fields.get("env") or []):
+        yield Problem("spec.launcher.env", "has a wrong type: use a list of objects")
     if (whole_number(spec.get("jobInstances")) or 1) > 1:
         yield Problem(
             "spec.jobInstances",

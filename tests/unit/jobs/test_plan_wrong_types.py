@@ -1,0 +1,92 @@
+"""Values of wrong types in a spec, which a CRD without our schema lets through."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.ipujob.validation import problems
+from jobs.operator.plan import plan
+from tests.builders.ipujobs import NOW, ipujob, observed, partition
+from tests.builders.plans import created
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.ipujob.names import Manifest
+
+Path = tuple[str | int, ...]
+CONTAINER = {
+    "name": "main",
+    "image": "a",
+    "command": ["a"],
+    "env": [{"name": "A", "value": "b"}],
+    "ports": [{"containerPort": 1}],
+    "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    "resources": {"limits": {"cpu": 1}},
+    "securityContext": {"runAsUser": 1, "capabilities": {"add": ["IPC_LOCK"], "drop": ["ALL"]}},
+}
+POD = {
+    "containers": [CONTAINER],
+    "initContainers": [{"name": "i", "image": "a", "env": []}],
+    "volumes": [{"name": "v", "emptyDir": {"sizeLimit": 1}}],
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"key": "a"}],
+    "imagePullSecrets": [{"name": "s"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},
+    "hostNetwork": True,
+}
+
+
+def full_job() -> Manifest:
+    job = ipujob().workers(2).build()
+    job["spec"]["workers"]["template"] = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": POD,
+    }
+    job["spec"]["launcher"]["env"] = [{"name": "A", "value": "b"}]
+    return job
+
+
+def paths_of(value: Any, path: Path = ()) -> Iterator[Path]:
+    yield path
+    if isinstance(value, dict | list):
+        items: Any = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, below in items:
+            yield from paths_of(below, (*path, name))
+
+
+def with_value(job: Manifest, path: Path, value: object) -> Manifest:
+    changed: Any = copy.deepcopy(job)
+    node = changed
+    for name in path[:-1]:
+        node = node[name]
+    node[path[-1]] = value
+    return dict(changed)
+
+
+def test_the_job_with_right_types_gets_its_pods() -> None:
+    pods = created(plan(observed(full_job(), partitions=(partition(),)), NOW))
+    assert "Pod sample-worker-1" in pods
+    assert "Pod sample-launcher" in pods
+
+
+@pytest.mark.parametrize("value", [None, True, 1, "x", [], {}, [1], ["x"], [{"name": []}]], ids=str)
+def test_no_value_of_a_wrong_type_breaks_a_plan(value: object) -> None:
+    job = full_job()
+    for path in paths_of(job["spec"], ("spec",)):
+        changed = with_value(job, path, value)
+        plan(observed(changed, partitions=(partition(),)), NOW)
+        plan(observed(changed), NOW)
+
+
+def test_a_wrong_type_is_named_with_the_right_one() -> None:
+    container = ("spec", "workers", "template", "spec", "containers", 0)
+    job = with_value(full_job(), (*container, "env"), "A=b")
+    job = with_value(job, ("spec", "workers", "template", "metadata", "labels"), {"a": 1})
+    assert [str(each) for each in problems("sample", job["spec"])] == [
+        "spec.workers.template.metadata.labels: has a wrong type: use an object of strings",
+        "spec.workers.template.spec.containers[0].env: has a wrong type: use a list of objects",
+    ]
