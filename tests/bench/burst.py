@@ -246,8 +246,8 @@ async def server_writes(kubeconfig: Path) -> int:
     """Return how many writes a real API server has answered, to any client, Leases apart; 0: the
     embedded API does not count."""
     command = ["kubectl", f"--kubeconfig={kubeconfig}", "get", "--raw", "/metrics"]
-    asked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
-    text = (await asked.communicate())[0].decode()
+    counter = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    text = (await counter.communicate())[0].decode()
     found = 0
     for labels, count in _SERVED.findall(text):
         pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))

@@ -87,20 +87,20 @@ async def _run(options: argparse.Namespace) -> None:
     async with aiohttp.ClientSession(options.url, cookies=jar, timeout=timeout) as session:
         await _pages(session, options.rounds)
         await _first_visit(session)
-    asked = Asked()
+    requests = Asked()
     until = time.monotonic() + options.seconds
-    readers = (_read(options, jar, number, until, asked) for number in range(options.readers))
+    readers = (_read(options, jar, number, until, requests) for number in range(options.readers))
     cpu = _cpu_seconds(options.pid)
     await asyncio.gather(*readers)
     print(f"{options.readers} dashboards for {options.seconds} s:")
     for name, tally in (
-        ("opened", asked.opened),
-        ("polled", asked.polled),
-        ("health", asked.health),
+        ("opened", requests.opened),
+        ("polled", requests.polled),
+        ("health", requests.health),
     ):
         for status in sorted(tally.seconds):
             print(f"  {name} {tally.say(status)}")
-    print("  slowest answer of each ten seconds:", asked.polled.slowest())
+    print("  slowest answer of each ten seconds:", requests.polled.slowest())
     if cpu is not None:
         spent = (_cpu_seconds(options.pid) or cpu) - cpu
         print(f"  the web process took {100 * spent / options.seconds:.0f} % of a core")
@@ -168,20 +168,20 @@ async def _first_visit(session: aiohttp.ClientSession) -> None:
 
 
 async def _read(
-    options: argparse.Namespace, jar: dict[str, str], number: int, until: float, asked: Asked
+    options: argparse.Namespace, jar: dict[str, str], number: int, until: float, requests: Asked
 ) -> None:
     """One open overview; the first questions of all are spread over an interval."""
     await asyncio.sleep(PAGE_SECONDS * number / options.readers)
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(options.url, cookies=jar, timeout=timeout) as session:
-        _, _, page = await asked.opened.get(session, "/")
+        _, _, page = await requests.opened.get(session, "/")
         tag, last_health = _tag_of(page), 0.0
         while time.monotonic() < until:
             if time.monotonic() - last_health >= HEALTH_SECONDS:
                 last_health = time.monotonic()
-                await asked.health.get(session, "/system/health", HTMX)
+                await requests.health.get(session, "/system/health", HTMX)
             await asyncio.sleep(PAGE_SECONDS)
-            _, new, _ = await asked.polled.get(session, "/", HTMX | {"If-None-Match": tag})
+            _, new, _ = await requests.polled.get(session, "/", HTMX | {"If-None-Match": tag})
             tag = new or tag
 
 

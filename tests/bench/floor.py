@@ -69,13 +69,13 @@ class Template:
         pods = [worker(job).running(), *([launcher(job).running()] if has_launcher else ())]
         seen = observed(job, *pods, partitions=active, with_children=has_launcher)
         running = _patch(plan(seen, NOW).actions)
-        told = [event(job, one) for patch in (pending, running) for one in patch.events]
+        events = [event(job, one) for patch in (pending, running) for one in patch.events]
         bodies = Bodies(
             [one for one in made if one[0] != "Pod"],
             pending.status,
             [one for one in made if one[0] == "Pod"],
             running.status,
-            told,
+            events,
         )
         self._text = json.dumps(vars(bodies))
 
@@ -129,8 +129,8 @@ class Floor:
         await self._status(job, bodies.pending)
         for one in bodies.pods:
             await self._create(*one)
-        for told in bodies.events:
-            self._events.put_nowait(told)
+        for each in bodies.events:
+            self._events.put_nowait(each)
         await self._status(job, bodies.running)
 
     async def _reserve(self, job: Manifest) -> None:
@@ -160,7 +160,7 @@ def _patch(actions: tuple[Action, ...]) -> PatchStatus:
     return next(action for action in actions if isinstance(action, PatchStatus))
 
 
-def event(job: Manifest, told: Event) -> Manifest:
+def event(job: Manifest, source: Event) -> Manifest:
     """Return an Event about a job, with the fields that the operator's have."""
     meta = job["metadata"]
     at = meta["creationTimestamp"]
@@ -174,7 +174,7 @@ def event(job: Manifest, told: Event) -> Manifest:
         "firstTimestamp": at,
         "lastTimestamp": at,
         "count": 1,
-        "type": "Warning" if told.is_warning else "Normal",
-        "reason": told.reason,
-        "message": told.message,
+        "type": "Warning" if source.is_warning else "Normal",
+        "reason": source.reason,
+        "message": source.message,
     }

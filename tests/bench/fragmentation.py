@@ -54,7 +54,7 @@ def _history(rule: Rule, seed: int, options: argparse.Namespace) -> tuple[float,
     occupancy, used = Occupancy.of(fleet), 0
     sizes = [size for size in PARTITION_SIZES if 4 * size <= len(fleet)]
     weights = [_WEIGHTS[size] for size in sizes]
-    asked = refused = 0
+    attempts = refused = 0
     shares = []
     for step in range(options.steps):
         (size,) = chance.choices(sizes, weights)
@@ -62,7 +62,7 @@ def _history(rule: Rule, seed: int, options: argparse.Namespace) -> tuple[float,
             gone = held.pop(chance.choice(list(held)))
             occupancy, used = occupancy.freed(gone), used - len(gone)
             continue
-        asked += 1
+        attempts += 1
         got = rule(occupancy.free_blocks(), size)
         if got is None:
             refused += 1
@@ -74,4 +74,4 @@ def _history(rule: Rule, seed: int, options: argparse.Namespace) -> tuple[float,
         free = len(fleet) - used
         possible = max(each for each in PARTITION_SIZES if each <= free)
         shares.append(max(block.size for block in occupancy.free_blocks()) / possible)
-    return refused / asked, statistics.fmean(shares)
+    return refused / attempts, statistics.fmean(shares)

@@ -61,9 +61,9 @@ def with_stamp(line: bytes) -> bytes:
     event = orjson.loads(line)
     meta = event["object"]["metadata"]
     job = job_of(meta["name"])
-    said = orjson.loads(meta["annotations"].pop("primehub.io/usage"))
-    said |= {"component": "ipujob", "component_name": job, "partition": job, "ipus": 200_000}
-    meta["annotations"]["ipuhub.io/usage"] = orjson.dumps(said).decode()
+    usage = orjson.loads(meta["annotations"].pop("primehub.io/usage"))
+    usage |= {"component": "ipujob", "component_name": job, "partition": job, "ipus": 200_000}
+    meta["annotations"]["ipuhub.io/usage"] = orjson.dumps(usage).decode()
     meta["labels"] |= {"graphcore.ai/ipujob-uid": job, "graphcore.ai/role": "worker"}
     owner = {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "name": job, "uid": job}
     meta["ownerReferences"] = [owner | {"controller": True}]

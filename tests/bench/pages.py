@@ -166,7 +166,7 @@ def _print_page(client: Any, address: str, rounds: int) -> None:
     answer = client.get(address)  # templates are compiled, plans and pages are warm
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
-        asked = questions(queries)  # now: the log is emptied with each request
+        query_count = questions(queries)  # now: the log is emptied with each request
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -174,10 +174,10 @@ def _print_page(client: Any, address: str, rounds: int) -> None:
         body = b"".join(answer) if answer.streaming else answer.content
         times.append((time.perf_counter() - began) * 1000)
     p95 = sorted(times)[max(0, -(-95 * len(times) // 100) - 1)]
-    over = "  OVER" if asked > MOST_QUERIES or p95 > MOST_MS else ""
+    over = "  OVER" if query_count > MOST_QUERIES or p95 > MOST_MS else ""
     status = "" if answer.status_code == 200 else f"  HTTP {answer.status_code}"
     print(
-        f"{asked:>7} {statistics.median(times):>8.1f} {p95:>8.1f} {len(body) // 1024:>6}"
+        f"{query_count:>7} {statistics.median(times):>8.1f} {p95:>8.1f} {len(body) // 1024:>6}"
         f"  {address}{status}{over}",
         flush=True,
     )

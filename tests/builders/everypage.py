@@ -64,7 +64,7 @@ def month_with_report() -> str:
     return str(month)
 
 
-def rows_of_administration(owner: User, count: int = 1, said: str = "said") -> None:
+def rows_of_administration(owner: User, count: int = 1, text: str = "said") -> None:
     """Store `count` rows of each list that is not about jobs, and the rows of `owner`: tokens and
     subscriptions, at most a few, and sent notifications. `said`: free text that people wrote in
     them."""
@@ -72,26 +72,28 @@ def rows_of_administration(owner: User, count: int = 1, said: str = "said") -> N
     rate("ipu", "1.25")
     for number in range(count):
         at = now - dt.timedelta(minutes=number)
-        names: dict[str, Any] = {"namespace": "team-a", "user_name": said}
+        names: dict[str, Any] = {"namespace": "team-a", "user_name": text}
         AuditEntry.objects.create(
             at=at,
             answered_at=at,
-            kubernetes_user=said,
+            kubernetes_user=text,
             action="scale",
             name=f"train-{number}",
-            change={"spec": {"workers": said}},
+            change={"spec": {"workers": text}},
             outcome="refused",
             status=403,
-            message=said,
+            message=text,
             **names,
         )
-        RoleChange.objects.create(at=at, by=said, role="viewer", is_granted=True, **names)
-        WatchGap.objects.create(watch="ipujobs", began_at=at, ended_at=at, cause=said)
-        fault = {"uid": f"u{number}", "code": "odd", "message": said, "name": said}
+        RoleChange.objects.create(at=at, by=text, role="viewer", is_granted=True, **names)
+        WatchGap.objects.create(watch="ipujobs", began_at=at, ended_at=at, cause=text)
+        fault = {"uid": f"u{number}", "code": "odd", "message": text, "name": text}
         RecordFault.objects.create(watch="ipujobs", first_at=at, last_at=at, **fault)
-        ReportRun.objects.create(requested_at=at, requested_by=said)
+        ReportRun.objects.create(requested_at=at, requested_by=text)
         if number < FEW:
-            make_token(owner, f"{said} {number}", at)
-            told = subscribe(owner, target=f"https://chat.example/hooks/{number}", job_user=said)
-        queue(told, [Fact(f"k{number}", at, f"Job {said} ended")], at)
-        ComponentOutage.objects.create(name="operator", since=at, ended_at=now, detail=said)
+            make_token(owner, f"{text} {number}", at)
+            subscription = subscribe(
+                owner, target=f"https://chat.example/hooks/{number}", job_user=text
+            )
+        queue(subscription, [Fact(f"k{number}", at, f"Job {text} ended")], at)
+        ComponentOutage.objects.create(name="operator", since=at, ended_at=now, detail=text)

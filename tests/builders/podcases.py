@@ -177,9 +177,9 @@ def _case(row: Row, kind: str) -> PodCase:
     at = f"{kind}[{len(spec[kind]) - 1}].{path}" if kind else path
     if end == "main":
         at, end = f"containers[0].{path}", ".type" if "seccomp" in path else ""
-    shown = "unset" if value is None else value
+    label = "unset" if value is None else value
     valid = valid and kind != "ephemeralContainers"
-    return PodCase(f"{kind or 'pod'} {path} {shown}", spec, refused, at + end, is_valid=valid)
+    return PodCase(f"{kind or 'pod'} {path} {label}", spec, refused, at + end, is_valid=valid)
 
 
 def _more_cases() -> Iterator[PodCase]:

@@ -263,10 +263,10 @@ async def controller_that_refuses_for_a_while(world: ChaosWorld) -> None:
     partitions.refuse_creations(3)
     world.kube.add_job(new_job().with_spec(restartPolicy=AGAIN).build())
     await world.until(lambda: world.status().get("restartCount") == 3)
-    assert partitions.asked == 3  # the fourth attempt is announced
+    assert partitions.creations == 3  # the fourth attempt is announced
     partitions.refuse_creations(0)
     await world.settle()
-    assert partitions.asked == 4
+    assert partitions.creations == 4
 
 
 async def partition_that_works_again(world: ChaosWorld) -> None:

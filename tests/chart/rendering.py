@@ -44,8 +44,8 @@ def notes(*values: str) -> str:
     helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
     sets = [word for value in values for word in ("--set", value)]
     command = [helm, "install", "gc", str(CHART), "-n", "ipus", "--dry-run=client", *sets]
-    said = subprocess.check_output(command, text=True, timeout=60)
-    return said.partition("\nNOTES:\n")[2]
+    output = subprocess.check_output(command, text=True, timeout=60)
+    return output.partition("\nNOTES:\n")[2]
 
 
 def _helm_template(

@@ -94,9 +94,9 @@ def test_the_rendered_chart_is_applied_on_the_server_side_and_again(
     for number in range(2):
         done = kubectl(*command, stdin=manifests(VIPU))
         assert done.returncode == 0, done.stderr
-        said = done.stdout.splitlines()
-        assert all(line.endswith(" serverside-applied") for line in said)
-        assert len(said) > 30
+        lines = done.stdout.splitlines()
+        assert all(line.endswith(" serverside-applied") for line in lines)
+        assert len(lines) > 30
         if number == 0:
             for kind in CONFIGURATIONS:
                 patch_ca_bundle(kubectl, kind)
@@ -104,10 +104,10 @@ def test_the_rendered_chart_is_applied_on_the_server_side_and_again(
         assert ca_bundles(kubectl, kind) == {CA_BUNDLE}
     found = kubectl("get", "deployment", "gc-ipu-operator-vipu-proxy", "-o", "json")
     assert "managedFields" not in found.stdout
-    shown = kubectl(
+    applied = kubectl(
         "get", "deployment", "gc-ipu-operator-vipu-proxy", "-o", "json", "--show-managed-fields"
     )
-    (entry,) = json.loads(shown.stdout)["metadata"]["managedFields"]
+    (entry,) = json.loads(applied.stdout)["metadata"]["managedFields"]
     assert (entry["manager"], entry["operation"]) == ("kubectl", "Apply")
 
 

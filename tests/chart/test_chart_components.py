@@ -79,7 +79,7 @@ async def test_every_component_becomes_ready_and_a_job_is_run_counted_and_measur
         await until_shown(prometheus, "up == 1")
         job = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
         uid = await created(kubectl, job)
-        await eventually(lambda: status(kubectl), lambda said: said == "Running")
+        await eventually(lambda: status(kubectl), lambda phase: phase == "Running")
         await eventually(
             lambda: rows(kubectl, started["database"], uid), lambda found: found == ("Running", 3)
         )
@@ -93,8 +93,8 @@ async def test_every_component_becomes_ready_and_a_job_is_run_counted_and_measur
     await asyncio.to_thread(kubectl.run, "delete", "ipujob", "again", "waits", "-n", NAMESPACE)
 
     helm = Helm(embedded, NAMESPACE)
-    code, said = await uninstalls(helm, kubectl, pods, 1)
-    assert (code, f"{NAMESPACE}/trial" in said) == (1, True), said
+    code, output = await uninstalls(helm, kubectl, pods, 1)
+    assert (code, f"{NAMESPACE}/trial" in output) == (1, True), output
     await asyncio.to_thread(kubectl.run, "delete", "ipujob", "trial", "-n", NAMESPACE)
     assert await uninstalls(helm, kubectl, pods, 2) == (0, "No IPUJob needs the operator.\n")
 
@@ -150,8 +150,8 @@ async def every_panel_shows_numbers(prometheus: str) -> None:
     found = queries()
     for title in IDLE_PANELS:
         await numbers(prometheus, found.pop(title))
-    shown = (until_shown(prometheus, query) for query in found.values())
-    missing = await asyncio.gather(*shown, return_exceptions=True)
+    readings = (until_shown(prometheus, query) for query in found.values())
+    missing = await asyncio.gather(*readings, return_exceptions=True)
     assert [str(each) for each in missing if each] == []
     # A scrape on a busy machine may take longer than Prometheus waits.
     await eventually(lambda: numbers(prometheus, "up == 0"), lambda found: found == [])

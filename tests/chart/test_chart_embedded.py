@@ -121,14 +121,14 @@ def test_a_release_takes_over_the_crd_that_kubectl_applied(
 def test_the_notes_run_a_job_with_the_image_of_the_release(helm: Helm) -> None:
     image = ("--set", "image.repository=registry.example/ipuhub")
     helm.run("install", "gc", CHART, "--create-namespace", *TRIAL, *image)
-    said = helm.run("get", "notes", "gc").stdout
-    (command,) = (line for line in said.splitlines() if "examples/trial.yaml" in line)
+    notes = helm.run("get", "notes", "gc").stdout
+    (command,) = (line for line in notes.splitlines() if "examples/trial.yaml" in line)
     sends = " | kubectl apply -f -"
     assert command.endswith(sends)
     made = subprocess.check_output(["sh", "-c", command.removesuffix(sends)], cwd=ROOT, text=True)
     container = read_yaml(made)["spec"]["workers"]["template"]["spec"]["containers"][0]
     assert container["image"] == "registry.example/ipuhub:0.1.0"
-    assert "database.persistent is off" in said
+    assert "database.persistent is off" in notes
 
 
 def test_a_field_that_another_changed_stops_the_upgrade(helm: Helm, kubectl: Kubectl) -> None:

@@ -24,7 +24,7 @@ def test_every_container_has_requests_and_a_limit() -> None:
 
 
 def test_hooks_run_where_the_operator_may() -> None:
-    """Without its tolerations a hook would wait for ever if each node has a taint, or another
+    """Without its tolerations a hook would never run if each node has a taint, or another
     architecture."""
     documents = render(
         *EVERYTHING,
@@ -196,7 +196,7 @@ def test_the_trial_databases_volume_is_64_gi_unless_it_has_none(persistent: bool
 
 
 @pytest.mark.parametrize(
-    ("values", "release_in", "asked"),
+    ("values", "release_in", "namespace"),
     [
         ((), "ipus", "default"),
         ((), "default", "kube-public"),
@@ -210,12 +210,12 @@ def test_the_trial_databases_volume_is_64_gi_unless_it_has_none(persistent: bool
     ],
 )
 def test_helms_own_test_sends_its_wrong_job_where_the_webhooks_are_asked(
-    values: tuple[str, ...], release_in: str, asked: str
+    values: tuple[str, ...], release_in: str, namespace: str
 ) -> None:
     documents = render(VIPU, *values, namespace=release_in)
     (pod,) = named(documents, "Pod").values()
-    assert json.loads(pod["spec"]["containers"][0]["args"][-1])["jobs"] == asked
+    assert json.loads(pod["spec"]["containers"][0]["args"][-1])["jobs"] == namespace
     configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
     for webhook in configuration["webhooks"]:
         chosen = webhook["namespaceSelector"]["matchExpressions"][-1]
-        assert (asked in chosen["values"]) is (chosen["operator"] == "In")
+        assert (namespace in chosen["values"]) is (chosen["operator"] == "In")

@@ -330,9 +330,9 @@ def _are_taken(real: Kubectl, documents: list[dict[str, Any]]) -> str:
 
 
 def test_each_parameter_changes_the_fields_that_were_reviewed() -> None:
-    asked = [(name, value) for name in PARAMETERS for value in _others(name)]
+    changes = [(name, value) for name in PARAMETERS for value in _others(name)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        effects = list(pool.map(lambda one: _effect(*one), asked))
+        effects = list(pool.map(lambda one: _effect(*one), changes))
     text = "".join(f"{line}\n" for lines in effects for line in lines)
     if os.environ.get("IPUHUB_GOLDEN") == "write":
         GOLDEN.write_text(text, encoding="utf-8")
@@ -343,17 +343,17 @@ def test_each_parameter_changes_the_fields_that_were_reviewed() -> None:
 def test_another_value_reaches_objects_that_a_server_takes(
     real: Kubectl, groups: set[str], part: str
 ) -> None:
-    asked = [
+    changes = [
         (name, value)
         for name in PARAMETERS
         if name.split(".")[0] == part
         for value in _others(name)
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(lambda one: _changed(*one), asked))
+        found = list(pool.map(lambda one: _changed(*one), changes))
     silent = [
         name
-        for (name, _), made in zip(asked, found, strict=True)
+        for (name, _), made in zip(changes, found, strict=True)
         if not made and not _ignored(name)
     ]
     assert silent == []
@@ -383,7 +383,7 @@ def test_cert_managers_kinds_have_every_field_that_the_chart_fills(
     chosen = {f"admissionWebhooks.certificate.{key}": value for key, value in given.items()}
     made = _render(BASE | {"admissionWebhooks.certificate.mode": "certManager"} | chosen)
     documents = [json.loads(each) for each in made]
-    asked = [each for each in documents if each["apiVersion"] == "cert-manager.io/v1"]
-    assert len(asked) == number
+    objects = [each for each in documents if each["apiVersion"] == "cert-manager.io/v1"]
+    assert len(objects) == number
     assert "cert-manager.io" in groups
-    _are_taken(real, asked)
+    _are_taken(real, objects)

@@ -8,7 +8,7 @@ from tests.chart.rendering import CERTIFICATE, LAUNCHER, VIPU, template
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (("image.repository=r:5000/ipuhub:1",), "image.repository: r:5000/ipuhub:1 has a tag"),
         (
@@ -77,11 +77,11 @@ from tests.chart.rendering import CERTIFICATE, LAUNCHER, VIPU, template
         (("admissionWebhooks.patch.enabled=false",), "patch.enabled=false: set"),
     ],
 )
-def test_wrong_values_stop_with_the_keys_name(values: tuple[str, ...], said: str) -> None:
+def test_wrong_values_stop_with_the_keys_name(values: tuple[str, ...], message: str) -> None:
     given = values if any("vipu" in value for value in values) else (*values, VIPU)
     done = template(*given)
     assert done.returncode != 0
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_without_a_controller_nothing_is_installed() -> None:

@@ -126,13 +126,13 @@ def load(
 
 def test_the_notes_restart_the_clusters_scheduler_by_its_manifest() -> None:
     """Of a static pod the API server has a mirror only: deleting that restarts no container."""
-    said = notes(VIPU, "extendedScheduler.enabled=true", "extendedScheduler.deploy=false")
-    lines = " ".join(line.strip().removesuffix("\\") for line in said.splitlines())
+    text = notes(VIPU, "extendedScheduler.enabled=true", "extendedScheduler.deploy=false")
+    lines = " ".join(line.strip().removesuffix("\\") for line in text.splitlines())
     away, _, back = lines.partition(" && sleep ")
     manifest, aside = "/etc/kubernetes/manifests/kube-scheduler.yaml", "/etc/kubernetes/"
     assert away.endswith(f"mv {manifest} {aside}")
     assert f"mv {aside}kube-scheduler.yaml {aside}manifests/" in back
-    assert "delete pod" not in said
+    assert "delete pod" not in text
     assert "delete pod" not in PAGE.read_text("utf-8")
     assert "manifests/" not in notes(VIPU, "extendedScheduler.enabled=true")
 
@@ -167,8 +167,8 @@ def test_showing_ipus_replaces_no_pod_but_those_that_have_to_do_with_it() -> Non
     """A simulated V-IPU that is replaced forgets the partitions of running jobs."""
     values = (VIPU, "database.existingSecret=postgres")
     before, after = (
-        named(render(*values, f"ipuVisibility.enabled={shown}"), "Deployment")
-        for shown in ("false", "true")
+        named(render(*values, f"ipuVisibility.enabled={enabled}"), "Deployment")
+        for enabled in ("false", "true")
     )
     changed = {
         name.removeprefix("gc-ipu-operator-") for name in after if before[name] != after[name]

@@ -154,7 +154,7 @@ def test_the_admin_api_is_reached_by_a_forwarded_port_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ((VIPU, SECURE, ACCESS), "vipuServer.secure.secret is missing"),
         ((VIPU, SECURE, SERVER_SECRET), "vipuServer.secure.enabled needs vipuProxy.accessSecret"),
@@ -181,7 +181,9 @@ def test_the_admin_api_is_reached_by_a_forwarded_port_only() -> None:
         ((VIPU, "vipuServer.secure.certificate=x"), "'certificate' not allowed"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(values: tuple[str, ...], said: str) -> None:
+def test_values_that_contradict_each_other_are_refused(
+    values: tuple[str, ...], message: str
+) -> None:
     done = template(*values)
     assert done.returncode != 0
-    assert said in done.stderr
+    assert message in done.stderr

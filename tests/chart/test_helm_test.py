@@ -40,9 +40,9 @@ class Cluster(BaseHTTPRequestHandler):
             self._answer(200, '{"used":0}')
 
     def do_POST(self) -> None:
-        status, said = self.refusal
+        status, body = self.refusal
         self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(status, json.dumps(said))
+        self._answer(status, json.dumps(body))
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

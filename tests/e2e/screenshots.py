@@ -243,7 +243,7 @@ def take(
     problems: list[str] = []
     for width in widths:
         for scheme in schemes:
-            with watched(browser, width, scheme) as (page, said):
+            with watched(browser, width, scheme) as (page, errors):
                 page.goto(demo.dashboard)
                 shoot(page, f"login-{width}-{scheme}")
                 signed_in(page, demo)
@@ -255,8 +255,8 @@ def take(
                     wide = page.evaluate("document.documentElement.scrollWidth")
                     if wide > width:
                         problems.append(f"{picture}: {wide} pixels wide")
-                    problems += [f"{picture}: {text}" for text in said]
-                    said.clear()
+                    problems += [f"{picture}: {text}" for text in errors]
+                    errors.clear()
     return problems
 
 
@@ -268,10 +268,10 @@ def watched(browser: Browser, width: int, scheme: str) -> Iterator[tuple[Page, l
         color_scheme=scheme,  # type: ignore[arg-type]
     )
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda m: said.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    yield page, said
+    errors: list[str] = []
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page, errors
     context.close()
 
 

@@ -59,8 +59,8 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
         page.get_by_role("link", name=button, exact=True).click()
         page.get_by_text("Kubernetes accepts this (dry run).").wait_for()
         page.get_by_role("button", name=f"{button} the job").click()
-        said = re.compile(f"Job default/{name} was {button.lower()}e?d")
-        expect(page.locator("main")).to_contain_text(said)
+        sentence = re.compile(f"Job default/{name} was {button.lower()}e?d")
+        expect(page.locator("main")).to_contain_text(sentence)
         expect(state).to_have_text(want)
     uid = demo.job(name)["metadata"]["uid"]
     page.get_by_role("link", name="Cancel", exact=True).click()

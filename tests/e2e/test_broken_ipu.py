@@ -42,9 +42,9 @@ def test_a_job_on_a_broken_ipu_is_told_and_gets_its_next_attempt_elsewhere(
         return status.get("launcherStatus") == "Running" and status.get("restartCount") == 1
 
     wait_until(went_on, "the next attempt runs")
-    told = describe_job(demo, "hit")
-    assert "PartitionError" in told
-    assert BROKEN in told
+    description = describe_job(demo, "hit")
+    assert "PartitionError" in description
+    assert BROKEN in description
     uid = demo.job("hit")["metadata"]["uid"]
     wait_for_words(page, f"/jobs/{uid}/", "PartitionError", BROKEN)
     fleet = api("fleet")

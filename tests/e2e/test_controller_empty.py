@@ -53,9 +53,9 @@ def test_a_controller_that_restarts_empty_costs_jobs_an_attempt_and_nobody_an_ip
 
     # The jobs are told, in words, and one of them begins again.
     wait_until(lambda: demo.status("ends") == "Failed", "it failed")
-    told = describe_job(demo, "ends")
-    assert "no longer knows partition p-ends-default-0" in told
-    assert "PartitionLost" in told
+    description = describe_job(demo, "ends")
+    assert "no longer knows partition p-ends-default-0" in description
+    assert "PartitionLost" in description
 
     def is_back() -> bool:
         status = demo.job("comes-back")["status"]

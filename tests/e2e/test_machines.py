@@ -53,18 +53,18 @@ def test_a_cordon_is_named_to_the_job_that_waits_for_the_machine_and_left_to_the
 
     submit_job(demo, "waits", 32)
     wait_until(lambda: CORDONED in describe_job(demo, "waits"), "the job names the cordon")
-    told = describe_job(demo, "waits")
-    assert f"blocks have up to 32; out of service: 4 IPUs ({CORDONED})" in told
+    description = describe_job(demo, "waits")
+    assert f"blocks have up to 32; out of service: 4 IPUs ({CORDONED})" in description
     assert demo.status("waits") == "Pending"
     uid = demo.job("waits")["metadata"]["uid"]
     wait_for_words(page, f"/jobs/{uid}/", "Out of service", f"4 IPUs ({CORDONED})")
-    said = f"no block of 32 can come free; out of service: 4 IPUs ({CORDONED})"
-    wait_for_words(page, "/", said, f"free, but {CORDONED}")
-    wait_for_words(page, "/fleet/", said)
+    reason = f"no block of 32 can come free; out of service: 4 IPUs ({CORDONED})"
+    wait_for_words(page, "/", reason, f"free, but {CORDONED}")
+    wait_for_words(page, "/fleet/", reason)
     assert CORDONED in api(f"jobs/{uid}")["message"]
     fleet = api("fleet")
     assert fleet["out_of_service"] == f"4 IPUs ({CORDONED})"
-    assert [line["reason"] for line in fleet["queue"]] == [said]
+    assert [line["reason"] for line in fleet["queue"]] == [reason]
     states = {(each["machine"], each["state"]) for each in fleet["ipus"]}
     assert {state for machine, state in states if machine == "ag0"} == {"cordoned"}
 
@@ -80,8 +80,8 @@ def test_a_drain_waits_for_jobs_by_name_and_a_forced_one_is_told_to_the_job_that
     submit_job(demo, "drained", 4, restartPolicy={"type": "OnFailure"})
     wait_until(lambda: demo.status("drained") == "Running", "drained Running")
     order = ("drain", "agent", "ag0", "--reason", REASON)
-    said = vipu_admin(demo, *order, "--no-wait", code=1)
-    assert "not empty: p-drained-default-0: it is not relocatable" in said
+    output = vipu_admin(demo, *order, "--no-wait", code=1)
+    assert "not empty: p-drained-default-0: it is not relocatable" in output
     assert demo.status("drained") == "Running"
     wait_for_words(page, "/fleet/", f"; {CORDONED}")
     assert "drain agent (ag0): success." in vipu_admin(demo, "drain", "agent", "ag0", "--force")
@@ -91,9 +91,9 @@ def test_a_drain_waits_for_jobs_by_name_and_a_forced_one_is_told_to_the_job_that
         return job.get("launcherStatus") == "Running" and job.get("restartCount") == 1
 
     wait_until(moved, "its next attempt runs on another machine")
-    told = describe_job(demo, "drained")
-    assert "PartitionLost" in told
-    assert f"no longer knows partition p-drained-default-0; {CORDONED}" in told
+    description = describe_job(demo, "drained")
+    assert "PartitionLost" in description
+    assert f"no longer knows partition p-drained-default-0; {CORDONED}" in description
     uid = demo.job("drained")["metadata"]["uid"]
     wait_for_words(page, f"/jobs/{uid}/", CORDONED)
     assert "p-drained" not in vipu_admin(demo, "list", "partitions", "--agent", "ag0")
@@ -110,9 +110,9 @@ def test_an_agent_that_hangs_on_command_is_what_its_jobs_and_the_pages_name(
     assert vipu_admin(demo, "provoke", "fault", "ag0") == "provoke fault (ag0): success.\n"
 
     wait_until(lambda: demo.status("fails") == "Failed", "it failed")
-    told = describe_job(demo, "fails")
-    assert SILENT in told
-    assert "PartitionError" in told
+    description = describe_job(demo, "fails")
+    assert SILENT in description
+    assert "PartitionError" in description
 
     def moved() -> bool:
         job = demo.job("comes-back")["status"]

@@ -83,8 +83,8 @@ def end_launcher(tour: Tour) -> None:
     (container,) = tour.status(f"{JOB}-launcher")["containerStatuses"]
     began = datetime.fromisoformat(container["state"]["running"]["startedAt"])
     seconds = (datetime.now(UTC) - began).total_seconds() + 1
-    said = f"sim/runtime-seconds={seconds:.0f}"
-    tour.kubectl("annotate", "pod", f"{JOB}-launcher", said, "--overwrite")
+    annotation = f"sim/runtime-seconds={seconds:.0f}"
+    tour.kubectl("annotate", "pod", f"{JOB}-launcher", annotation, "--overwrite")
 
 
 def lifetime(tour: Tour, pod: str) -> int:

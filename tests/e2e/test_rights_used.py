@@ -189,8 +189,8 @@ def end_jobs(demo: RunningDemo) -> None:
             del job["spec"]["ttlSecondsAfterFinished"]
         demo.kubectl("apply", "-f", "-", stdin=json.dumps(job))
     wait_until(lambda: demo.status("kept") == "Completed", "Completed")
-    told = "ipuhub-operator patch pods"
-    wait_until(lambda: told in rights_used(demo), "the worker that still sleeps is told to end")
+    right = "ipuhub-operator patch pods"
+    wait_until(lambda: right in rights_used(demo), "the worker that still sleeps is told to end")
     found = ("get", "ipujob", "short", "--ignore-not-found")
     wait_until(lambda: demo.kubectl(*found) == "", "deleted by its time to live")
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")

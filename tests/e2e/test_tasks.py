@@ -149,14 +149,18 @@ def test_a_line_of_the_queue_lights_the_ipus_of_who_is_in_its_way(visitor: Visit
 
 def says_why_a_job_waits(visitor: Visitor) -> None:
     visitor.click(visitor.page.locator(".fleet-queue a.fw-medium").first)
-    said = visitor.page.locator(".diagnosis")
-    said.wait_for()
-    assert "largest free block" in said.inner_text()
+    diagnosis = visitor.page.locator(".diagnosis")
+    diagnosis.wait_for()
+    assert "largest free block" in diagnosis.inner_text()
     facts = dict(
-        zip(said.locator("dt").all_inner_texts(), said.locator("dd").all_inner_texts(), strict=True)
+        zip(
+            diagnosis.locator("dt").all_inner_texts(),
+            diagnosis.locator("dd").all_inner_texts(),
+            strict=True,
+        )
     )
     assert facts["Position in the queue"].startswith("1 of ")
-    assert said.locator("dd a").first.inner_text() in facts["In the way"]
+    assert diagnosis.locator("dd a").first.inner_text() in facts["In the way"]
     assert "UTC" in facts["Starts at the latest"]
 
 

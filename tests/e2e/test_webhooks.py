@@ -81,10 +81,10 @@ def test_what_is_legal_and_hardly_meant_is_warned_of(demo: RunningDemo) -> None:
     job = manifest("odd", launcher={"command": ["mpirun", "-np", "9", "python3", "x.py"]})
     job["spec"]["workers"]["replicas"] = 2
     job["spec"]["workers"]["template"]["spec"]["restartPolice"] = "Never"
-    said = apply(demo, job)
-    assert said.count("Warning: ") == 2
-    assert "Warning: spec.launcher.command: 9 processes exceed the 4 slots" in said
-    assert "Warning: spec.workers.template.spec.restartPolice: unknown field" in said
+    output = apply(demo, job)
+    assert output.count("Warning: ") == 2
+    assert "Warning: spec.launcher.command: 9 processes exceed the 4 slots" in output
+    assert "Warning: spec.workers.template.spec.restartPolice: unknown field" in output
     assert demo.job("odd")["spec"]["launcher"]["command"][2] == "9"
 
 
@@ -136,8 +136,8 @@ def test_a_running_job_is_suspended_to_be_changed_and_goes_on(demo: RunningDemo)
     assert apply(demo, job) == ""
     wait_until(lambda: demo.status("edited") == "Running", "Running")
     job["spec"]["workers"]["template"]["spec"]["containers"][0]["image"] = "resnet:newer"
-    said = apply(demo, job)
-    assert "spec.workers: cannot change while the job is Running: suspend the job first" in said
+    output = apply(demo, job)
+    assert "spec.workers: cannot change while the job is Running: suspend the job first" in output
 
     suspend = ("patch", "ipujob", "edited", "--type=merge", "-p")
     demo.kubectl(*suspend, '{"spec":{"suspend":true}}')
@@ -177,8 +177,8 @@ def test_a_finished_job_goes_after_its_time_to_live(demo: RunningDemo) -> None:
     assert apply(demo, job) == ""
     wait_until(lambda: demo.try_kubectl("get", "ipujob", "brief").returncode != 0, "its end")
     # It may be gone before anybody sees it Completed; its events stay.
-    told = ("get", "events", "--field-selector=involvedObject.name=brief")
-    assert "IPUJobSucceeded" in demo.kubectl(*told, "-o", "jsonpath={.items[*].reason}").split()
+    command = ("get", "events", "--field-selector=involvedObject.name=brief")
+    assert "IPUJobSucceeded" in demo.kubectl(*command, "-o", "jsonpath={.items[*].reason}").split()
     assert pods(demo) == []
 
 

@@ -109,8 +109,8 @@ class Proxy:
 
     def hold(self, name: str, namespace: str = "default", size: int = 4, **given: Any) -> None:
         """Let a job hold a partition, or wait for it."""
-        asked = request(name, namespace=namespace, size=size, **given)
-        self._background.run(self._service.service.ensure(asked))
+        wanted = request(name, namespace=namespace, size=size, **given)
+        self._background.run(self._service.service.ensure(wanted))
 
     def reload(self) -> None:
         """Reload the list of controllers."""

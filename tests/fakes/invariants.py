@@ -154,5 +154,5 @@ def _is_ending(pod: dict[str, Any]) -> bool:
     if pod["status"]["phase"] in {"Succeeded", "Failed"}:
         return False
     meta = pod["metadata"]
-    asked = meta.get("deletionTimestamp") or meta.get("annotations", {}).get(ANNOTATION_END)
-    return bool(asked) or pod["spec"].get("activeDeadlineSeconds") == 1
+    end = meta.get("deletionTimestamp") or meta.get("annotations", {}).get(ANNOTATION_END)
+    return bool(end) or pod["spec"].get("activeDeadlineSeconds") == 1

@@ -297,19 +297,21 @@ class FakeKube:
         """Return whether the init container of a launcher may end, by its own rule."""
         if launcher["status"]["phase"] != "Pending":
             return True
-        said = environment(launcher)
-        names = [worker_name(said["IPUHUB_JOB"], n) for n in range(int(said["IPUHUB_WORKERS"]))]
-        return not awaited(names, self.pods(), int(said["IPUHUB_ATTEMPT"]))
+        variables = environment(launcher)
+        names = [
+            worker_name(variables["IPUHUB_JOB"], n) for n in range(int(variables["IPUHUB_WORKERS"]))
+        ]
+        return not awaited(names, self.pods(), int(variables["IPUHUB_ATTEMPT"]))
 
     def _closed(self, pod: Manifest) -> str:
         """Return the reason for which the init container of a launcher keeps its command from
         starting."""
-        said = environment(pod)
-        if not said:
+        variables = environment(pod)
+        if not variables:
             return ""
-        job = self.objects.get(("ipujobs", said["IPUHUB_NAMESPACE"], said["IPUHUB_JOB"]))
-        instance, attempt = int(said["IPUHUB_INSTANCE"]), int(said["IPUHUB_ATTEMPT"])
-        return closed_because(job, said["IPUHUB_JOB_UID"], instance, attempt)
+        job = self.objects.get(("ipujobs", variables["IPUHUB_NAMESPACE"], variables["IPUHUB_JOB"]))
+        instance, attempt = int(variables["IPUHUB_INSTANCE"]), int(variables["IPUHUB_ATTEMPT"])
+        return closed_because(job, variables["IPUHUB_JOB_UID"], instance, attempt)
 
     def _tick(self, pod: Manifest, *, may_start: bool, code: Exit) -> None:
         phase = pod["status"]["phase"]

@@ -75,10 +75,10 @@ class SlowThenGone(KubeClient):
 
     armed = False
     is_gone = False
-    asked = 0
+    reads = 0
 
     async def get(self, *args: Any, **more: Any) -> Manifest:
-        self.asked += 1
+        self.reads += 1
         if self.is_gone:
             raise Unreachable("gone")
         return await super().get(*args, **more)

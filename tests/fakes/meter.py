@@ -51,8 +51,8 @@ NODE = "node-1"
 
 def usage(**fields: Any) -> str:
     """Return an annotation's text; `fields` override the fields of a plain job of ada."""
-    said = {"component": "job", "component_name": "train", "group": "vision", "user": "ada"}
-    return orjson.dumps({**said, "instance_type": "cpu-1", **fields}).decode()
+    stamp = {"component": "job", "component_name": "train", "group": "vision", "user": "ada"}
+    return orjson.dumps({**stamp, "instance_type": "cpu-1", **fields}).decode()
 
 
 def spans(began: str, ended: str | None = None, *, phase: str = "") -> dict[str, Any]:
@@ -161,13 +161,13 @@ class Meter:
         name: str,
         status: dict[str, Any] | None = None,
         *,
-        said: str | None = "",
+        stamp: str | None = "",
         namespace: str = "default",
         requests: dict[str, str] | None = None,
         **spec: Any,
     ) -> str:
         """Make a pod with this status and annotation (None: without annotation); return its UID."""
-        annotations = {} if said is None else {"primehub.io/usage": said or usage()}
+        annotations = {} if stamp is None else {"primehub.io/usage": stamp or usage()}
         container: dict[str, Any] = {"name": "main", "image": "train:1"}
         if requests is not None:
             container["resources"] = {"requests": requests}

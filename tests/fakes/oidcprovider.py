@@ -126,33 +126,33 @@ class OidcProvider:
         claims = self.claims(jti=secrets.token_hex(8), events=events)
         return self.sign({**claims, **changes})
 
-    def authorize(self, asked: dict[str, str]) -> str:
+    def authorize(self, query: dict[str, str]) -> str:
         """Return where the browser goes after the person has signed in."""
-        assert asked["response_type"] == "code"
-        assert asked["code_challenge_method"] == "S256"
-        assert asked["client_id"] == self.client_id
-        if not self.scopes.issuperset(asked["scope"].split()):
-            answer = {"error": "invalid_scope", "state": asked["state"], "iss": self.issuer}
-            return f"{asked['redirect_uri']}?{urlencode(answer)}"
+        assert query["response_type"] == "code"
+        assert query["code_challenge_method"] == "S256"
+        assert query["client_id"] == self.client_id
+        if not self.scopes.issuperset(query["scope"].split()):
+            answer = {"error": "invalid_scope", "state": query["state"], "iss": self.issuer}
+            return f"{query['redirect_uri']}?{urlencode(answer)}"
         code = secrets.token_urlsafe(16)
-        self.codes[code] = asked
-        answer = {"code": code, "state": asked["state"], "iss": self.issuer}
-        return f"{asked['redirect_uri']}?{urlencode(answer)}"
+        self.codes[code] = query
+        answer = {"code": code, "state": query["state"], "iss": self.issuer}
+        return f"{query['redirect_uri']}?{urlencode(answer)}"
 
     def exchange(self, fields: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         pair = f"{quote(self.client_id, safe='')}:{quote(self.secret, safe='')}"
         if authorization != f"Basic {base64.b64encode(pair.encode()).decode()}":
             return 401, {"error": "invalid_client"}
-        asked = self.codes.pop(fields["code"], None)  # once
+        grant = self.codes.pop(fields["code"], None)  # once
         digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if (
-            asked is None
-            or asked["code_challenge"] != challenge
-            or asked["redirect_uri"] != fields["redirect_uri"]
+            grant is None
+            or grant["code_challenge"] != challenge
+            or grant["redirect_uri"] != fields["redirect_uri"]
         ):
             return 400, {"error": "invalid_grant"}
-        claims = self.claims(nonce=asked["nonce"], **self.person_claims(asked["scope"].split()))
+        claims = self.claims(nonce=grant["nonce"], **self.person_claims(grant["scope"].split()))
         token = self.token or self.sign({**claims, **self.changes})
         access = {"access_token": self.access_token, "token_type": "Bearer"}
         return 200, {**access, "id_token": token}
@@ -163,11 +163,11 @@ class OidcProvider:
             return 401, {"error": "invalid_token"}
         return self.userinfo_answer or (200, {"sub": self.person["sub"], **(self.userinfo or {})})
 
-    def end(self, asked: dict[str, str]) -> str:
+    def end(self, query: dict[str, str]) -> str:
         """Return where the browser goes after its session here has ended."""
-        claims = jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+        claims = jwt.decode(query["id_token_hint"], options={"verify_signature": False})
         assert claims["sid"] == self.sid
-        return asked["post_logout_redirect_uri"]
+        return query["post_logout_redirect_uri"]
 
     def signed_in(self, address: str) -> str:
         """Do what a browser does at the provider: return the address it is sent back to."""
@@ -199,7 +199,7 @@ class OidcProvider:
 
 def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
     sent_on = {"/authorization": provider.authorize, "/end_session": provider.end}
-    shown = {"/.well-known/openid-configuration": provider.document, "/jwks": provider.jwks}
+    documents = {"/.well-known/openid-configuration": provider.document, "/jwks": provider.jwks}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -211,8 +211,8 @@ def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
                 self._page(f'<a href="{escape(self.path)}">Let me in</a>')
             elif parts.path in sent_on:
                 self._send_on(sent_on[parts.path](query))
-            elif parts.path in shown:
-                self._json(200, shown[parts.path]())
+            elif parts.path in documents:
+                self._json(200, documents[parts.path]())
             elif parts.path == "/userinfo" and provider.userinfo is not None:
                 self._json(*provider.tell(self.headers.get("Authorization", "")))
             else:

@@ -182,8 +182,8 @@ class FakePartitions:
         if known is None:
             return None
         if self.refuses_removal and known.phase != "released":
-            why = {"reason": "ReleaseRefused", "message": self.refuses_removal}
-            self.records[uid, instance] = replace(known, phase="releasing", **why)
+            refusal = {"reason": "ReleaseRefused", "message": self.refuses_removal}
+            self.records[uid, instance] = replace(known, phase="releasing", **refusal)
             return self.records[uid, instance]
         if self.is_silent and known.phase != "released":
             self.records[uid, instance] = replace(known, phase="releasing", **SILENT)

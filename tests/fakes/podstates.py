@@ -15,8 +15,10 @@ def containers(pod: Manifest) -> list[Manifest]:
 
 def environment(launcher: Manifest) -> dict[str, str]:
     """Return the operator's environment for a launcher's init container."""
-    said = [c.get("env") or () for c in launcher["spec"].get("initContainers") or ()]
-    return {variable["name"]: variable.get("value", "") for env in said for variable in env}
+    variable_lists = [c.get("env") or () for c in launcher["spec"].get("initContainers") or ()]
+    return {
+        variable["name"]: variable.get("value", "") for env in variable_lists for variable in env
+    }
 
 
 def closed_gate() -> Manifest:
@@ -26,10 +28,10 @@ def closed_gate() -> Manifest:
 
 def unschedulable() -> Manifest:
     """The status of a pod that finds no node."""
-    said = {"reason": "Unschedulable", "message": "0/1 nodes are available"}
+    reason = {"reason": "Unschedulable", "message": "0/1 nodes are available"}
     return {
         "phase": "Pending",
-        "conditions": [{"type": "PodScheduled", "status": "False", **said}],
+        "conditions": [{"type": "PodScheduled", "status": "False", **reason}],
     }
 
 

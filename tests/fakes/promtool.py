@@ -11,8 +11,8 @@ def complaints(text: bytes) -> str:
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, check=False, timeout=90
     )
-    said = (done.stdout + done.stderr).decode()
-    return said if said or done.returncode else ""
+    output = (done.stdout + done.stderr).decode()
+    return output if output or done.returncode else ""
 
 
 def families(text: bytes) -> set[str]:

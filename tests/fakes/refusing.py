@@ -25,8 +25,8 @@ class Refusing:
         """Raises for what cannot be made now."""
         forbidden = f'{plural} "{name}" is forbidden: '
         if self.is_ending:
-            why = "unable to create new content in namespace because it is being terminated"
-            raise Forbidden(403, "Forbidden", forbidden + why)
+            cause = "unable to create new content in namespace because it is being terminated"
+            raise Forbidden(403, "Forbidden", forbidden + cause)
         if plural == "pods" and self.most_pods is not None and pods >= self.most_pods:
             used = f"requested: pods=1, used: pods={pods}, limited: pods={self.most_pods}"
             raise Forbidden(403, "Forbidden", f"{forbidden}exceeded quota: chaos, {used}")

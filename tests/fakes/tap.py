@@ -36,12 +36,12 @@ class Tap:
         """Something is still to arrive."""
         return bool(self._waiting) or self._relist_at is not None or self._is_relisting
 
-    def is_current(self, latest: int, shown: int) -> bool:
+    def is_current(self, latest: int, position: int) -> bool:
         """Return whether the operator's copy shows all that this watch has passed on of
         `latest`."""
-        if self._is_relisting or shown < self.passed:
+        if self._is_relisting or position < self.passed:
             return False
-        return self.is_behind or max(self.read, shown) >= latest
+        return self.is_behind or max(self.read, position) >= latest
 
     async def pass_on(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """The watch's lines, each when its time has come."""

@@ -118,14 +118,14 @@ class FakeVipu:
         await self._arrive()
         if self.fleet_error is not None:
             raise self.fleet_error
-        told = ipu_attributes(self._fleet, [], published_only=self.published_only)
-        for agent in self.lost & told.keys():
-            for attributes in told[agent].values():
+        by_agent = ipu_attributes(self._fleet, [], published_only=self.published_only)
+        for agent in self.lost & by_agent.keys():
+            for attributes in by_agent[agent].values():
                 attributes[LOST_ATTRIBUTE] = f"{agent} has not answered"
-        for agent in self.cordons.keys() & told.keys():
-            for attributes in told[agent].values():
+        for agent in self.cordons.keys() & by_agent.keys():
+            for attributes in by_agent[agent].values():
                 attributes[CORDON_ATTRIBUTE] = f"{agent} is cordoned: {self.cordons[agent]}"
-        return topology_from_attributes(told)
+        return topology_from_attributes(by_agent)
 
     async def version(self) -> str:
         await asyncio.sleep(0)

@@ -68,7 +68,7 @@ class WholeProxy:
     def __init__(self, lab: Lab, kube: ServerKube, kill_at: int | None) -> None:
         self.history: list[tuple[str, str, int]] = []
         self.taken: list[str] = []  # what must never happen: partitions taken from living pods
-        self.asked = 0  # for creations, refused creations too
+        self.creations = 0  # refused creations too
         self.deaths = 0
         self._written = 0
         self._list = lab.storage.with_name("controllers")
@@ -244,7 +244,7 @@ class WholeProxy:
 
         async def watched(*args: Any) -> Any:
             if verb == "create":
-                self.asked += 1
+                self.creations += 1
             else:
                 self._check_unused(verb)
             return await blade.write(lambda: act(*args))

@@ -79,8 +79,8 @@ class Containers:
 
     def status(self, name: str) -> dict[str, str]:
         """Return the kernel's status of the container's first process."""
-        said = subprocess.check_output([*self._state, "state", name])
-        rows = Path(f"/proc/{json.loads(said)['pid']}/status").read_text("ascii").splitlines()
+        state = subprocess.check_output([*self._state, "state", name])
+        rows = Path(f"/proc/{json.loads(state)['pid']}/status").read_text("ascii").splitlines()
         return {key: value.strip() for key, _, value in (row.partition(":") for row in rows)}
 
     def _config(

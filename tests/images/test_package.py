@@ -63,10 +63,10 @@ def test_each_image_comes_with_its_digest_boms_and_licences(package: Path) -> No
 
 
 def test_every_file_has_a_checksum_and_another_byte_is_found(package: Path) -> None:
-    told = [line for sums in CHECKSUMS for line in checked(package, sums)]
-    assert [line for line in told if not line.endswith(": OK")] == []
+    lines = [line for sums in CHECKSUMS for line in checked(package, sums)]
+    assert [line for line in lines if not line.endswith(": OK")] == []
     files = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
-    assert {line.removesuffix(": OK") for line in told} == files - set(CHECKSUMS)
+    assert {line.removesuffix(": OK") for line in lines} == files - set(CHECKSUMS)
 
     (archive,) = package.glob("ipuhub-*.tgz")
     for changed, sums in (

@@ -54,9 +54,9 @@ class CertManager:
         """Write the authority of the named Certificate into each configuration that asks for it."""
         for kind in _INJECTABLE:
             for each in self._cluster.get(kind)["items"]:
-                asked = (each["metadata"].get("annotations") or {}).get(INJECT)
-                if asked:
-                    self._inject(kind, each, *asked.split("/"))
+                source = (each["metadata"].get("annotations") or {}).get(INJECT)
+                if source:
+                    self._inject(kind, each, *source.split("/"))
 
     def _inject(self, kind: str, configuration: dict[str, Any], namespace: str, name: str) -> None:
         certificate = self._cluster.get("certificates.cert-manager.io", name, "-n", namespace)

@@ -117,8 +117,8 @@ def networks() -> dict[str, str]:
     for each in json.loads(listed or "[]"):
         name = str(each["name"])
         if name.startswith("cni-"):
-            said = subprocess.check_output(["ip", "-n", name, "-4", "-j", "addr"], text=True)
-            addresses = [one["local"] for link in json.loads(said) for one in link["addr_info"]]
+            output = subprocess.check_output(["ip", "-n", name, "-4", "-j", "addr"], text=True)
+            addresses = [one["local"] for link in json.loads(output) for one in link["addr_info"]]
             found |= {address: name for address in addresses if address != "127.0.0.1"}
     return found
 
@@ -126,8 +126,8 @@ def networks() -> dict[str, str]:
 def reached(network: str, targets: Sequence[Target]) -> dict[Target, bool]:
     """Return which of these are reached from a pod's network; "": from this machine."""
     command = [*(_inside(network) if network else ()), sys.executable, "-ISc", _CONNECT]
-    said = subprocess.check_output(command, input=json.dumps(targets), text=True, timeout=60)
-    return dict(zip(targets, json.loads(said), strict=True))
+    output = subprocess.check_output(command, input=json.dumps(targets), text=True, timeout=60)
+    return dict(zip(targets, json.loads(output), strict=True))
 
 
 @contextmanager

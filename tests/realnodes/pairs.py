@@ -104,8 +104,8 @@ class Pairs:
 
     def _tried_from(self, source: str, network: str) -> dict[Pair, bool]:
         wanted = {key: each for key, each in self._targets.items() if key[0] != source}
-        said = enforcement.reached(network, list(wanted.values()))
-        return {(source, *key): said[each] for key, each in wanted.items()}
+        outcomes = enforcement.reached(network, list(wanted.values()))
+        return {(source, *key): outcomes[each] for key, each in wanted.items()}
 
 
 def _name(pod: dict[str, Any]) -> str:

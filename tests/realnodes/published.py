@@ -91,8 +91,8 @@ def until(cluster: RealCluster, name: str, status: str) -> dict[str, Any]:
 
     def reached() -> dict[str, Any] | None:
         found = job(cluster, name)
-        said = (found.get("status") or {}).get("launcherStatus")
-        return found if said == status else None
+        launcher_status = (found.get("status") or {}).get("launcherStatus")
+        return found if launcher_status == status else None
 
     return dict(wait_until(reached, f"{name} {status}"))
 

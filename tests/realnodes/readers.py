@@ -55,5 +55,5 @@ def reading(cluster: RealCluster, service: str, namespace: str, path: str) -> It
         try:
             yield answers
         finally:
-            told, _ = process.communicate(timeout=90)
-        answers.found = json.loads(told)
+            output, _ = process.communicate(timeout=90)
+        answers.found = json.loads(output)

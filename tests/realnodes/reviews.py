@@ -59,11 +59,11 @@ class Reviews:
                     self._count("the job was taken")
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _count(self, said: str) -> None:
-        if "modelReplicas" in said:
+    def _count(self, line: str) -> None:
+        if "modelReplicas" in line:
             self.judged += 1
         else:
-            self.lost.append(said)
+            self.lost.append(line)
 
 
 @contextmanager

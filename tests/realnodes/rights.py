@@ -119,11 +119,11 @@ class Audit:
         self._bindings.read(event)
         if "impersonatedUser" in event:
             return
-        asked = event.get("objectRef") or {"resource": event["requestURI"].partition("?")[0]}
-        user, resource = event["user"]["username"], asked["resource"]
-        if asked.get("subresource"):
-            resource += f"/{asked['subresource']}"
-        request = (event["verb"], resource, asked.get("apiGroup", ""), asked.get("name", ""))
+        target = event.get("objectRef") or {"resource": event["requestURI"].partition("?")[0]}
+        user, resource = event["user"]["username"], target["resource"]
+        if target.get("subresource"):
+            resource += f"/{target['subresource']}"
+        request = (event["verb"], resource, target.get("apiGroup", ""), target.get("name", ""))
         if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
             if _ACCOUNT.match(user):
                 at = datetime.fromisoformat(event["stageTimestamp"])
@@ -135,10 +135,17 @@ class Audit:
             self._use_by_review(answer["spec"])
 
     def _use_by_review(self, spec: dict[str, Any]) -> None:
-        asked = spec.get("resourceAttributes")
-        if asked:
-            resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
-            request = (asked["verb"], resource, asked.get("group", ""), asked.get("name", ""))
+        attributes = spec.get("resourceAttributes")
+        if attributes:
+            resource = "/".join(
+                filter(None, (attributes["resource"], attributes.get("subresource")))
+            )
+            request = (
+                attributes["verb"],
+                resource,
+                attributes.get("group", ""),
+                attributes.get("name", ""),
+            )
             self._use(spec["user"], *request)
 
     def _use(self, user: str, verb: str, resource: str, group: str, name: str) -> None:
@@ -164,12 +171,12 @@ class Bindings:
 
     def read(self, event: dict[str, Any]) -> None:
         """Note what the event did to a binding, if anything."""
-        asked = event.get("objectRef") or {}
+        target = event.get("objectRef") or {}
         is_done = event.get("responseStatus", {}).get("code") in {200, 201}
         is_tried = "dryRun=" in event["requestURI"]
-        if asked.get("resource") not in _BINDINGS or is_tried or not is_done:
+        if target.get("resource") not in _BINDINGS or is_tried or not is_done:
             return
-        binding = (asked.get("namespace", ""), asked.get("name", ""))
+        binding = (target.get("namespace", ""), target.get("name", ""))
         if event["verb"].startswith("delete"):
             # It may be denied from then on, before the deletion is answered.
             began = datetime.fromisoformat(event["requestReceivedTimestamp"])

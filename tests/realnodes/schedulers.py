@@ -82,8 +82,8 @@ def scheduler(
                 stderr=output,
             )
         try:
-            said = "successfully acquired lease"
-            wait_until(lambda: said in log.read_text().lower(), "the Lease")
+            entry = "successfully acquired lease"
+            wait_until(lambda: entry in log.read_text().lower(), "the Lease")
             yield log
         finally:
             running.terminate()

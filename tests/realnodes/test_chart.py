@@ -201,8 +201,8 @@ def test_the_trial_job_runs_and_is_counted(cluster: RealCluster, helm: Helm) -> 
     launcher = next(
         pod["metadata"]["name"] for pod in pods if "launcher" in pod["metadata"]["name"]
     )
-    told = cluster.kubectl("exec", "-n", "default", launcher, "--", "python3", "-c", script)
-    assert '"used":2' in told
+    output = cluster.kubectl("exec", "-n", "default", launcher, "--", "python3", "-c", script)
+    assert '"used":2' in output
     cluster.kubectl("get", "configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
 
 
@@ -222,8 +222,8 @@ def test_the_launcher_opens_the_gate_in_2_s_of_a_tenth_of_a_cpu(
 def test_only_whom_the_api_server_allows_reads_metrics(cluster: RealCluster, helm: Helm) -> None:
     token = cluster.kubectl("create", "token", "default", "-n", "default").strip()
     found = {component_of(pod): pod for pod in own_pods(cluster)}
-    asked = {name: found[name] for name in WITH_RIGHTS}
-    answers = {name: fetch(pod, "/metrics", token)[0] for name, pod in asked.items()}
+    probes = {name: found[name] for name in WITH_RIGHTS}
+    answers = {name: fetch(pod, "/metrics", token)[0] for name, pod in probes.items()}
     assert answers == dict.fromkeys(WITH_RIGHTS, 403)
 
 
@@ -236,8 +236,8 @@ def test_the_dashboard_shows_the_job_its_logs_and_who_works(
     token = cluster.kubectl("exec", *where, "--", *command).split()[0]
     uid = cluster.get("ipujob", "trial", "-n", "default")["metadata"]["uid"]
     for path in ("components", "fleet", "partitions", f"jobs/{uid}/logs"):
-        status, said = fetch(pod, f"/api/v1/{path}", token)
-        assert status == 200, (path, said)
+        status, body = fetch(pod, f"/api/v1/{path}", token)
+        assert status == 200, (path, body)
 
 
 def test_operator_and_proxy_log_the_job_by_its_uid(cluster: RealCluster, helm: Helm) -> None:
@@ -245,14 +245,14 @@ def test_operator_and_proxy_log_the_job_by_its_uid(cluster: RealCluster, helm: H
     for component, event in (("controller-manager", "event"), ("vipu-proxy", "partition")):
         log = cluster.kubectl("logs", "-n", NAMESPACE, f"deployment/{NAME}-{component}")
         lines = [json.loads(line) for line in log.splitlines()]
-        told = [line for line in lines if line.get("job_uid") == uid]
-        assert event in {line["event"] for line in told}, (component, lines[-5:])
-        assert {line["job"] for line in told if "job" in line} == {"default/trial"}
+        entries = [line for line in lines if line.get("job_uid") == uid]
+        assert event in {line["event"] for line in entries}, (component, lines[-5:])
+        assert {line["job"] for line in entries if "job" in line} == {"default/trial"}
 
 
 def test_helm_test_passes(cluster: RealCluster, helm: Helm) -> None:
-    told = helm.run("test", "ipuhub", "--timeout", "60s").stdout
-    assert "Succeeded" in told
+    output = helm.run("test", "ipuhub", "--timeout", "60s").stdout
+    assert "Succeeded" in output
 
 
 def test_a_wrong_job_is_refused(cluster: RealCluster, helm: Helm) -> None:
@@ -322,8 +322,8 @@ def test_ipus_that_a_node_shows_are_given_to_a_pod_and_counted_for_nobody(
     cluster: RealCluster, helm: Helm
 ) -> None:
     usage = counted(cluster)
-    shown = ("--set", "ipuVisibility.enabled=true")
-    helm.run("upgrade", "ipuhub", CHART, *TRIAL, *KEPT, *shown, "--wait", "--timeout", "120s")
+    options = ("--set", "ipuVisibility.enabled=true")
+    helm.run("upgrade", "ipuhub", CHART, *TRIAL, *KEPT, *options, "--wait", "--timeout", "120s")
     cluster.kubectl("create", "-n", "default", "-f", "-", stdin=json.dumps(asks_for_shown_ipus()))
     pod = ("pod", "asks", "-n", "default")
     wait_until(lambda: cluster.get(*pod)["status"].get("phase") == "Running", "it runs")

@@ -99,8 +99,8 @@ def test_a_container_reads_and_resets_its_own_partition(keyed: Site) -> None:
         '[ "$VIPU_CLI_API_HOST:$VIPU_CLI_API_PORT" = "$IPUOF_VIPU_API_HOST:$IPUOF_VIPU_API_PORT" ]'
     )
     done(keyed, "mine", same)
-    said = done(keyed, "mine", 'vipu reset partition "$IPUOF_VIPU_API_PARTITION_ID"')
-    assert said == f"reset partition ({ids['mine']}): success.\n"
+    output = done(keyed, "mine", 'vipu reset partition "$IPUOF_VIPU_API_PARTITION_ID"')
+    assert output == f"reset partition ({ids['mine']}): success.\n"
 
 
 def test_anothers_partition_does_not_exist_for_it_and_its_own_cannot_be_removed(

@@ -166,8 +166,8 @@ def test_the_published_sample_runs_and_its_pod_asks_for_stats_and_query(
         "-",
         stdin=json.dumps(program | {"data": {"train.py": TRAIN}}),
     )
-    said = server.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(sample))
-    assert said == "ipujob.graphcore.ai/ipujob-sample created\n"
+    output = server.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(sample))
+    assert output == "ipujob.graphcore.ai/ipujob-sample created\n"
     until(server, "ipujob-sample", "Running")
     listed = server.kubectl("get", "ipujobs.graphcore.ai", "-n", NAMESPACE).splitlines()
     assert listed[0].split()[:2] == ["NAME", "STATUS"]
@@ -175,8 +175,8 @@ def test_the_published_sample_runs_and_its_pod_asks_for_stats_and_query(
 
     worker = "ipujob-sample-worker-0"
     ask = "import urllib.request as r; print(r.urlopen(%s, timeout=20).read().decode())"
-    told = json.loads(python_in(server, worker, ask % f"'http://{PROXY}/stats'"))
-    assert told == {
+    answers = json.loads(python_in(server, worker, ask % f"'http://{PROXY}/stats'"))
+    assert answers == {
         NAMESPACE: {"used": 4, "available": 28},
         "total": {"used": 4, "available": 28},
     }

@@ -55,35 +55,35 @@ def sets(is_shown: str) -> list[str]:
 
 
 @pytest.fixture
-def shown(server: RealCluster) -> Iterator[Callable[[], list[str]]]:
+def capacities(server: RealCluster) -> Iterator[Callable[[], list[str]]]:
     """Return a function that counts the IPUs that the nodes show."""
     load_image(server, "ipuhub")
     if server.find("crd", "ipujobs.graphcore.ai") is None:
         server.kubectl("create", "-f", str(CRD_FILE))
 
-    def capacities() -> list[str]:
+    def of_all_nodes() -> list[str]:
         nodes = server.get("nodes")["items"]
         found = [node["status"]["capacity"].get(RESOURCE, "") for node in nodes]
         return sorted(filter(None, found))
 
-    yield capacities
+    yield of_all_nodes
     server.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
 
 
 def test_what_the_chart_shows_it_takes_away(
-    server: RealCluster, shown: Callable[[], list[str]]
+    server: RealCluster, capacities: Callable[[], list[str]]
 ) -> None:
     make_restricted(server, NAMESPACE)
     helm("install", "seen", "charts/ipuhub", *sets("true"))
-    wait_until(lambda: shown() == ["32"], "the capacity")
+    wait_until(lambda: capacities() == ["32"], "the capacity")
 
     helm("upgrade", "seen", "charts/ipuhub", *sets("false"))
-    assert shown() == []
+    assert capacities() == []
     helm("upgrade", "seen", "charts/ipuhub", *sets("true"))
-    wait_until(lambda: shown() == ["32"], "the capacity again")
+    wait_until(lambda: capacities() == ["32"], "the capacity again")
 
     helm("uninstall", "seen")
-    assert shown() == []
+    assert capacities() == []
     for node in server.get("nodes")["items"]:
         assert LABEL_TOTAL not in node["metadata"]["labels"]
         assert MARK_OWNER not in node["metadata"].get("annotations", {})

@@ -69,8 +69,8 @@ def test_workers_that_want_one_port_of_the_node_are_told_apart(jobs: Jobs) -> No
         workersPerJobInstance="3",
         container={"command": ["sleep", "3600"], "ports": [{"containerPort": 5123}]},
     )
-    said = jobs.until_reason("ports", "Unschedulable")
-    assert "free ports" in said
+    message = jobs.until_reason("ports", "Unschedulable")
+    assert "free ports" in message
 
 
 def test_an_exit_code_is_the_jobs(jobs: Jobs) -> None:

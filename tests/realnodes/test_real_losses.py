@@ -31,20 +31,20 @@ def begin(jobs: Jobs, name: str) -> str:
 
 def let_go(jobs: Jobs, name: str) -> None:
     """End its command; the node's kubelet may be on its way back."""
-    said: list[str] = []
+    errors: list[str] = []
 
     def told() -> bool:
         done = jobs.cluster.try_kubectl(
             "-n", jobs.namespace, "exec", f"{name}-launcher", "--", "touch", "/tmp/go"
         )
-        said.append(done.stderr)
+        errors.append(done.stderr)
         # A kubelet that comes back may break an exec off whose command has run.
         return done.returncode == 0 or jobs.status(name).get("launcherStatus") == "Completed"
 
     try:
         wait_until(told, "exec into the launcher")
     except AssertionError as error:
-        raise AssertionError(f"{error}; {len(said)} attempts, the last: {said[-1]}") from None
+        raise AssertionError(f"{error}; {len(errors)} attempts, the last: {errors[-1]}") from None
     jobs.until(name, "Completed")
 
 

@@ -146,7 +146,7 @@ async def test_kube_scheduler_asks_the_proxy_and_goes_on_without_it(
         # The one node that its template allows does not reach the IPUs: the pod says so.
         submit(server, space, "lost", of_job, nodeSelector={"spot": "bare"})
         want = f"1 node(s) without the label {LABEL} of the V-IPU controller"
-        await eventually(lambda: why_pending(server, space, "lost"), lambda said: want in said)
+        await eventually(lambda: why_pending(server, space, "lost"), lambda reason: want in reason)
 
     # Nothing answers any more: the operator's selector is all there is.
     submit(server, space, "alone", of_job, nodeSelector={KEY: VALUE})

@@ -50,8 +50,8 @@ def made(folder: Path, target: str) -> tuple[list[str], list[str]]:
 
 
 def test_it_says_each_step_and_installs_no_tool_of_ours(tmp_path: Path) -> None:
-    said, calls = made(tmp_path, ".venv/.installed")
-    steps = [line.partition(":")[0] for line in said]
+    lines, calls = made(tmp_path, ".venv/.installed")
+    steps = [line.partition(":")[0] for line in lines]
     assert steps == [f"Setting up .venv, once ({number}/3)" for number in (1, 2, 3)]
     uv, product = (call for call in calls if "pip install" in call)
     assert uv.endswith("uv -c constraints.txt")
@@ -63,13 +63,13 @@ def test_it_says_each_step_and_installs_no_tool_of_ours(tmp_path: Path) -> None:
 
 def test_the_demo_asks_for_nothing_more_and_a_second_start_for_nothing(tmp_path: Path) -> None:
     made(tmp_path, ".venv/.installed")
-    said, calls = made(tmp_path, "demo")
-    assert (said, calls) == ([], ["manage.py demo"])
+    lines, calls = made(tmp_path, "demo")
+    assert (lines, calls) == ([], ["manage.py demo"])
 
 
 def test_tools_come_with_the_first_test(tmp_path: Path) -> None:
-    said, calls = made(tmp_path, ".venv/.tools")
-    assert said[3].startswith("Setting up .venv, once: the tools of tests and linters")
+    lines, calls = made(tmp_path, ".venv/.tools")
+    assert lines[3].startswith("Setting up .venv, once: the tools of tests and linters")
     assert calls[-2].endswith("uv -c constraints.txt")
     assert calls[-1].endswith("-e .[demo] --group dev")
 

@@ -71,12 +71,14 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_every_module_says_its_layer() -> None:
-    said = {
+    by_module = {
         name: (ast.get_docstring(tree_of(path)) or "").partition(":")[0]
         for name, path in NAMES.items()
         if path.name != "__init__.py"
     }
-    assert [name for name, layer in said.items() if layer not in {"domain", "io", "glue"}] == []
+    assert [
+        name for name, layer in by_module.items() if layer not in {"domain", "io", "glue"}
+    ] == []
 
 
 def reached_from(name: str) -> set[str]:

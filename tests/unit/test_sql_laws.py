@@ -89,8 +89,8 @@ def test_names_are_found_in_sql(text: str, names: set[str]) -> None:
 
 
 def test_the_ground_floor_names_the_tables_that_it_shows() -> None:
-    shown = {WatchCheckpoint: CHECKPOINT_TABLE, WatchGap: GAP_TABLE, RecordFault: FAULT_TABLE}
-    assert {model: model._meta.db_table for model in shown} == shown
+    tables = {WatchCheckpoint: CHECKPOINT_TABLE, WatchGap: GAP_TABLE, RecordFault: FAULT_TABLE}
+    assert {model: model._meta.db_table for model in tables} == tables
 
 
 def test_each_agreed_view_is_made_by_its_owner_and_read_by_another() -> None:

@@ -248,8 +248,8 @@ async def test_the_role_of_a_binding_cannot_change(api: Api, namespace: str) -> 
     await grant(api, namespace, RULES)
     path = f"{RBAC}/namespaces/{namespace}/rolebindings/own"
     status = (await api.patch(path, {"roleRef": {"name": "other"}})).refused(422, "Invalid")
-    shown = f'{{"APIGroup":"{RBAC_GROUP}","Kind":"Role","Name":"other"}}'
-    assert f"roleRef: Invalid value: {shown}: field is immutable" in status["message"]
+    role_ref = f'{{"APIGroup":"{RBAC_GROUP}","Kind":"Role","Name":"other"}}'
+    assert f"roleRef: Invalid value: {role_ref}: field is immutable" in status["message"]
 
 
 async def test_a_rule_must_say_verbs_and_resources(api: Api, namespace: str) -> None:

@@ -55,8 +55,8 @@ async def test_several_conflicts_are_listed_by_owner(api: Api, namespace: str) -
     path = maps(namespace, "a")
     (await apply(api, path, config_map("a", {"k": "1", "l": "1"}))).ok(201)
     refused = await apply(api, path, config_map("a", {"k": "2", "l": "2"}), "two")
-    said = refused.refused(409, "Conflict")["message"]
-    assert said == 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\n- .data.l'
+    message = refused.refused(409, "Conflict")["message"]
+    assert message == 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\n- .data.l'
 
 
 async def test_force_takes_the_field(api: Api, namespace: str) -> None:
@@ -193,10 +193,10 @@ async def test_an_apply_to_another_name_or_with_owners_is_refused(api: Api, name
 
 def test_kubectl_applies_on_the_server_side(kubectl: Kubectl, namespace: str) -> None:
     command = ("apply", "-n", namespace, "--server-side", "-f", "-")
-    said = kubectl.run(*command, stdin=config_map("a", {"k": "v"}))
-    assert said == "configmap/a serverside-applied\n"
-    said = kubectl.fails(*command, "--field-manager=other", stdin=config_map("a", {"k": "w"}))
-    assert 'conflict with "kubectl": .data.k' in said
+    output = kubectl.run(*command, stdin=config_map("a", {"k": "v"}))
+    assert output == "configmap/a serverside-applied\n"
+    output = kubectl.fails(*command, "--field-manager=other", stdin=config_map("a", {"k": "w"}))
+    assert 'conflict with "kubectl": .data.k' in output
     forced = ("--field-manager=other", "--force-conflicts")
     kubectl.run(*command, *forced, stdin=config_map("a", {"k": "w"}))
     assert kubectl.json("get", "-n", namespace, "cm", "a")["data"] == {"k": "w"}
@@ -214,9 +214,9 @@ def test_kubectl_goes_over_to_apply_on_the_server_side(kubectl: Kubectl, namespa
 @pytest.mark.usefixtures("ipujobs")
 def test_kubectl_applies_a_job_on_the_server_side(kubectl: Kubectl, namespace: str) -> None:
     command = ("apply", "-n", namespace, "--server-side", "-f", "-")
-    said = kubectl.run(*command, stdin=alpha())
-    assert said == "ipujob.graphcore.ai/a serverside-applied\n"
-    said = kubectl.run(*command, stdin=alpha(workers={"replicas": 2, "template": TEMPLATE}))
+    output = kubectl.run(*command, stdin=alpha())
+    assert output == "ipujob.graphcore.ai/a serverside-applied\n"
+    output = kubectl.run(*command, stdin=alpha(workers={"replicas": 2, "template": TEMPLATE}))
     spec = kubectl.json("get", "-n", namespace, "ipujob", "a")["spec"]
     assert spec["workers"]["replicas"] == 2
     assert spec["workers"]["template"]["spec"]["containers"][0]["name"] == "mnist"

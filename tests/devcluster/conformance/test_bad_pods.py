@@ -51,6 +51,6 @@ async def test_a_bad_pod_is_refused_in_the_servers_words(
 ) -> None:
     answer = await api.create(pods(pod_namespace), pod(BAD[row]), dryRun="All")
     assert answer.status == answer.body["code"], answer.body
-    told = {name: answer.body[name] for name in ("code", "reason", "message")}
+    status = {name: answer.body[name] for name in ("code", "reason", "message")}
     causes = answer.body["details"].get("causes") or []
-    assert told | {"causes": causes} == WORDS[row]
+    assert status | {"causes": causes} == WORDS[row]

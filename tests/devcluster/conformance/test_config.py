@@ -191,8 +191,8 @@ def test_kubectl_makes_maps_and_secrets_from_literals(kubectl: Kubectl, namespac
     assert kubectl.json("get", "-n", namespace, "cm", "a")["data"] == {"k": "v"}
     kubectl.run("create", "-n", namespace, "secret", "generic", "b", "--from-literal=k=v")
     assert kubectl.json("get", "-n", namespace, "secret", "b")["data"] == {"k": "dg=="}
-    said = kubectl.run("describe", "-n", namespace, "cm", "a")
-    assert "k:\n----\nv" in said
+    output = kubectl.run("describe", "-n", namespace, "cm", "a")
+    assert "k:\n----\nv" in output
 
 
 def test_kubectl_labels_annotates_and_edits(kubectl: Kubectl, namespace: str) -> None:

@@ -174,9 +174,9 @@ async def test_a_taken_kind_is_not_accepted(api: Api) -> None:
 
 def test_kubectl_applies_a_crd_and_waits_for_it(kubectl: Kubectl, namespace: str) -> None:
     group = gadget_group()
-    said = kubectl.run("apply", "-f", "-", stdin=crd_of(WIDGET_CRD, group))
+    output = kubectl.run("apply", "-f", "-", stdin=crd_of(WIDGET_CRD, group))
     name = f"widgets.{group}"
-    assert said == f"customresourcedefinition.apiextensions.k8s.io/{name} created\n"
+    assert output == f"customresourcedefinition.apiextensions.k8s.io/{name} created\n"
     kubectl.wait_established(name)
     again = kubectl.run("apply", "-f", "-", stdin=crd_of(WIDGET_CRD, group))
     assert again == f"customresourcedefinition.apiextensions.k8s.io/{name} unchanged\n"
@@ -184,8 +184,8 @@ def test_kubectl_applies_a_crd_and_waits_for_it(kubectl: Kubectl, namespace: str
     assert made == f"widget.{group}/a created\n"
     changed = kubectl.run("apply", "-n", namespace, "-f", "-", stdin=widget(group, "a", count=2))
     assert changed == f"widget.{group}/a configured\n"
-    said = kubectl.run("delete", "crd", name)
-    assert said == f'customresourcedefinition.apiextensions.k8s.io "{name}" deleted\n'
+    output = kubectl.run("delete", "crd", name)
+    assert output == f'customresourcedefinition.apiextensions.k8s.io "{name}" deleted\n'
     refused = kubectl.fails("get", "-n", namespace, name)
     assert "the server" in refused
 

@@ -104,8 +104,8 @@ async def test_there_is_no_scale_to_read_without_replicas(
 def test_kubectl_scales_a_custom_object(kubectl: Kubectl, namespace: str, widgets: str) -> None:
     kubectl.run("apply", "-n", namespace, "-f", "-", stdin=widget(widgets, "a", replicas=1))
     kind = f"widgets.{widgets}"
-    said = kubectl.run("scale", "-n", namespace, kind, "a", "--replicas=3")
-    assert said == f"widget.{widgets}/a scaled\n"
+    output = kubectl.run("scale", "-n", namespace, kind, "a", "--replicas=3")
+    assert output == f"widget.{widgets}/a scaled\n"
     assert kubectl.json("get", "-n", namespace, kind, "a")["spec"]["replicas"] == 3
     refused = kubectl.fails(
         "scale", "-n", namespace, kind, "a", "--replicas=5", "--current-replicas=1"
@@ -148,9 +148,9 @@ def test_kubectl_apply_refuses_unknown_fields(
     kubectl: Kubectl, namespace: str, widgets: str
 ) -> None:
     body = widget(widgets, "a", colour="red", nested={"inner": "x", "outer": 1})
-    said = kubectl.fails("apply", "-n", namespace, "-f", "-", stdin=body)
-    assert 'unknown field "spec.colour"' in said
-    assert 'unknown field "spec.nested.outer"' in said
+    output = kubectl.fails("apply", "-n", namespace, "-f", "-", stdin=body)
+    assert 'unknown field "spec.colour"' in output
+    assert 'unknown field "spec.nested.outer"' in output
 
 
 @pytest.mark.needs_release("1.29")
@@ -161,12 +161,12 @@ async def test_a_finalizer_without_a_path_is_a_warning_when_it_is_added(
     body["metadata"]["finalizers"] = ["example.com/good", "z.example.com", "a.example.com"]
     made = await api.create(widgets_path(widgets, namespace), body)
     made.ok(201)
-    said = [
+    warnings = [
         f'299 - "metadata.finalizers: \\"{name}\\": prefer a domain-qualified finalizer name '
         'including a path (/) to avoid accidental conflicts with other finalizer writers"'
         for name in ("a.example.com", "z.example.com")
     ]
-    assert made.headers.getall("Warning") == said
+    assert made.headers.getall("Warning") == warnings
     path = widgets_path(widgets, namespace, "a")
     labelled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
     labelled.ok(200)
@@ -174,5 +174,5 @@ async def test_a_finalizer_without_a_path_is_a_warning_when_it_is_added(
     (await api.patch(path, {"metadata": {"finalizers": []}})).ok(200)
     again = await api.patch(path, {"metadata": {"finalizers": ["a.example.com"]}})
     again.ok(200)
-    assert again.headers.getall("Warning") == said[:1]
+    assert again.headers.getall("Warning") == warnings[:1]
     (await api.patch(path, {"metadata": {"finalizers": []}})).ok(200)

@@ -111,8 +111,8 @@ async def test_a_new_job_shows_as_pending_before_anybody_writes_to_it(
     read = (await api.get(path_of(namespace, "new"))).ok()
     for found in (made, read):
         assert found["status"] == {"launcherStatus": "Pending"}
-    shown = kubectl.run("get", "ipujobs", "-n", namespace, "--no-headers")
-    assert shown.split()[:2] == ["new", "Pending"]
+    row = kubectl.run("get", "ipujobs", "-n", namespace, "--no-headers")
+    assert row.split()[:2] == ["new", "Pending"]
 
 
 def _within(part: Any, whole: Any) -> bool:
@@ -202,8 +202,8 @@ async def test_the_finalizer_of_an_old_job_can_be_removed(
 def test_kubectl_gets_scales_and_explains_jobs(
     kubectl: Kubectl, namespace: str, ipujobs: None
 ) -> None:
-    said = kubectl.run("apply", "-n", namespace, "-f", "-", stdin=published())
-    assert said == "ipujob.graphcore.ai/a created\n"
+    output = kubectl.run("apply", "-n", namespace, "-f", "-", stdin=published())
+    assert output == "ipujob.graphcore.ai/a created\n"
     header = kubectl.run("get", "ipujobs", "-n", namespace).splitlines()[0].split()
     assert header == ["NAME", "STATUS", "CURRENT", "DESIRED", "LASTMESSAGE", "AGE"]
     kubectl.run("scale", "-n", namespace, "ipujob", "a", "--replicas=3")
@@ -217,14 +217,14 @@ async def test_kubectl_explains_a_job(kubectl: Kubectl, ipujobs: None) -> None:
         done = kubectl.call("explain", "ipujob.spec")
         return done.stdout if done.returncode == 0 else None
 
-    said = await eventually(explained)
+    output = await eventually(explained)
     for field in ("jobInstances", "modelReplicas", "workers", "restartPolicy"):
-        assert field in said
+        assert field in output
 
 
 @pytest.mark.needs_release("1.25")
 def test_kubectl_apply_refuses_a_misspelt_field_of_a_job(
     kubectl: Kubectl, namespace: str, ipujobs: None
 ) -> None:
-    said = kubectl.fails("apply", "-n", namespace, "-f", "-", stdin=alpha(modelReplica="4"))
-    assert 'unknown field "spec.modelReplica"' in said
+    output = kubectl.fails("apply", "-n", namespace, "-f", "-", stdin=alpha(modelReplica="4"))
+    assert 'unknown field "spec.modelReplica"' in output

@@ -155,12 +155,12 @@ async def test_kubectl_describe_shows_the_events_of_a_pod(
     body = pod("a", schedulerName="nobody")
     made = (await api.create(pods(pod_namespace), body)).ok(201)
     (await api.create(events(pod_namespace), event("a", made))).ok(201)
-    said = kubectl.run("describe", "pod", "a", "-n", pod_namespace)
-    shown = said[said.index("Events:") :]
-    assert shown.split()[:6] == ["Events:", "Type", "Reason", "Age", "From", "Message"]
-    assert "Tried" in shown
-    assert "conformance" in shown
-    assert "It was tried." in shown
+    output = kubectl.run("describe", "pod", "a", "-n", pod_namespace)
+    table = output[output.index("Events:") :]
+    assert table.split()[:6] == ["Events:", "Type", "Reason", "Age", "From", "Message"]
+    assert "Tried" in table
+    assert "conformance" in table
+    assert "It was tried." in table
 
 
 async def test_kubectl_lists_events_of_one_object(
@@ -168,7 +168,7 @@ async def test_kubectl_lists_events_of_one_object(
 ) -> None:
     about = (await api.create(maps(namespace), config_map("first"))).ok(201)
     (await api.create(events(namespace), event("a", about))).ok(201)
-    said = kubectl.run("events", "-n", namespace, "--for", "configmap/first")
-    lines = said.splitlines()
+    output = kubectl.run("events", "-n", namespace, "--for", "configmap/first")
+    lines = output.splitlines()
     assert lines[0].split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     assert lines[1].split()[1:4] == ["Normal", "Tried", "ConfigMap/first"]

@@ -158,5 +158,5 @@ def test_kubectl_reads_in_chunks(kubectl: Kubectl, namespace: str) -> None:
     items = [config_map(f"n{number}", labels={"own": "yes"}) for number in range(5)]
     body = {"apiVersion": "v1", "kind": "List", "items": items}
     kubectl.run("create", "-n", namespace, "-f", "-", stdin=body)
-    said = kubectl.run("get", "cm", "-n", namespace, "-l", "own", "--chunk-size=2", "-o", "name")
-    assert said.split() == [f"configmap/n{number}" for number in range(5)]
+    output = kubectl.run("get", "cm", "-n", namespace, "-l", "own", "--chunk-size=2", "-o", "name")
+    assert output.split() == [f"configmap/n{number}" for number in range(5)]

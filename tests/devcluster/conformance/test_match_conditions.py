@@ -168,8 +168,8 @@ async def test_updates_and_deletions_have_the_old_object(
     await registrar.edit("a", {"metadata": {"labels": {"x": "1"}}})
     await registrar.edit("a", {"data": {"x": "2"}})
     (await api.delete(registrar.path("a"))).ok(200)
-    asked = {name: [one["operation"] for one in all_] for name, all_ in hooks.requests.items()}
-    assert asked == {"changed": ["UPDATE"], "deleted": ["DELETE"]}
+    operations = {name: [one["operation"] for one in all_] for name, all_ in hooks.requests.items()}
+    assert operations == {"changed": ["UPDATE"], "deleted": ["DELETE"]}
 
 
 async def test_a_condition_sees_what_earlier_webhooks_changed(

@@ -154,5 +154,5 @@ def test_kubectl_creates_a_namespace(kubectl: Kubectl) -> None:
     name = unique("conf")
     assert kubectl.run("create", "namespace", name) == f"namespace/{name} created\n"
     assert "already exists" in kubectl.fails("create", "namespace", name)
-    said = kubectl.run("delete", "namespace", name, "--wait=false")
-    assert said == f'namespace "{name}" deleted\n'
+    output = kubectl.run("delete", "namespace", name, "--wait=false")
+    assert output == f'namespace "{name}" deleted\n'

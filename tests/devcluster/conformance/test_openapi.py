@@ -31,10 +31,10 @@ async def test_the_v3_index_points_to_a_document_per_group(api: Api, widgets: st
 
 
 def test_kubectl_dry_runs_an_apply_on_the_server(kubectl: Kubectl, namespace: str) -> None:
-    said = kubectl.run(
+    output = kubectl.run(
         "apply", "-n", namespace, "--dry-run=server", "-f", "-", stdin=config_map("a")
     )
-    assert said == "configmap/a created (server dry run)\n"
+    assert output == "configmap/a created (server dry run)\n"
     assert "NotFound" in kubectl.fails("get", "-n", namespace, "cm", "a")
 
 
@@ -42,8 +42,8 @@ def test_kubectl_validates_custom_objects_on_the_server(
     kubectl: Kubectl, namespace: str, widgets: str
 ) -> None:
     body = widget(widgets, "a", count=99)
-    said = kubectl.fails("apply", "-n", namespace, "--dry-run=server", "-f", "-", stdin=body)
-    assert "spec.count in body should be less than or equal to 10" in said
+    output = kubectl.fails("apply", "-n", namespace, "--dry-run=server", "-f", "-", stdin=body)
+    assert "spec.count in body should be less than or equal to 10" in output
 
 
 async def test_kubectl_explains_a_custom_kind(kubectl: Kubectl, widgets: str) -> None:
@@ -51,9 +51,9 @@ async def test_kubectl_explains_a_custom_kind(kubectl: Kubectl, widgets: str) ->
         done = kubectl.call("explain", f"widgets.{widgets}")
         return done.stdout if done.returncode == 0 and "to try an API" in done.stdout else None
 
-    said = await eventually(explained)
-    assert "Widget is a thing to try an API server with." in said
-    lines = [line.split() for line in said.splitlines()]
+    output = await eventually(explained)
+    assert "Widget is a thing to try an API server with." in output
+    lines = [line.split() for line in output.splitlines()]
     assert ["KIND:", "Widget"] in lines
     field = kubectl.run("explain", f"widgets.{widgets}", "--recursive").split()
     assert "color" in field
@@ -69,11 +69,11 @@ def _short(group: str) -> str:
 
 def test_kubectl_refuses_a_wrong_type(kubectl: Kubectl, pod_namespace: str) -> None:
     body = pod("a", hostNetwork="maybe")
-    said = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
-    assert "hostNetwork" in said
+    output = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
+    assert "hostNetwork" in output
 
 
 def test_kubectl_refuses_an_unknown_field_of_a_pod(kubectl: Kubectl, pod_namespace: str) -> None:
     body = pod("a", hostNetwrk=True)
-    said = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
-    assert "hostNetwrk" in said
+    output = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
+    assert "hostNetwrk" in output

@@ -50,8 +50,8 @@ async def test_each_pod_is_refused_by_us_where_the_server_refuses_it(
         # The server takes the labels from a watch: what it first judged by the old labels is asked
         # again when all others have been.
         for _ in range(3):
-            asked, left = left, []
-            for case in asked:
+            batch, left = left, []
+            for case in batch:
                 made = await api.create(pods(pod_namespace), manifest(case), dryRun="All")
                 assert made.status in {201, 403}, made.body
                 admits = server.is_embedded or ours(case, standard, version)

@@ -222,8 +222,8 @@ async def test_a_pod_counts_no_generation_before_it_must(api: Api, pod_namespace
 def test_kubectl_runs_and_describes_a_pod(kubectl: Kubectl, pod_namespace: str) -> None:
     body = lonely("a", nodeName="nowhere", labels={"x": "y"})
     assert kubectl.run("create", "-n", pod_namespace, "-f", "-", stdin=body) == "pod/a created\n"
-    said = kubectl.run("describe", "pod", "a", "-n", pod_namespace)
-    lines = [line.split() for line in said.splitlines()]
+    output = kubectl.run("describe", "pod", "a", "-n", pod_namespace)
+    lines = [line.split() for line in output.splitlines()]
     for want in (
         ["Name:", "a"],
         ["Namespace:", pod_namespace],

@@ -304,10 +304,10 @@ def test_kubectl_sees_the_walk_of_a_pod(kubectl: Kubectl, pod_namespace: str) ->
 def test_kubectl_waits_reads_and_describes(kubectl: Kubectl, pod_namespace: str) -> None:
     body = simulated(sim={"runtime-seconds": "600", "log": "one\ntwo"})
     kubectl.run("create", "-n", pod_namespace, "-f", "-", stdin=body)
-    said = kubectl.run(
+    output = kubectl.run(
         "wait", "-n", pod_namespace, "--for=condition=Ready", "pod/a", "--timeout=90s"
     )
-    assert said == "pod/a condition met\n"
+    assert output == "pod/a condition met\n"
     assert kubectl.run("logs", "-n", pod_namespace, "a", "--tail=1").strip() == "two"
     described = [
         line.split()
@@ -316,9 +316,9 @@ def test_kubectl_waits_reads_and_describes(kubectl: Kubectl, pod_namespace: str)
     assert ["Status:", "Running"] in described
     assert ["Ready:", "True"] in described
     assert any(line[:2] == ["Normal", "Scheduled"] for line in described)
-    said = kubectl.run("delete", "-n", pod_namespace, "pod", "a", "--timeout=90s")
+    output = kubectl.run("delete", "-n", pod_namespace, "pod", "a", "--timeout=90s")
     # An older kubectl does not name the namespace.
-    assert said in {
+    assert output in {
         f'pod "a" deleted from {pod_namespace} namespace\n',
         'pod "a" deleted\n',
     }

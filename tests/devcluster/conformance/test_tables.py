@@ -360,15 +360,15 @@ def test_kubectl_prints_all_namespaces_labels_and_json_paths(
 ) -> None:
     body = config_map("a", {"k": "v"}, labels={"in": namespace})
     kubectl.run("apply", "-n", namespace, "-f", "-", stdin=body)
-    said = kubectl.run("get", "cm", "-A", "-l", f"in={namespace}", "--show-labels")
-    lines = said.splitlines()
+    output = kubectl.run("get", "cm", "-A", "-l", f"in={namespace}", "--show-labels")
+    lines = output.splitlines()
     assert lines[0].split() == ["NAMESPACE", "NAME", "DATA", "AGE", "LABELS"]
     assert lines[1].split()[:3] == [namespace, "a", "1"]
     assert f"in={namespace}" in lines[1]
-    said = kubectl.run("get", "cm", "a", "-n", namespace, "-o", "jsonpath={.data.k}")
-    assert said == "v"
-    said = kubectl.run("get", "cm", "-n", namespace, "-o", "yaml")
-    assert "kind: List" in said
+    output = kubectl.run("get", "cm", "a", "-n", namespace, "-o", "jsonpath={.data.k}")
+    assert output == "v"
+    output = kubectl.run("get", "cm", "-n", namespace, "-o", "yaml")
+    assert "kind: List" in output
 
 
 def test_kubectl_says_when_there_is_nothing(kubectl: Kubectl, namespace: str) -> None:

@@ -141,12 +141,12 @@ async def test_scale_is_shown_as_a_scale(
     (await api.create(base, {**body, "spec": {"replicas": 2}})).ok(201)
     assert "s" not in hooks.requests
     (await api.patch(f"{base}/w/scale", {"spec": {"replicas": 3}})).ok(200)
-    asked = hooks.requests["s"][-1]
-    assert asked["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-    assert (asked["subResource"], asked["operation"]) == ("scale", "UPDATE")
-    assert asked["resource"]["resource"] == "widgets"
-    assert asked["object"]["spec"]["replicas"] == 3
-    assert asked["oldObject"]["spec"]["replicas"] == 2
+    request = hooks.requests["s"][-1]
+    assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert (request["subResource"], request["operation"]) == ("scale", "UPDATE")
+    assert request["resource"]["resource"] == "widgets"
+    assert request["object"]["spec"]["replicas"] == 3
+    assert request["oldObject"]["spec"]["replicas"] == 2
 
 
 async def test_a_custom_object_is_pruned_and_defaulted_after_the_patch(
@@ -188,11 +188,11 @@ async def test_a_write_meanwhile_is_not_lost(
     api: Api, hooks: WebhookServer, registrar: Registrar
 ) -> None:
     """While the webhook thinks about a patch another patch is written; both stay."""
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     async def answer(request: Json) -> Json:
-        asked.append(request)
-        if len(asked) == 1:
+        requests.append(request)
+        if len(requests) == 1:
             (await api.patch(registrar.path("a"), {"metadata": {"labels": {"l": "2"}}})).ok(200)
         return {"uid": request["uid"], "allowed": True}
 
@@ -204,7 +204,7 @@ async def test_a_write_meanwhile_is_not_lost(
     (await api.patch(registrar.path("a"), {"data": {"x": "1"}})).ok(200)
     stored = (await api.get(registrar.path("a"))).ok()
     assert (stored["data"], stored["metadata"]["labels"]) == ({"x": "1"}, {"l": "2"})
-    assert [one["object"]["data"]["x"] for one in asked] == ["1", "0", "1"]
+    assert [one["object"]["data"]["x"] for one in requests] == ["1", "0", "1"]
 
 
 async def test_defaults_are_filled_in(api: Api, registrar: Registrar) -> None:

@@ -153,20 +153,20 @@ async def test_a_patch_is_stored_and_the_request_is_described(
     made = (await registrar.make("a", {"x": "1"}, fieldManager="me")).ok(201)
     assert made["data"] == {"x": "1", "by": "hook"}
     assert made["metadata"]["labels"] == {"seen": "yes"}
-    asked = hooks.requests["m"][-1]
-    assert asked["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
-    assert asked["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
-    assert asked["requestKind"] == asked["kind"]
-    assert asked["requestResource"] == asked["resource"]
-    assert (asked["operation"], asked["name"]) == ("CREATE", "a")
-    assert asked["namespace"] == registrar.namespace
-    assert asked["object"]["data"] == {"x": "1"}
-    assert asked["oldObject"] is None
-    assert asked["dryRun"] is False
-    assert asked["options"]["kind"] == "CreateOptions"
-    assert asked["options"]["fieldManager"] == "me"
-    assert "system:authenticated" in asked["userInfo"]["groups"]
-    assert asked["_query"] == {"timeout": "5s"}
+    request = hooks.requests["m"][-1]
+    assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
+    assert request["requestKind"] == request["kind"]
+    assert request["requestResource"] == request["resource"]
+    assert (request["operation"], request["name"]) == ("CREATE", "a")
+    assert request["namespace"] == registrar.namespace
+    assert request["object"]["data"] == {"x": "1"}
+    assert request["oldObject"] is None
+    assert request["dryRun"] is False
+    assert request["options"]["kind"] == "CreateOptions"
+    assert request["options"]["fieldManager"] == "me"
+    assert "system:authenticated" in request["userInfo"]["groups"]
+    assert request["_query"] == {"timeout": "5s"}
 
 
 async def test_updates_and_deletions_show_the_old_object(

@@ -76,9 +76,9 @@ class WebhookServer:
 
     async def _answer(self, request: web.Request) -> web.Response:
         name, review = request.match_info["name"], await request.json()
-        asked = review["request"] | {"_query": dict(request.query)}
-        self.requests.setdefault(name, []).append(asked)
-        answer = await self.answers[name](asked)
+        request_body = review["request"] | {"_query": dict(request.query)}
+        self.requests.setdefault(name, []).append(request_body)
+        answer = await self.answers[name](request_body)
         head = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
         if not isinstance(answer, web.Response):
             answer = web.json_response({**head, "response": answer})

@@ -32,7 +32,7 @@ async def test_clients_that_go_away_in_the_middle_of_an_answer_leave_no_tracebac
     for number in range(20):
         await http.make(CMS, {"metadata": {"name": f"c{number}"}, "data": LARGE})
     url = f"{cluster.url}{CMS}{query}"
-    with capture_logs() as told, caplog.at_level(logging.INFO):
+    with capture_logs() as entries, caplog.at_level(logging.INFO):
         for number in range(ROUNDS):
             answers = [await http.session.get(url, headers=http.headers) for _ in range(CLIENTS)]
             change = asyncio.create_task(http.patch(f"{CMS}/c0", {"data": {"n": str(number)}}))
@@ -43,7 +43,7 @@ async def test_clients_that_go_away_in_the_middle_of_an_answer_leave_no_tracebac
                 answer.close()
             assert (await change).status == 200
     assert (await http.get(f"{CMS}/c0")).body["data"]["n"] == str(ROUNDS - 1)
-    assert [entry for entry in told if entry["log_level"] in {"error", "warning"}] == []
+    assert [entry for entry in entries if entry["log_level"] in {"error", "warning"}] == []
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 

@@ -131,10 +131,10 @@ async def test_a_watch_from_before_a_restart_goes_on(tmp_path, open_http):
     version = old["metadata"]["resourceVersion"]
     # What left the selection is told as it was when it matched last: history has both states.
     async with http.watch(f"{CMS}?resourceVersion={version}&labelSelector=app%3Dx") as events:
-        told = [await anext(events) for _ in range(4)]
-    said = [(event["type"], event["object"]["metadata"]["name"]) for event in told]
-    assert said == [("ADDED", "b"), ("ADDED", "c"), ("DELETED", "b"), ("DELETED", "c")]
-    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in told]
+        received = [await anext(events) for _ in range(4)]
+    changes = [(event["type"], event["object"]["metadata"]["name"]) for event in received]
+    assert changes == [("ADDED", "b"), ("ADDED", "c"), ("DELETED", "b"), ("DELETED", "c")]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in received]
     assert versions == sorted(versions)
     await http.session.close()
     await again.stop()

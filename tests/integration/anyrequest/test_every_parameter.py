@@ -145,9 +145,9 @@ def _check(answer: HttpResponseBase, name: str, value: str) -> None:
     assert answer.status_code in {200, 302, 400, 404} or away, (name, value, text[:400])
     assert not (kind.startswith("text/html") and "<script>alert" in text), (name, value)
     if answer.status_code == 400:
-        said = _said(answer, text)
+        message = _said(answer, text)
         words = {name, name.replace("_", " "), *(["range"] if name in _RANGE else [])}
-        assert any(word.lower() in said.lower() for word in words), (name, value, said)
+        assert any(word.lower() in message.lower() for word in words), (name, value, message)
 
 
 @pytest.mark.parametrize("page", pages())
@@ -176,8 +176,8 @@ def test_every_parameter_of_a_page_is_understood_or_refused_by_its_name(
     for number, name in enumerate(sorted(names)):
         for value in odd_values(turn + number):
             part = {"HX-Request": "true"} if value == _MARKUP else {}
-            asked = f"{address}?{urlencode({name: value})}"
-            _check(client.get(asked, headers=part), name, value)
+            url = f"{address}?{urlencode({name: value})}"
+            _check(client.get(url, headers=part), name, value)
             if name != _UNREAD and name not in looked_up:
                 break  # its value makes no difference
 

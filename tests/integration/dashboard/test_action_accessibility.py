@@ -88,9 +88,12 @@ def _create(judge: _Judge) -> None:
     """The empty form, the accepted manifest, the refused manifest."""
     page = judge.page
     judge("/jobs/new/")
-    for manifest, said in ((None, "Kubernetes accepts"), (BAD_MANIFEST, "must have apiVersion")):
+    for manifest, sentence in (
+        (None, "Kubernetes accepts"),
+        (BAD_MANIFEST, "must have apiVersion"),
+    ):
         if manifest:
             page.get_by_label("Manifest of an IPUJob").fill(manifest)
         page.get_by_role("button", name="Check").click()
-        page.get_by_text(said).wait_for()
+        page.get_by_text(sentence).wait_for()
         judge()

@@ -46,9 +46,9 @@ def test_a_write_carries_the_listed_groups_of_its_user_and_no_other(
     lab: ActionsLab, gina: Client
 ) -> None:
     job = lab.add("shown")
-    asked = gina.get(f"/jobs/{job.uid}/do/suspend/").content.decode()
-    assert "<code>gina@lab</code> in the group <code>lab:trainers</code>;" in asked
-    assert "Kubernetes accepts this" in asked
+    preview = gina.get(f"/jobs/{job.uid}/do/suspend/").content.decode()
+    assert "<code>gina@lab</code> in the group <code>lab:trainers</code>;" in preview
+    assert "Kubernetes accepts this" in preview
     assert suspend(lab, gina) == (302, "", True)
     assert AuditEntry.objects.get().kubernetes_groups == [GROUP]
     assert gina.get("/api/v1/audit").json()["results"][0]["kubernetes_groups"] == [GROUP]

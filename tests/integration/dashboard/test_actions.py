@@ -86,9 +86,9 @@ def test_a_job_is_suspended_scaled_resumed_and_canceled_on_pages(lab: ActionsLab
     job, ann = lab.add(), browser("ann")
     page = ann.get(f"/jobs/{job.uid}/").content.decode()
     assert f'href="/jobs/{job.uid}/do/suspend/"' in page
-    shown = ann.get(f"/jobs/{job.uid}/do/suspend/")
-    text = shown.content.decode()
-    assert (shown.status_code, "Kubernetes accepts this" in text) == (200, True)
+    preview = ann.get(f"/jobs/{job.uid}/do/suspend/")
+    text = preview.content.decode()
+    assert (preview.status_code, "Kubernetes accepts this" in text) == (200, True)
     assert "ann@lab" in text
     assert "suspend" not in (lab.spec_of(job) or {})  # looking changes nothing
     answer = ann.post(f"/jobs/{job.uid}/do/suspend/", follow=True)
@@ -107,18 +107,18 @@ def test_a_job_is_suspended_scaled_resumed_and_canceled_on_pages(lab: ActionsLab
     assert lab.spec_of(job)["jobInstances"] == 3
     assert ann.post(f"/jobs/{job.uid}/do/cancel/").status_code == 302
     assert lab.spec_of(job) is None
-    told = list(AuditEntry.objects.order_by("id").values_list("action", "outcome", "uid"))
+    entries = list(AuditEntry.objects.order_by("id").values_list("action", "outcome", "uid"))
     want = ["suspend", "resume", "scale", "cancel"]
-    assert told == [(action, "accepted", job.uid) for action in want]
+    assert entries == [(action, "accepted", job.uid) for action in want]
 
 
 def test_kubernetes_refuses_what_its_rbac_does_not_allow_and_it_is_recorded(
     lab: ActionsLab,
 ) -> None:
     job, bob = lab.add(), browser("bob")
-    shown = bob.get(f"/jobs/{job.uid}/do/cancel/")
-    text = shown.content.decode()
-    assert shown.status_code == 403
+    preview = bob.get(f"/jobs/{job.uid}/do/cancel/")
+    text = preview.content.decode()
+    assert preview.status_code == 403
     assert "Kubernetes does not allow this to bob@lab" in text
     assert 'type="submit">Cancel the job' not in text
     assert bob.post(f"/jobs/{job.uid}/do/cancel/").status_code == 403

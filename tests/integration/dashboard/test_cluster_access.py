@@ -212,10 +212,10 @@ def test_a_silent_kubernetes_is_asked_thrice_a_round_and_administrators_are_told
 ) -> None:
     people = [f"user{number}" for number in range(5)]
     settings.ACTIONS_USERS = {name: f"{name}@lab" for name in people}
-    asked = []
+    users = []
 
     def away(_: KubernetesAuthority, user: User) -> frozenset[str]:
-        asked.append(user.username)
+        users.append(user.username)
         raise ClusterAway
 
     monkeypatch.setattr(KubernetesAuthority, "namespaces_of", away)
@@ -225,7 +225,7 @@ def test_a_silent_kubernetes_is_asked_thrice_a_round_and_administrators_are_told
             subscribe(user, event)
     store_ended_job("over", "team-a")
     collect(timezone.now())
-    assert len(asked) == len(set(asked)) == 3
+    assert len(users) == len(set(users)) == 3
     assert Notification.objects.get().subscription.owner.get_username() == "root"
 
 
@@ -291,19 +291,19 @@ def test_while_kubernetes_is_away_nothing_is_shown_and_a_sentence_says_so(
     """Each page asks once, although its navigation shows what the user may open: while Kubernetes
     is silent each question takes seconds."""
     settings.KUBECONFIG = str(tmp_path / "none")
-    real, asked = KubernetesAuthority.namespaces_of, []
+    real, users = KubernetesAuthority.namespaces_of, []
 
     def counted(self: KubernetesAuthority, user: User) -> frozenset[str] | None:
-        asked.append(user.username)
+        users.append(user.username)
         return real(self, user)
 
     monkeypatch.setattr(KubernetesAuthority, "namespaces_of", counted)
     bob = browser("bob")
     for path in ("/jobs/", "/api/v1/jobs", "/jobs/uid-team-a-train/logs/"):
-        asked.clear()
+        users.clear()
         answer = bob.get(path)
         assert answer.status_code == 403
-        assert asked == ["bob@lab"]
+        assert users == ["bob@lab"]
         assert "Kubernetes does not answer" in answer.content.decode()
         assert b"uid-team-a-train" not in answer.content.replace(path.encode(), b"")
     token = {"Authorization": "Bearer x.y.z"}
@@ -317,16 +317,16 @@ def test_while_kubernetes_is_away_nothing_is_shown_and_a_sentence_says_so(
 def test_an_answer_is_used_for_a_bounded_time(lab: ActionsLab, settings: SettingsWrapper) -> None:
     settings.ACCESS_CACHE_SECONDS = 30
     now = [0.0]
-    asked = KubernetesAuthority(lambda: now[0])
+    authority = KubernetesAuthority(lambda: now[0])
     user = User("bob@lab")
-    assert asked.namespaces_of(user) == frozenset({"team-a"})
+    assert authority.namespaces_of(user) == frozenset({"team-a"})
     settings.KUBECONFIG = "/none"
     close()
     now[0] = 29.9
-    assert asked.namespaces_of(user) == frozenset({"team-a"})
+    assert authority.namespaces_of(user) == frozenset({"team-a"})
     now[0] = 30.0
     with pytest.raises(ClusterAway):
-        asked.namespaces_of(user)
+        authority.namespaces_of(user)
 
 
 def test_a_service_account_reads_the_namespaces_that_it_may_list(lab: ActionsLab) -> None:

@@ -117,8 +117,8 @@ def test_an_outage_is_told_once_and_its_end_once(part: str, receiver: HttpReceiv
     found = re.fullmatch(f"{part} recovered after ([0-9]+) min", up)
     assert found, up
     assert minutes - 10 <= int(found[1]) <= minutes
-    told = [json.loads(body)["component"] for _, _, body in receiver.got]
-    assert [(each["name"], each["state"]) for each in told] == [(part, "down"), (part, "up")]
+    components = [json.loads(body)["component"] for _, _, body in receiver.got]
+    assert [(each["name"], each["state"]) for each in components] == [(part, "down"), (part, "up")]
 
 
 @pytest.mark.usefixtures("root")
@@ -135,8 +135,8 @@ def test_agents_that_go_together_are_one_message(receiver: HttpReceiver) -> None
         f"64 V-IPU agents of pod1:8090 are down: {first} and 54 more",
         "64 V-IPU agents of pod1:8090 recovered after 22 min",
     ]
-    told = json.loads(receiver.got[0][2])["component"]
-    assert (told["name"], told["members"]) == (AGENTS, list(ROOM))
+    component = json.loads(receiver.got[0][2])["component"]
+    assert (component["name"], component["members"]) == (AGENTS, list(ROOM))
 
 
 @pytest.mark.usefixtures("root")
@@ -198,8 +198,8 @@ def test_an_agent_that_is_removed_while_down_has_not_recovered(
 ) -> None:
     at = live(START, 10, lost=("ag3", *still_lost))
     live(at, 5, lost=still_lost, room=tuple(each for each in ROOM if each != "ag3"))
-    (told,) = subjects(receiver)
-    assert "down" in told
+    (subject,) = subjects(receiver)
+    assert "down" in subject
     assert set(ComponentOutage.objects.values_list("member", flat=True)) == {*still_lost}
 
 

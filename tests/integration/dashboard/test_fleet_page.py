@@ -94,9 +94,9 @@ def test_held_without_pods_is_said_on_the_overview(
         clock.later(3600)
         text = shown(admin, "/")
         figure = text.partition("Held but idle</span>")[2].partition("<svg")[0]
-        ipus, owners, said = IDLE[name]
+        ipus, owners, figure_label = IDLE[name]
         assert re.search(rf'">{ipus} <span [^>]*>IPUs of {owners}</span>', figure)
-        assert f">{said}, " in figure
+        assert f">{figure_label}, " in figure
     assert "url(#hatch)" in text
 
 
@@ -170,20 +170,20 @@ def test_what_was_never_read_is_unknown_and_not_nothing(
 def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
     user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         shown(user)
-    assert questions(asked) <= 3
+    assert questions(queries) <= 3
     hold(cluster, proxy, "all", "team-a", 32)
     proxy.hold("waits", "team-a", 4, uid=cluster.add_job("waits", "team-a"))
     clock.later(3)
     # Both ask for which groups jobs count; the map asks how long such jobs take as those that wait.
     for address, asks in (("/fleet/?fill=group", 5), ("/fleet/table/", 4)):
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as queries:
             shown(user, address)
-        assert questions(asked) == asks
-    with CaptureQueriesContext(connection) as asked:
+        assert questions(queries) == asks
+    with CaptureQueriesContext(connection) as queries:
         assert "waits" in shown(user, "/queue/")
-    assert questions(asked) <= 4
+    assert questions(queries) <= 4
 
 
 def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: Clock) -> None:
@@ -290,8 +290,8 @@ def test_free_ipus_are_held_against_the_largest_block_a_job_can_get(
 def test_controllers_without_a_free_ipu_share_a_line() -> None:
     full = [Fragments(f"v{number}:8090", 0, 0, 0, ()) for number in range(23)]
     some = Fragments("v9:8091", 4, 4, 4, ((4, 1),))
-    shown = {"map": FleetMap(fragments=(*full, some))}
-    text = " ".join(render_to_string("fleet/_fragments.html", shown).split())
+    context = {"map": FleetMap(fragments=(*full, some))}
+    text = " ".join(render_to_string("fleet/_fragments.html", context).split())
     assert "No IPU is free on v0:8090, v1:8090, v2:8090 and 20 more controllers." in text
     assert text.count("<li") == 2
 

@@ -45,6 +45,6 @@ def test_the_table_names_nothing_that_one_may_not_see(
     hold(cluster, proxy, "secret", "team-b", 8)
     for form in ("", "?format=csv"):
         answer = user.get(f"/fleet/table/{form}")
-        said = b"".join(answer) if answer.streaming else answer.content
-        assert b"secret" not in said
-        assert b"team-b" not in said
+        content = b"".join(answer) if answer.streaming else answer.content
+        assert b"secret" not in content
+        assert b"team-b" not in content

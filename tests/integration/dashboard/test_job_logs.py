@@ -92,8 +92,8 @@ def test_hostile_bytes_are_shown_and_do_nothing(
     assert line == want.replace("<", "&lt;").replace(">", "&gt;")
     assert text_of(api(user, job)) == f"{want}\n"
     assert text_of(user.get(f"/jobs/{job.uid}/logs/?format=text")) == f"{want}\n"
-    told = json.loads(text_of(user.get(f"/api/v1/jobs/{job.uid}/logs", headers=LINES)))
-    assert told == {"time": f"{at(0)[:-1]}.000000000Z", "text": want}
+    record = json.loads(text_of(user.get(f"/api/v1/jobs/{job.uid}/logs", headers=LINES)))
+    assert record == {"time": f"{at(0)[:-1]}.000000000Z", "text": want}
 
 
 def test_a_stranger_gets_what_an_unknown_job_gets(
@@ -125,8 +125,8 @@ def test_a_new_pod_of_the_same_name_is_never_shown_and_the_kept_tail_is(
     user: Client, pods: LogPods, job: JobRecord
 ) -> None:
     old = pods.add(log="old")
-    why = "Container main exited with code 1"
-    jobhistory.attempt(job, outcome="Failed", log="the last\nwords", message=why)
+    message = "Container main exited with code 1"
+    jobhistory.attempt(job, outcome="Failed", log="the last\nwords", message=message)
     pods.delete(old)
     other = jobhistory.pod(job, pod_name="train-worker-9", instance=9)
     lost = api(user, job, f"?pod={other.uid}")
@@ -134,7 +134,7 @@ def test_a_new_pod_of_the_same_name_is_never_shown_and_the_kept_tail_is(
     gone = page(user, job, f"?pod={old.uid}")
     assert "The pod is gone from the cluster." in gone
     assert "the last\nwords" in gone
-    assert why in gone
+    assert message in gone
     body = {"metadata": {"name": old.pod_name, "annotations": {"sim/log": "foreign"}}}
     body |= {"spec": {"containers": [{"name": "main", "image": "x"}]}}
     pods.run("create", PODS, body, job.namespace)
@@ -199,11 +199,11 @@ def test_a_container_that_has_written_nothing_yet_can_be_followed(
     text = page(user, job)
     assert "Container main has not started yet: ContainerCreating." in text
     mark = re.findall('data-mark="([^"]*)"', text)[0]
-    asked = {"pod": pod.uid, "after": mark}
-    waits = user.get(f"/jobs/{job.uid}/logs/", asked)
+    query = {"pod": pod.uid, "after": mark}
+    waits = user.get(f"/jobs/{job.uid}/logs/", query)
     assert (waits.content, waits["X-Log-State"]) == (b"", "running")
     pods.say(pod, running(10))
-    assert shown(user.get(f"/jobs/{job.uid}/logs/", asked).content.decode()) == ["hello"]
+    assert shown(user.get(f"/jobs/{job.uid}/logs/", query).content.decode()) == ["hello"]
     none = api(user, job, "?previous=true")
     assert (none.status_code, none.json()["type"]) == (409, "urn:ipuhub:problem:no-log")
     assert "was not restarted" in page(user, job, "?previous=on")

@@ -90,9 +90,9 @@ def test_a_machine_that_holds_nothing_does_not_read_the_whole_history() -> None:
 
 def plan_of(read: Callable[[], Any], how: str = "") -> dict[str, Any]:
     """Return PostgreSQL's plan of the one query of `read`."""
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         read()
-    (query,) = asked.captured_queries
+    (query,) = queries.captured_queries
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN ({how}FORMAT JSON) " + query["sql"])
         ((found,),) = cursor.fetchone()

@@ -164,12 +164,12 @@ def test_outages_of_its_agent_and_controller_are_told(
 def test_cordons_and_faults_are_told_with_their_times(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    def look(**said: Any) -> dt.datetime:
+    def look(**fields: Any) -> dt.datetime:
         """A round's look at the fleet a minute later, in which ag0 says this."""
         clock.later(60)
         now = clock.now()
         machine = {"agent": "ag0", "ipus": [{"device": n} | ipus.get(n, {}) for n in range(4)]}
-        controller = {"address": "v1:8090", "reachable": True, "machines": [machine | said]}
+        controller = {"address": "v1:8090", "reachable": True, "machines": [machine | fields]}
         record_incidents({"controllers": [controller | silent]}, now)
         return now
 
@@ -276,9 +276,9 @@ def test_the_polled_part_is_304_until_something_changes(
 
 
 def test_a_machine_costs_six_questions(user: Client, cluster: Cluster, proxy: Proxy) -> None:
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         shown(user, AG0)
-    assert questions(asked) <= 6
+    assert questions(queries) <= 6
 
 
 def test_a_machine_breaks_no_rule_and_needs_no_width(

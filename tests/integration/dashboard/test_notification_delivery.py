@@ -61,8 +61,8 @@ def test_a_receiver_that_is_away_is_tried_again_later_and_at_last_given_up(
     deliver(lambda: at + 600 * MINUTE)
     assert receiver.got == []
     assert "Retry 1 failed" in browser(ann).get(PAGE).content.decode()
-    shown = browser(ann).post(f"{PAGE}{found.pk}/retry", follow=True).content.decode()
-    assert "1 failed notification queued again." in shown
+    html = browser(ann).post(f"{PAGE}{found.pk}/retry", follow=True).content.decode()
+    assert "1 failed notification queued again." in html
     deliver(timezone.now)
     assert len(receiver.got) == 1
     assert delivery_counts() == {"sent": 1, "retried": 3, "dead": 1}
@@ -141,8 +141,8 @@ def test_a_row_that_cannot_be_sent_holds_nobody_back_and_is_given_up(
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("dead", 2)
     assert deliver(lambda: at + 600 * MINUTE) == 0
-    shown = browser(ann).get(PAGE).content.decode()
-    assert f"IPUHub failed to send this ({kind})" in shown
+    html = browser(ann).get(PAGE).content.decode()
+    assert f"IPUHub failed to send this ({kind})" in html
     assert len(receiver.got) == 1
     assert delivery_counts() == {"sent": 1, "retried": 1, "dead": 1, "send": 2}
 
@@ -252,11 +252,11 @@ def test_a_subject_of_several_lines_is_mailed_as_one(ann: User, settings: Settin
 
 
 @pytest.mark.parametrize(
-    ("tls", "why"),
+    ("tls", "problem"),
     [("tls", "WRONG_VERSION_NUMBER"), ("starttls", "STARTTLS extension not supported")],
 )
 def test_a_mail_server_without_tls_gets_no_mail(
-    ann: User, settings: SettingsWrapper, tls: str, why: str
+    ann: User, settings: SettingsWrapper, tls: str, problem: str
 ) -> None:
     with smtp_receiver() as server:
         settings.MAIL_HOST, settings.MAIL_PORT, settings.MAIL_TLS = "127.0.0.1", server.port, tls
@@ -266,4 +266,4 @@ def test_a_mail_server_without_tls_gets_no_mail(
         deliver_all()
         assert server.got == []
     row = Notification.objects.get()
-    assert (row.state, why in row.message) == ("queued", True)
+    assert (row.state, problem in row.message) == ("queued", True)

@@ -43,8 +43,8 @@ def test_a_user_subscribes_sees_the_secret_once_and_sends_a_test(
     ann: User, receiver: HttpReceiver
 ) -> None:
     client = browser(ann)
-    shown = client.post(PAGE, form(target=receiver.url)).content.decode()
-    secret = re.search(r'aria-label="The secret" readonly value="([^"]{40,})"', shown)
+    html = client.post(PAGE, form(target=receiver.url)).content.decode()
+    secret = re.search(r'aria-label="The secret" readonly value="([^"]{40,})"', html)
     assert secret
     again = client.get(PAGE).content.decode()
     assert secret[1] not in again
@@ -105,8 +105,8 @@ def test_mail_stays_in_the_domains_of_the_settings(ann: User, settings: Settings
 
 def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: HttpReceiver) -> None:
     client = tool(ann, "read write")
-    asked = {"event": "job-waiting", "channel": "webhook", "target": receiver.url, "minutes": 30}
-    made = client.post(API, asked, content_type=JSON)
+    body = {"event": "job-waiting", "channel": "webhook", "target": receiver.url, "minutes": 30}
+    made = client.post(API, body, content_type=JSON)
     assert made.status_code == 201, made.content
     found = Subscription.objects.get()
     one = f"{API}/{found.pk}"
@@ -162,8 +162,8 @@ def test_with_usage_off_nobody_subscribes_to_what_is_never_sent(
     root: User, ann: User, settings: SettingsWrapper
 ) -> None:
     settings.USAGE_ENABLED = False
-    shown = browser(ann).get(PAGE).content.decode()
-    assert ("Usage is off (USAGE_ENABLED)" in shown, 'name="event"' in shown) == (True, False)
+    html = browser(ann).get(PAGE).content.decode()
+    assert ("Usage is off (USAGE_ENABLED)" in html, 'name="event"' in html) == (True, False)
     for user, events in ((ann, EVENTS), (root, EVENTS.keys() - {"component-down"})):
         for event in events:
             assert browser(user).post(PAGE, form(event=event)).status_code == 400
@@ -176,8 +176,8 @@ def test_with_usage_off_administrators_subscribe_to_components(
     root: User, settings: SettingsWrapper
 ) -> None:
     settings.USAGE_ENABLED = False
-    shown = browser(root).get(PAGE).content.decode()
-    assert ("A component is down" in shown, "A job ended" in shown) == (True, False)
+    html = browser(root).get(PAGE).content.decode()
+    assert ("A component is down" in html, "A job ended" in html) == (True, False)
     answer = tool(root).post(API, form(event="component-down"), content_type=JSON)
     assert answer.status_code == 201, answer.content
     assert "Send test" in browser(root).get(PAGE).content.decode()

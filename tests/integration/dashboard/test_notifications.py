@@ -36,11 +36,11 @@ def test_the_end_of_a_job_is_sent_once_and_signed(ann: User, receiver: HttpRecei
     deliver_all()
     ((path, headers, body),) = receiver.got
     assert path == "/hook?x=1"
-    told = json.loads(body)
-    assert told["event"] == headers["x-ipuhub-event"] == "job-ended"
-    assert told["subject"] == "Job team-a/train ended: Failed"
-    assert told["job"]["uid"] == "uid-team-a-train"
-    assert told["url"] == "https://ipuhub.example/jobs/uid-team-a-train/"
+    payload = json.loads(body)
+    assert payload["event"] == headers["x-ipuhub-event"] == "job-ended"
+    assert payload["subject"] == "Job team-a/train ended: Failed"
+    assert payload["job"]["uid"] == "uid-team-a-train"
+    assert payload["url"] == "https://ipuhub.example/jobs/uid-team-a-train/"
     text = f"{headers['x-ipuhub-timestamp']}.".encode() + body
     want = hmac.new(b"s3cret", text, hashlib.sha256).hexdigest()
     assert headers["x-ipuhub-signature"] == f"sha256={want}"
@@ -126,11 +126,11 @@ def test_controllers_are_for_administrators_and_months_for_accountants(
         lifetimes=0,
     )
     deliver_all()
-    told = {
+    subjects_sent = {
         (path.rpartition("&")[2], json.loads(body)["subject"]) for path, _, body in receiver.got
     }
     down, closed = "V-IPU controller pod1:8090 does not answer", "The month 2026-10 was closed"
-    assert told == {("root", down), ("root", closed), ("carol", closed)}
+    assert subjects_sent == {("root", down), ("root", closed), ("carol", closed)}
 
 
 def test_a_paused_subscription_is_told_nothing_of_its_pause(

@@ -62,10 +62,10 @@ def opened(transactional_db: None, cluster: Cluster, proxy: Proxy) -> Iterator[P
 
 def assert_said(page: Page, path: str, names: list[str]) -> None:
     page.goto(path)
-    shown = said(page)
+    text = said(page)
     for name in names:
         lines = name.replace("\r\n", "\n").replace("\r", "\n")  # HTML has one kind of line end
-        assert lines in shown or name in shown, (path, name)
+        assert lines in text or name in text, (path, name)
     assert not has_run(page), path
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
 

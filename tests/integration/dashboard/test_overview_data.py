@@ -224,9 +224,9 @@ def test_polls_of_the_same_moment_share_one_reading(
     assert "1 running" in admin.get("/", headers=poll).text
     other = Client()
     other.force_login(django_user_model.objects.create_user("other", is_staff=True))
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         assert "1 running" in other.get("/", headers=poll).text
-    assert len(asked) <= 2  # session and user
+    assert len(queries) <= 2  # session and user
     clock.later(4)
     cluster.add_job("gpt", "team-a", **RUNNING)
     assert "2 running" in other.get("/", headers=poll).text
@@ -339,9 +339,9 @@ def test_each_figure_has_its_day_in_words_and_as_a_line(admin: Client, clock: Cl
 
 def test_the_day_is_read_once_a_minute(admin: Client, clock: Clock) -> None:
     def parts() -> int:
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as queries:
             assert admin.get("/").status_code == 200
-        return sum("range_agg" in query["sql"] for query in asked.captured_queries)
+        return sum("range_agg" in query["sql"] for query in queries.captured_queries)
 
     now = clock.now()
     clock.later(600 - now.timestamp() % 600 + 1)  # a step has just begun
@@ -367,9 +367,9 @@ def test_the_page_asks_few_questions(
     job_row("bert")
     job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
     checkpoint("pods", NOON)
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         assert client.get(f"/?fill={fill}").status_code == 200
-    assert questions(asked) <= 8
+    assert questions(queries) <= 8
 
 
 def test_a_job_that_is_about_to_run_is_polled_each_second(

@@ -140,12 +140,12 @@ def test_how_long_jobs_ran_is_read_once_a_minute_for_each_that_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whichever of them stand on a page together."""
-    asked: list[set[str]] = []
+    reads: list[set[str]] = []
     real = typical.typical_runs
 
     def counted(scope: Scope, uids: Iterable[str]) -> Any:
-        asked.append(set(uids))
-        return real(scope, asked[-1])
+        reads.append(set(uids))
+        return real(scope, reads[-1])
 
     monkeypatch.setattr(typical, "typical_runs", counted)
     monkeypatch.setattr(queue_of, "A_PAGE", 1)
@@ -156,8 +156,8 @@ def test_how_long_jobs_ran_is_read_once_a_minute_for_each_that_waits(
         job_row(name, uid=uid, ipus=16)
     for address in ("/queue/", "/queue/?page=2", "/fleet/", "/queue/"):
         shown(user, address)
-    assert [len(each) for each in asked] == [1, 1]
-    assert asked[0] | asked[1] == {first, second}
+    assert [len(each) for each in reads] == [1, 1]
+    assert reads[0] | reads[1] == {first, second}
     clock.later(61)
     shown(user, "/fleet/")
-    assert asked[2:] == [{first, second}]
+    assert reads[2:] == [{first, second}]

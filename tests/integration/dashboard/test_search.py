@@ -201,9 +201,9 @@ def test_nothing_of_other_namespaces_is_found(user: Client, cluster: Cluster, pr
 @pytest.mark.parametrize("text", ["%", "_", "'; DROP TABLE", "<script>alert(1)</script>", "\u202e"])
 def test_odd_texts_find_nothing_and_stay_text(admin: Client, text: str) -> None:
     job_row("bert")
-    shown = found(admin, text)
-    assert "Nothing found" in shown
-    assert "<script>alert" not in shown
+    html = found(admin, text)
+    assert "Nothing found" in html
+    assert "<script>alert" not in html
 
 
 @pytest.mark.parametrize("text", ["x" * 254, "a\0b"])
@@ -215,9 +215,9 @@ def test_a_text_that_is_no_name_is_refused_in_words(admin: Client, text: str) ->
 
 def test_it_asks_postgres_three_times_and_who_searches(user: Client) -> None:
     job_row("bert")
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         found(user, "bert")
-    assert questions(asked) <= 6
-    with CaptureQueriesContext(connection) as asked:
+    assert questions(queries) <= 6
+    with CaptureQueriesContext(connection) as queries:
         found(user, "")
-    assert questions(asked) <= 3
+    assert questions(queries) <= 3

@@ -162,9 +162,9 @@ def test_the_polled_part_is_304_until_a_number_changes(
 def test_an_unknown_format_is_refused_in_words(admin: Client) -> None:
     answer = admin.get(f"{PAGE}?format=xml")
     assert answer.status_code == 400
-    said = html.unescape(answer.content.decode())
-    assert "<div>format: 'xml' is not one of csv, json, jsonl.</div>" in said
-    assert f'<a href="{PAGE}">' in said
+    text = html.unescape(answer.content.decode())
+    assert "<div>format: 'xml' is not one of csv, json, jsonl.</div>" in text
+    assert f'<a href="{PAGE}">' in text
 
 
 @pytest.mark.parametrize("who", ["admin", "user"])

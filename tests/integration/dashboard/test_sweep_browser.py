@@ -77,12 +77,12 @@ def pages_of(client: Client, known: dict[str, str]) -> dict[str, str]:
     """The addresses of the URL table that answer with a whole page; none may fail."""
     found = {}
     for name, address in page_addresses(**known).items():
-        asked = f"{address}?group=team-a" if name == "usage:statement" else address
-        answer = client.get(asked)
-        assert answer.status_code < 500, (asked, answer.content)
+        url = f"{address}?group=team-a" if name == "usage:statement" else address
+        answer = client.get(url)
+        assert answer.status_code < 500, (url, answer.content)
         is_html = answer.get("Content-Type", "").startswith("text/html")
         if answer.status_code == 200 and is_html and "<main" in answer.content.decode():
-            found[name] = asked
+            found[name] = url
     return found
 
 

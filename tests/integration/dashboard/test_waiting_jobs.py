@@ -96,10 +96,10 @@ def test_the_order_is_that_in_which_the_operator_asks(admin: Client, proxy: Prox
             {"metadata": {"creationTimestamp": made}, "status": {"launcherStatus": job.status}}
         )
 
-    shown = sorted(jobs, key=lambda job: asked(admin, job)["jobs_before"])
+    in_order = sorted(jobs, key=lambda job: asked(admin, job)["jobs_before"])
     first = sorted(jobs, key=turn)
-    assert [job.name for job in shown] == ["job-3", "job-0", "job-1", "job-2", "job-4"]
-    assert [job.name for job in shown] == [job.name for job in first]
+    assert [job.name for job in in_order] == ["job-3", "job-0", "job-1", "job-2", "job-4"]
+    assert [job.name for job in in_order] == [job.name for job in first]
 
 
 def test_jobs_of_one_second_have_different_places(admin: Client, proxy: Proxy) -> None:
@@ -196,11 +196,11 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     proxy.hold("limited", "team-a", 1, uid=limited)
     job = waits("large", uid="uid-large", ipus=32)
     proxy.hold("large", "team-a", 32)
-    shown = facts(admin, job)
+    rows = facts(admin, job)
     end = began + dt.timedelta(hours=1)
-    assert shown["Position in the queue"] == "1 of 1"
-    assert shown["In the way"] == "limited"
-    assert shown["Starts at the latest"] == f"when their time limits end, at {end:%H:%M:%S} UTC"
+    assert rows["Position in the queue"] == "1 of 1"
+    assert rows["In the way"] == "limited"
+    assert rows["Starts at the latest"] == f"when their time limits end, at {end:%H:%M:%S} UTC"
     assert "needs 32 IPUs in one block, and the largest free block has 16." in card(admin, job)
     assert "Dashed: the block of 32 IPUs that comes free first, on ag0 to ag7." in card(admin, job)
     page = admin.get(f"/jobs/{job.uid}/").content.decode()
@@ -235,9 +235,9 @@ def test_the_limit_of_one_job_says_nothing_where_a_hidden_one_holds_the_block_to
     proxy.hold("secret", "team-b", 1, uid=secret)
     job = waits("large", uid="uid-large", ipus=32)
     proxy.hold("large", "team-a", 32)
-    shown = facts(user, job)
-    assert shown["In the way"] == "limited"
-    assert "Starts at the latest" not in shown
+    rows = facts(user, job)
+    assert rows["In the way"] == "limited"
+    assert "Starts at the latest" not in rows
 
 
 def test_who_waits_reads_which_machines_are_out_of_service_and_why(
@@ -247,14 +247,14 @@ def test_who_waits_reads_which_machines_are_out_of_service_and_why(
     jobhistory.job("done", ipus=32, status="Completed", created_at=NOON, completed_at=NOON)
     job = waits("large", uid="uid-large", ipus=32)
     proxy.hold("large", "team-a", 32)
-    said = "4 IPUs (ag7 is cordoned: new cables on Monday)"
-    assert facts(admin, job)["Out of service"] == said
+    closed = "4 IPUs (ag7 is cordoned: new cables on Monday)"
+    assert facts(admin, job)["Out of service"] == closed
     # No block can come free, however long jobs of this size run.
     assert "Jobs of this size ran" not in facts(admin, job)
-    assert f"Out of service: {said}" in admin.get("/fleet/").content.decode()
+    assert f"Out of service: {closed}" in admin.get("/fleet/").content.decode()
     found = admin.get("/api/v1/fleet").json()
-    assert found["out_of_service"] == said
-    assert found["queue"][0]["reason"] == f"no block of 32 can come free; out of service: {said}"
+    assert found["out_of_service"] == closed
+    assert found["queue"][0]["reason"] == f"no block of 32 can come free; out of service: {closed}"
 
 
 def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
@@ -270,9 +270,9 @@ def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
     jobhistory.job("small", ipus=1, status="Completed", created_at=NOON, completed_at=NOON)
     job = waits("large", uid="uid-large", ipus=32)
     proxy.hold("large", "team-a", 32)
-    shown = facts(admin, job)
-    assert "Starts at the latest" not in shown
-    assert shown["Jobs of this size ran"] == "20 min (median of 3)"
+    rows = facts(admin, job)
+    assert "Starts at the latest" not in rows
+    assert rows["Jobs of this size ran"] == "20 min (median of 3)"
     with CaptureQueriesContext(connection) as queries:
         line = asked(admin, job)["line"]
     assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)

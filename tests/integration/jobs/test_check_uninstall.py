@@ -42,8 +42,8 @@ async def check(cluster: DevCluster, *arguments: str, **settings: str) -> tuple[
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 120)
-    return process.returncode or 0, said.decode()
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
+    return process.returncode or 0, output.decode()
 
 
 async def test_a_job_with_our_finalizer_is_named_and_drained_when_told(
@@ -59,14 +59,14 @@ async def test_a_job_with_our_finalizer_is_named_and_drained_when_told(
         for job in (held, free):
             await client.create(IPUJOBS, job, "default")
 
-        code, said = await check(cluster)
+        code, output = await check(cluster)
         assert code == 1
-        assert "1 IPUJobs still need the operator: default/held. Delete them" in said
-        assert "Traceback" not in said
+        assert "1 IPUJobs still need the operator: default/held. Delete them" in output
+        assert "Traceback" not in output
 
-        code, said = await check(cluster, "--drain", "--seconds", "1")
+        code, output = await check(cluster, "--drain", "--seconds", "1")
         assert code == 1
-        assert "still need the operator after 1 s: default/held" in said
+        assert "still need the operator after 1 s: default/held" in output
         job = await client.get(IPUJOBS, "held", "default")
         assert job["metadata"]["deletionTimestamp"]  # what the operator would end now
         assert (await client.get(IPUJOBS, "free", "default"))["metadata"]["name"] == "free"
@@ -86,12 +86,12 @@ async def test_jobs_of_another_release_are_neither_in_the_way_nor_deleted(
         job["metadata"] = {"name": "other", "finalizers": [FINALIZER]}
         await client.create(IPUJOBS, job, "kube-public")
         for arguments in ((), ("--drain", "--seconds", "1")):
-            said = await check(cluster, *arguments, **own)
-            assert said == (0, "No IPUJob needs the operator.\n")
+            outcome = await check(cluster, *arguments, **own)
+            assert outcome == (0, "No IPUJob needs the operator.\n")
         left = await client.get(IPUJOBS, "other", "kube-public")
         assert "deletionTimestamp" not in left["metadata"]
-        code, said = await check(cluster, IPUHUB_JOB_NAMESPACES="kube-public")
-        assert (code, "kube-public/other" in said) == (1, True)
+        code, outcome = await check(cluster, IPUHUB_JOB_NAMESPACES="kube-public")
+        assert (code, "kube-public/other" in outcome) == (1, True)
         await client.patch(IPUJOBS, "other", {"metadata": {"finalizers": None}}, "kube-public")
 
 

@@ -117,8 +117,8 @@ async def test_a_job_waits_for_ipus_and_can_be_deleted_while_it_waits(cluster: C
 async def test_a_pod_that_fits_no_node_is_shown(cluster: Cluster) -> None:
     await cluster.create(ipujob().with_template(nodeSelector={"no": "such-node"}).build())
     # the pods are made in one breath: which of them a scheduler tries first is its own affair
-    said = await cluster.until_reason("sample", "Unschedulable")
-    assert re.match(r"Pod sample-(launcher|worker-0) cannot be scheduled: ", said), said
+    message = await cluster.until_reason("sample", "Unschedulable")
+    assert re.match(r"Pod sample-(launcher|worker-0) cannot be scheduled: ", message), message
     await cluster.delete("sample")
     await cluster.until_gone("sample")
 
@@ -173,7 +173,7 @@ async def test_everything_that_happens_is_an_event(cluster: Cluster) -> None:
 
     async def reasons() -> set[str]:
         found = await cluster.client.list(EVENTS, cluster.namespace)
-        told = {
+        pairs = {
             event["reason"] for event in found.items if event["involvedObject"]["kind"] == "IPUJob"
         }
         want = {
@@ -183,7 +183,7 @@ async def test_everything_that_happens_is_an_event(cluster: Cluster) -> None:
             "IPUJobSucceeded",
             "PartitionReleased",
         }
-        return told if want <= told else set()
+        return pairs if want <= pairs else set()
 
     assert len(await eventually(reasons)) <= 6
 
@@ -263,9 +263,9 @@ async def test_describe_shows_what_seed_001_shows(cluster: Cluster) -> None:
         return bool(job and job["status"].get("workersStatus", {}).get("active"))
 
     await eventually(is_counted)
-    shown = await kubectl(cluster, "describe", "ipujob", "ipujob-sample")
-    shown = shown.replace(f"{cluster.namespace}/ipujob-sample", "default/ipujob-sample")
-    lines = iter(map(normal, shown.splitlines()))
+    description = await kubectl(cluster, "describe", "ipujob", "ipujob-sample")
+    description = description.replace(f"{cluster.namespace}/ipujob-sample", "default/ipujob-sample")
+    lines = iter(map(normal, description.splitlines()))
     for want in (GOLDEN / "describe.txt").read_text(encoding="utf-8").splitlines():
         assert any(line == normal(want) for line in lines), f"missing or out of order: {want}"
 

@@ -62,9 +62,9 @@ async def test_without_the_right_to_create_secrets_the_job_waits_and_says_so() -
     world.kube.faults["create", "secrets"] = [refusal] * 3
     world.kube.add_job(ipujob().build())
     await world.passes(3)
-    said = world.condition("sample")["message"]
-    assert "Cannot create the Secret with the key to the job's partition" in said
-    assert "cannot create resource" in said
+    message = world.condition("sample")["message"]
+    assert "Cannot create the Secret with the key to the job's partition" in message
+    assert "cannot create resource" in message
     assert world.kube.pods() == []
     await world.until(lambda: world.state("sample") == "Running", launcher_exit=None)
 

@@ -51,9 +51,9 @@ async def test_a_node_that_goes_notready_is_told_at_once_and_when_it_is_back(
     await cluster.until_state("sample", "Running")
     node = (await cluster.pods())["sample-worker-0"]["spec"]["nodeName"]
     await set_ready(cluster, node, "False", "KubeletNotReady")
-    said = await cluster.until_reason("sample", "NodeNotReady")
-    assert said.startswith(f"Node {node} went NotReady (KubeletNotReady), with ")
-    assert "sample-worker-0" in said
+    message = await cluster.until_reason("sample", "NodeNotReady")
+    assert message.startswith(f"Node {node} went NotReady (KubeletNotReady), with ")
+    assert "sample-worker-0" in message
     pods = await cluster.pods()  # nobody has marked them: the node itself was looked at
     conditions = pods["sample-worker-0"]["status"]["conditions"]
     assert {"Ready": "True"}.items() <= {c["type"]: c["status"] for c in conditions}.items()
@@ -82,7 +82,7 @@ async def test_without_the_right_to_see_nodes_it_works_and_says_so_once(
             health = HealthLog()
             recorder = EventRecorder(client, "ipu-operator", utc_now)
             operator = Operator(client, FakePartitions(), recorder, health, OperatorOptions())
-            with structlog.testing.capture_logs() as told:
+            with structlog.testing.capture_logs() as entries:
                 work = asyncio.create_task(operator.run())
                 await eventually(lambda: "forbidden" in health.notes.get("nodes", ""))
                 assert "jobs learn of a NotReady node from their pods" in health.notes["nodes"]
@@ -93,8 +93,8 @@ async def test_without_the_right_to_see_nodes_it_works_and_says_so_once(
                     await work
     finally:
         await server.stop()
-    said = [line["resource"] for line in told if line["event"] == "cannot follow"]
-    assert said.count("nodes") == 1
+    resources = [line["resource"] for line in entries if line["event"] == "cannot follow"]
+    assert resources.count("nodes") == 1
 
 
 async def grant_all_but_nodes(admin: KubeClient) -> None:

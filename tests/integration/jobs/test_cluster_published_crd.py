@@ -92,9 +92,9 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
     _, text = await eventually(
         readyz, lambda found: "no job can run" in found[1] and found[0] == 503
     )
-    said = f"The CRD {CRD_NAME} in this cluster drops status.launcherStatus: no job can run; "
-    assert said in text
-    found = await eventually(events, lambda found: any(said in one["message"] for one in found))
+    problem = f"The CRD {CRD_NAME} in this cluster drops status.launcherStatus: no job can run; "
+    assert problem in text
+    found = await eventually(events, lambda found: any(problem in one["message"] for one in found))
     assert {one["reason"] for one in found} == {"OtherCrd"}
     await stack.aclose()
 

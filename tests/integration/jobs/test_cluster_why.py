@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def with_keeper(**annotations: str) -> dict[str, Any]:
     """A job whose launcher ends as told; a second container keeps its worker on any stand-in."""
     containers = [{"name": name, "image": "app:1"} for name in ("main", "keeper")]
-    told = {f"sim/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    told["sim/runtime-seconds.keeper"] = "600"
-    return ipujob().with_template(containers=containers).annotated(**told).build()
+    simulation = {f"sim/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    simulation["sim/runtime-seconds.keeper"] = "600"
+    return ipujob().with_template(containers=containers).annotated(**simulation).build()
 
 
 @pytest.mark.embedded_only  # the real server's stand-in nodes keep no last lines
@@ -31,9 +31,9 @@ async def test_the_container_the_code_and_the_last_lines_are_in_the_status(
     )
     status = (await cluster.until_state("sample", "Failed"))["status"]
     (entry,) = status["instances"]
-    said = "Container main of sample-launcher exited with code 139 (SIGSEGV)"
-    assert said in status["lastMessage"]
-    assert entry["message"] == said
+    message = "Container main of sample-launcher exited with code 139 (SIGSEGV)"
+    assert message in status["lastMessage"]
+    assert entry["message"] == message
     assert entry["log"] == "epoch 1\nSegmentation fault"
 
 

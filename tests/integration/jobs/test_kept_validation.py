@@ -26,14 +26,14 @@ KEY = JobKey("default", "sample", "uid-1")
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The specs that the rules validated."""
-    asked: list[object] = []
+    specs: list[object] = []
 
     def counting(name: str, spec: object, *rest: Any, **options: Any) -> Any:
-        asked.append(spec)
+        specs.append(spec)
         return problems(name, spec, *rest, **options)
 
     monkeypatch.setattr(observer, "problems", counting)
-    return asked
+    return specs
 
 
 def test_an_equal_spec_is_judged_once(judged: list[object]) -> None:

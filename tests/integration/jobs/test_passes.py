@@ -46,10 +46,10 @@ async def test_a_pass_on_an_unchanged_world_calls_nobody(finished: bool) -> None
         await world.run(20)
     else:
         await world.run(5, launcher_exit=None)
-    calls, asked = world.kube.calls.copy(), len(world.partitions.calls)
+    calls, requests_before = world.kube.calls.copy(), len(world.partitions.calls)
     await world.passes(10)
     assert world.kube.calls == calls
-    assert set(world.partitions.calls[asked:]) == {"list"}
+    assert set(world.partitions.calls[requests_before:]) == {"list"}
 
 
 async def test_sleeping_workers_end_their_objects_stay_and_the_partition_is_free() -> None:
@@ -88,10 +88,10 @@ async def test_jobs_of_other_namespaces_are_left_to_another_operator() -> None:
     world.namespaces = frozenset({"lab", "default"})
     world.start()
     await world.until(lambda: world.state() == "Running", launcher_exit=None)
-    done, asked = writes(world), len(world.partitions.calls)
+    done, requests_before = writes(world), len(world.partitions.calls)
     world.namespaces = frozenset({"lab"})
     world.start()
     world.kube.mark_deleted("ipujobs", world.kube.job("sample") or {})
     await world.passes(5)
     assert writes(world) == done
-    assert set(world.partitions.calls[asked:]) == {"list"}
+    assert set(world.partitions.calls[requests_before:]) == {"list"}

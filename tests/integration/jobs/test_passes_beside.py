@@ -23,18 +23,18 @@ ACCESS = ["roles", "rolebindings"]
 def slow_access(world: JobWorld) -> tuple[list[str], asyncio.Event]:
     """From now on roles and bindings are made after the event; the list has the requested
     objects."""
-    asked: list[str] = []
+    plurals: list[str] = []
     may_answer = asyncio.Event()
     create = world.kube.create
 
     async def slow(resource: Any, body: Any) -> Any:
         if resource.plural in ACCESS:
-            asked.append(resource.plural)
+            plurals.append(resource.plural)
             await may_answer.wait()
         return await create(resource, body)
 
     world.kube.create = slow  # type: ignore[method-assign]
-    return asked, may_answer
+    return plurals, may_answer
 
 
 @contextlib.asynccontextmanager
@@ -64,7 +64,7 @@ def made(world: JobWorld) -> set[str]:
 
 async def test_pods_are_asked_for_together_and_before_the_launchers_access() -> None:
     world = JobWorld()
-    asked, may_answer = slow_access(world)
+    plurals, may_answer = slow_access(world)
     pods: list[str] = []
     create, may_make = world.kube.create, asyncio.Event()
 
@@ -78,9 +78,9 @@ async def test_pods_are_asked_for_together_and_before_the_launchers_access() -> 
     async with at_work(world, 2):
         world.controller.enqueue(world.kube.add_job(ipujob().workers(2).build()))
         await eventually(lambda: len(pods) == 3)
-        assert asked == []
+        assert plurals == []
         may_make.set()
-        await eventually(lambda: asked == ["roles"])
+        await eventually(lambda: plurals == ["roles"])
         assert len(world.kube.pods()) == 3
         may_answer.set()
         await eventually(lambda: made(world) >= {*ACCESS})
@@ -88,7 +88,7 @@ async def test_pods_are_asked_for_together_and_before_the_launchers_access() -> 
 
 async def test_a_job_runs_while_its_launchers_access_is_still_being_made() -> None:
     world = JobWorld()
-    asked, may_answer = slow_access(world)
+    plurals, may_answer = slow_access(world)
     async with at_work(world, 2):
         world.controller.enqueue(world.kube.add_job(ipujob().workers(2).build()))
         await eventually(lambda: len(world.kube.pods()) == 3)
@@ -98,11 +98,11 @@ async def test_a_job_runs_while_its_launchers_access_is_still_being_made() -> No
             return world.state() == "Running"
 
         await eventually(runs)
-        assert asked == ["roles"]  # once, whatever has happened since
+        assert plurals == ["roles"]  # once, whatever has happened since
         assert not made(world) & {*ACCESS}
         may_answer.set()
         await eventually(lambda: made(world) >= {*ACCESS})
-    assert asked == ACCESS
+    assert plurals == ACCESS
 
 
 def hold(calls: Any, verb: str, name: str) -> tuple[list[str], asyncio.Event]:
@@ -160,8 +160,8 @@ async def test_access_that_is_refused_is_told_and_tried_again_less_and_less_ofte
         await world.until(lambda: made(world) >= {*ACCESS}, launcher_exit=None)
     await world.until(lambda: world.state() == "Running", launcher_exit=None)
     assert list(world.controller.faults()) == []
-    said = [entry for entry in logged if entry["event"] == "rejected, retrying"]
-    assert [entry["why"] for entry in said] == ["CreateChild: not yours to grant"]
+    refusals = [entry for entry in logged if entry["event"] == "rejected, retrying"]
+    assert [entry["why"] for entry in refusals] == ["CreateChild: not yours to grant"]
     assert world.controller.later.retries == 4
     assert world.controller.later.failing == 0
 
@@ -181,10 +181,10 @@ async def test_what_a_plan_does_not_have_any_more_is_not_tried_again() -> None:
 async def test_who_waits_for_v_ipu_leaves_the_place_to_others() -> None:
     world = JobWorld()
     may_answer = asyncio.Event()
-    ensure, asked = world.partitions.ensure, list[str]()
+    ensure, names = world.partitions.ensure, list[str]()
 
     async def slow(**request: Any) -> Any:
-        asked.append(request["name"])
+        names.append(request["name"])
         if request["name"] != "last":
             await may_answer.wait()
         return await ensure(**request)
@@ -194,7 +194,7 @@ async def test_who_waits_for_v_ipu_leaves_the_place_to_others() -> None:
         for name in ("a", "b", "c", "last"):
             world.controller.enqueue(world.kube.add_job(ipujob(name).build()))
         await eventually(lambda: len(world.kube.pods()) == 2)
-        assert asked == ["a", "b", "c", "last"]
+        assert names == ["a", "b", "c", "last"]
         assert {pod["metadata"]["name"][:4] for pod in world.kube.pods()} == {"last"}
         may_answer.set()
         await eventually(lambda: len(world.kube.pods()) == 8)

@@ -75,12 +75,12 @@ async def test_a_pod_that_has_the_name_now_is_left_alone(kind: type) -> None:
 
 async def test_what_is_said_of_a_job_that_has_gone_meanwhile_is_no_failure() -> None:
     world = await running_job(ipujob())
-    late, said = seen(world), list(world.events.reasons)
+    late, reasons = seen(world), list(world.events.reasons)
     world.kube.objects.pop(("ipujobs", "default", "sample"))
-    told = PatchStatus({"launcherStatus": "Failed"}, (Event(Reason.DEADLINE_EXCEEDED, "over"),))
-    for action in (told, SetFinalizers(()), DeleteJob()):
+    patch = PatchStatus({"launcherStatus": "Failed"}, (Event(Reason.DEADLINE_EXCEEDED, "over"),))
+    for action in (patch, SetFinalizers(()), DeleteJob()):
         assert not (await carried_out(world, late, action)).failed
-    assert world.events.reasons == said
+    assert world.events.reasons == reasons
 
 
 async def test_a_job_that_has_the_name_now_is_not_deleted() -> None:

@@ -19,9 +19,9 @@ FORCE = "partition is in use: remove it with force"
 def lose(world: JobWorld) -> None:
     """Answer as the proxy once a stranger's partition of another size has our id."""
     uid = uid_of(world.kube.job("sample") or {})
-    said = {"reason": "PartitionLost", "message": "it has 8 IPUs, not 4"}
+    problem = {"reason": "PartitionLost", "message": "it has 8 IPUs, not 4"}
     record = world.partitions.records[uid, 0]
-    world.partitions.records[uid, 0] = replace(record, phase="error", **said)
+    world.partitions.records[uid, 0] = replace(record, phase="error", **problem)
 
 
 def partition_of(world: JobWorld) -> Manifest:
@@ -30,7 +30,11 @@ def partition_of(world: JobWorld) -> Manifest:
 
 
 def events(world: JobWorld, reason: str) -> list[tuple[str, str]]:
-    return [(kind, said) for kind, why, said in world.events.seen if why == reason]
+    return [
+        (kind, message)
+        for kind, event_reason, message in world.events.seen
+        if event_reason == reason
+    ]
 
 
 async def test_a_running_job_whose_partition_was_replaced_does_not_stay_running() -> None:
@@ -58,8 +62,8 @@ async def test_a_removal_that_is_refused_is_told_on_a_finished_job_once() -> Non
     world.partitions.refuses_removal = FORCE
     await world.until(lambda: world.state() == "Completed")
     await world.run(6)
-    (told,) = events(world, "ReleaseRefused")
-    assert (told[0], FORCE in told[1]) == ("Warning", True)
+    (event,) = events(world, "ReleaseRefused")
+    assert (event[0], FORCE in event[1]) == ("Warning", True)
     assert (partition_of(world)["state"], partition_of(world)["message"]) == ("releasing", FORCE)
     world.partitions.refuses_removal = ""
     await world.run(6)

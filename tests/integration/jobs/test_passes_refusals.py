@@ -248,13 +248,15 @@ async def test_an_api_server_that_cannot_say_whether_a_job_is_there_takes_nothin
 
 async def test_a_refusal_is_logged_once_and_again_only_when_it_changes() -> None:
     world = JobWorld()
-    quota, policy = (Forbidden(403, "Forbidden", f"no {why}") for why in ("quota", "policy"))
+    quota, policy = (
+        Forbidden(403, "Forbidden", f"no {subject}") for subject in ("quota", "policy")
+    )
     world.kube.faults["create", "pods"] = [quota] * 9 + [policy]
     world.kube.add_job(ipujob().workers(2).build())
     with structlog.testing.capture_logs() as logged:
         await world.run(8)
-    said = [entry["why"] for entry in logged if entry["log_level"] != "debug" and "why" in entry]
-    assert said == ["CreateChild: no quota", "CreateChild: no policy"]
+    causes = [entry["why"] for entry in logged if entry["log_level"] != "debug" and "why" in entry]
+    assert causes == ["CreateChild: no quota", "CreateChild: no policy"]
 
 
 async def test_an_object_that_goes_while_its_name_is_asked_for_is_simply_made_again() -> None:

@@ -77,8 +77,8 @@ async def test_a_worker_that_never_becomes_ready_does_not_hold_its_ipus_for_ever
     world.now += timedelta(minutes=30)
     await world.passes()
     assert world.condition()["reason"] == "StartBlocked"
-    said = "Pod sample-worker-0 is running but not Ready: the model is being loaded"
-    assert said in world.condition()["message"]
+    message = "Pod sample-worker-0 is running but not Ready: the model is being loaded"
+    assert message in world.condition()["message"]
     await world.until(lambda: world.partitions.held() == [])
     world.kube.unready = ""
     world.now += timedelta(minutes=5)
@@ -90,12 +90,12 @@ class Slow:
     """An API server that answers a dry run once the test allows it."""
 
     def __init__(self, *refusals: Exception) -> None:
-        self.asked: list[str] = []
+        self.pods: list[str] = []
         self.refusals = list(refusals)
         self.answers = asyncio.Event()
 
     async def try_create(self, _: Any, pod: Manifest) -> None:
-        self.asked.append(pod["metadata"]["name"])
+        self.pods.append(pod["metadata"]["name"])
         refusal = self.refusals.pop() if self.refusals else None
         await self.answers.wait()
         if refusal is not None:
@@ -108,7 +108,7 @@ async def judged(server: Slow, jobs: int) -> list[BaseException | None]:
     rehearsals = PodDryRuns(client)
     pods = [TryPod("default/same/0", {"metadata": {"name": f"job-{n}"}}) for n in range(jobs)]
     tries = [asyncio.create_task(rehearsals.judge(pod)) for pod in pods]
-    await eventually(lambda: bool(server.asked))
+    await eventually(lambda: bool(server.pods))
     server.answers.set()
     return await asyncio.gather(*tries, return_exceptions=True)
 
@@ -116,14 +116,14 @@ async def judged(server: Slow, jobs: int) -> list[BaseException | None]:
 async def test_equal_jobs_at_the_same_moment_ask_once() -> None:
     server = Slow()
     assert await judged(server, 16) == [None] * 16
-    assert server.asked == ["job-0"]
+    assert server.pods == ["job-0"]
 
 
 async def test_a_refusal_is_no_word_of_another_job() -> None:
     other = Forbidden(403, "Forbidden", 'pods "job-1" is forbidden: exceeded quota: q')
     server = Slow(other, QUOTA)
     assert await judged(server, 3) == [QUOTA, other, None]
-    assert server.asked == ["job-0", "job-1", "job-2"]
+    assert server.pods == ["job-0", "job-1", "job-2"]
 
 
 async def test_a_namespace_without_its_account_yet_is_no_news() -> None:

@@ -66,17 +66,17 @@ def lose_worker(world: JobWorld) -> None:
 
 def slow_partitions(world: JobWorld) -> tuple[list[str], asyncio.Event]:
     """From now on a call for a partition notes the job's name and is answered after the event."""
-    asked: list[str] = []
+    names: list[str] = []
     may_answer = asyncio.Event()
     ensure = world.partitions.ensure
 
     async def slow(**request: Any) -> Any:
-        asked.append(request["name"])
+        names.append(request["name"])
         await may_answer.wait()
         return await ensure(**request)
 
     world.partitions.ensure = slow  # type: ignore[method-assign]
-    return asked, may_answer
+    return names, may_answer
 
 
 async def turns_of_the_loop() -> None:
@@ -196,9 +196,9 @@ async def test_a_slow_answer_does_not_hold_up_the_next_who_waits() -> None:
     uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
     await world.passes(2)
     world.facts.wake_waiting(world.now)
-    asked, may_answer = slow_partitions(world)
+    names, may_answer = slow_partitions(world)
     passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
-    await eventually(lambda: asked == ["a", "b"])
+    await eventually(lambda: names == ["a", "b"])
     may_answer.set()
     await asyncio.gather(*passes)
 
@@ -271,7 +271,7 @@ async def test_what_passes_by_itself_is_no_line_in_the_log() -> None:
 
 async def test_of_several_refusals_in_a_pass_the_first_is_told() -> None:
     world = JobWorld()
-    refusals = [Forbidden(403, "Forbidden", f"no {why}") for why in ("quota", "policy")]
+    refusals = [Forbidden(403, "Forbidden", f"no {subject}") for subject in ("quota", "policy")]
     uid = world.kube.add_job(ipujob().workers(2).build())
     await world.passes()
     world.kube.faults["create", "pods"] = list(refusals)
@@ -330,10 +330,10 @@ async def test_who_is_stopped_while_asking_for_ipus_leaves_no_call_behind() -> N
     await world.passes(2)
     world.facts.wake_waiting(world.now)
     world.partitions.ipus = 4
-    asked, may_answer = slow_partitions(world)
+    names, may_answer = slow_partitions(world)
     one_pass = asyncio.create_task(world.controller.reconcile(uid))
     await turns_of_the_loop()
-    assert asked == ["sample"]
+    assert names == ["sample"]
     one_pass.cancel()
     await asyncio.gather(one_pass, return_exceptions=True)
     may_answer.set()
@@ -345,10 +345,10 @@ async def test_who_has_not_waited_asks_for_ipus_beside_the_others() -> None:
     world = JobWorld()
     uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
     await world.facts.poll(world.now)
-    asked, may_answer = slow_partitions(world)
+    names, may_answer = slow_partitions(world)
     passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
     await turns_of_the_loop()
-    assert asked == ["a", "b"]
+    assert names == ["a", "b"]
     may_answer.set()
     assert await asyncio.gather(*passes) == ["done", "done"]
 
@@ -371,8 +371,8 @@ async def test_a_node_that_goes_and_comes_back_wakes_the_jobs_on_it_and_no_other
         world.kube.objects["nodes", "", "node-0"] = node("node-0", new)
         await controller.reconcile(uid)
         queue.done(uid)
-        told = "NodeNotReady" if new == "Unknown" else "IPUJobRunning"
-        assert world.condition()["reason"] == told
+        reason = "NodeNotReady" if new == "Unknown" else "IPUJobRunning"
+        assert world.condition()["reason"] == reason
         assert await woken_by("node-0", new, new) == []  # one of its heartbeats
 
 

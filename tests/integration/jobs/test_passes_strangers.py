@@ -207,5 +207,7 @@ async def test_strangers_pods_are_counted_and_told_once_in_the_log() -> None:
         world.kube.objects.pop(("pods", "default", "evil"))
         await world.controller.reconcile(uid)
     assert ignored_pods(world) == 0
-    said = [entry for entry in logged if "ignored" in entry["event"]]
-    assert [(entry["job_uid"], entry["pods"]) for entry in said] == [(uid, ["other-tenant/evil"])]
+    entries = [entry for entry in logged if "ignored" in entry["event"]]
+    assert [(entry["job_uid"], entry["pods"]) for entry in entries] == [
+        (uid, ["other-tenant/evil"])
+    ]

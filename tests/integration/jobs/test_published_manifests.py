@@ -35,8 +35,10 @@ def admitted(job: dict[str, Any]) -> dict[str, Any]:
     """The job after both webhooks, as an API server asks them: a name that begins with
     `generateName` is made up later."""
     for path in (MUTATE_PATH, VALIDATE_PATH):
-        asked = {"uid": "u-1", "operation": "CREATE", "object": job, "userInfo": ADA}
-        answer = respond(path, json.dumps({"request": asked}).encode(), webhook_rules())["response"]
+        request = {"uid": "u-1", "operation": "CREATE", "object": job, "userInfo": ADA}
+        answer = respond(path, json.dumps({"request": request}).encode(), webhook_rules())[
+            "response"
+        ]
         assert answer["allowed"], answer
         if "patch" in answer:
             job = json_patch(job, json.loads(base64.b64decode(answer["patch"])))
@@ -86,11 +88,11 @@ async def test_each_shape_runs(cluster: Cluster) -> None:
     pods = await cluster.pods()
     assert len(pods) == len(made)
     for name, job in made.items():
-        asked = job.manifest["spec"]["workers"]["template"]["spec"]
+        template_spec = job.manifest["spec"]["workers"]["template"]["spec"]
         spec = pods[f"{name}-worker-0"]["spec"]
-        assert spec.get("hostIPC") == asked.get("hostIPC")
+        assert spec.get("hostIPC") == template_spec.get("hostIPC")
         mounts = spec["containers"][0].get("volumeMounts") or []
-        wanted = asked["containers"][0].get("volumeMounts") or []
+        wanted = template_spec["containers"][0].get("volumeMounts") or []
         assert all(mount in mounts for mount in wanted)
     for name in made:
         await cluster.delete(name)

@@ -72,8 +72,8 @@ async def test_a_job_runs_after_so_many_writes_and_no_more(
     # The launcher's access may come after.
     await eventually(lambda: written(cluster, statuses) >= want)
     assert cluster.operator_client is not None
-    said = (has_finalizer, dict(cluster.operator_client.calls), statuses.urgent, statuses.counts)
-    assert written(cluster, statuses) == want, said
+    counts = (has_finalizer, dict(cluster.operator_client.calls), statuses.urgent, statuses.counts)
+    assert written(cluster, statuses) == want, counts
 
 
 async def test_a_whole_life_takes_at_most_four_status_patches_and_six_events(

@@ -69,9 +69,9 @@ async def test_readiness_names_each_failing_check_and_liveness_does_not_care(
 
 async def test_a_problem_of_several_lines_stands_in_one(clock: Clock) -> None:
     health = Health(clock)
-    said = "connection failed: Connection refused\n\tIs the server running on that host?\n"
-    health.set("PostgreSQL", False, said)
-    health.ask("API server", lambda: said)
+    message = "connection failed: Connection refused\n\tIs the server running on that host?\n"
+    health.set("PostgreSQL", False, message)
+    health.ask("API server", lambda: message)
     want = "connection failed: Connection refused Is the server running on that host?"
     assert (await pages(health))["readyz"] == (503, f"PostgreSQL: {want}\nAPI server: {want}\n")
 
@@ -90,10 +90,10 @@ async def test_a_note_is_shown_on_readyz_and_fails_nothing(clock: Clock) -> None
     with health.term():
         health.note("term", "of this leader")
     assert health.notes() == []
-    said = "is away,\nfor now"
-    health.note("asked", lambda: said)
+    note = "is away,\nfor now"
+    health.note("asked", lambda: note)
     assert health.notes() == ["asked: is away, for now"]
-    said = ""
+    note = ""
     assert health.notes() == []
 
 

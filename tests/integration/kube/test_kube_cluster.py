@@ -294,15 +294,15 @@ async def test_a_token_is_good_for_its_audience_only_and_its_user_for_what_rbac_
     assert await reviewer.authenticate("no.such.token") is None
     assert await reviewer.authenticate("") is None
 
-    asked = {"group": "graphcore.ai", "resource": "ipujobs", "subresource": "partitions"}
+    attributes = {"group": "graphcore.ai", "resource": "ipujobs", "subresource": "partitions"}
     async with asyncio.timeout(90):  # a real server's authoriser learns of a binding by a watch
         while not await Reviewer(kube, "ipuhub-proxy").authorize(
-            user, verb="get", namespace=namespace, **asked
+            user, verb="get", namespace=namespace, **attributes
         ):
             await asyncio.sleep(0.05)
-    assert not await reviewer.authorize(user, verb="delete", namespace=namespace, **asked)
-    assert not await reviewer.authorize(user, verb="get", namespace="default", **asked)
-    assert not await reviewer.authorize(user, verb="get", **asked)
+    assert not await reviewer.authorize(user, verb="delete", namespace=namespace, **attributes)
+    assert not await reviewer.authorize(user, verb="get", namespace="default", **attributes)
+    assert not await reviewer.authorize(user, verb="get", **attributes)
     assert not await reviewer.authorize_path(user, verb="get", path="/metrics")
 
 

@@ -83,18 +83,18 @@ class FickleServer:
         self.troubles -= 1
         self._change_some()
         missed = self._since(after)
-        shown = missed[: self.random.randrange(len(missed) + 1)]
+        delivered = missed[: self.random.randrange(len(missed) + 1)]
         half = orjson.dumps(event("ADDED", pod("ghost", "9")))[:-20]
         trouble = self.random.choice(
             [
                 status(410, "Expired"),
                 status(500, "InternalError"),
-                events(*shown, gone_event()),
-                events(*shown),
-                events(*shown, then=break_off),
-                events(*shown, half, then=break_off),
-                events(*shown, half),
-                events(*shown, b"<html>\n"),
+                events(*delivered, gone_event()),
+                events(*delivered),
+                events(*delivered, then=break_off),
+                events(*delivered, half, then=break_off),
+                events(*delivered, half),
+                events(*delivered, b"<html>\n"),
             ]
         )
         return await trouble(request)

@@ -310,7 +310,7 @@ async def test_a_server_that_is_away_is_the_reason_until_it_is_back(
         with structlog.testing.capture_logs() as logged:
             task = asyncio.create_task(leadership.lead(for_ever))
             await eventually(lambda: leadership.problem == "gone")
-            await eventually(lambda: unlucky.asked > 3)
+            await eventually(lambda: unlucky.reads > 3)
         assert [e["event"] for e in logged].count("cannot reach the Lease") == 1
         assert leadership.standby == "this replica stands by: gone"
         for _ in range(2):  # who has lost the Lease stands by again
@@ -329,8 +329,8 @@ async def test_a_namespace_that_is_missing_is_named_and_waited_for(
         client, LeadershipOptions(namespace=missing, lease=LEASE, identity="a", timing=QUICK)
     )
     task = asyncio.create_task(leadership.lead(for_ever))
-    said = f"namespace {missing} does not exist: create it"
-    await eventually(lambda: leadership.problem.startswith(said))
+    problem = f"namespace {missing} does not exist: create it"
+    await eventually(lambda: leadership.problem.startswith(problem))
     await client.create(NAMESPACES, {"metadata": {"name": missing}})
     await eventually(lambda: leadership.is_leading)
     await until_ended(task)

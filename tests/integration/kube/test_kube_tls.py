@@ -157,11 +157,11 @@ async def test_a_watch_that_is_given_up_leaves_no_connection_open(
         has_ended.wait(30)
 
     secure.watches.append(events(bookmark("1"), then=deaf))
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         await asyncio.to_thread(run)
         gc.collect()
-    assert [str(one.message) for one in said if "unclosed" in str(one.message)] == []
+    assert [str(one.message) for one in warned if "unclosed" in str(one.message)] == []
 
 
 @pytest.mark.parametrize("key", ["certificate-authority-data", "client-certificate-data"])

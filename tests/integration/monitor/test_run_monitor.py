@@ -78,8 +78,8 @@ async def test_once_says_what_it_did_and_fails_where_it_cannot_judge(
     cluster: DevCluster, lookout: Lookout
 ) -> None:
     process = await start(cluster, lookout.database, "--once")
-    said, errors = await asyncio.wait_for(process.communicate(), 120)
-    assert b"2 checked, 1 there, 1 ended, 0 left" in said, errors
+    output, errors = await asyncio.wait_for(process.communicate(), 120)
+    assert b"2 checked, 1 there, 1 ended, 0 left" in output, errors
     assert process.returncode == 0
     assert lookout.row(0)["end_source"] == "monitor"
     await cluster.stop()

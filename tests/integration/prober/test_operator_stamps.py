@@ -41,8 +41,8 @@ def stamped(number: int = 3, step: str = "RUNNING") -> dict[str, Any]:
 
 def write_pods(tables: dict[str, Any], *pods: dict[str, Any], at: datetime = NOW) -> None:
     recorder = PodRecorder(recorded=recorded_jobs)
-    shown = [msgspec.json.decode(msgspec.json.encode(pod), type=Pod) for pod in pods]
-    rows = [row for pod in shown if (row := recorder.read("ADDED", pod, [], at)) is not None]
+    parsed = [msgspec.json.decode(msgspec.json.encode(pod), type=Pod) for pod in pods]
+    rows = [row for pod in parsed if (row := recorder.read("ADDED", pod, [], at)) is not None]
     with psycopg.connect(**tables) as connection, connection.cursor() as cursor:
         recorder.write(cursor, rows, "cluster", at)
 
@@ -74,8 +74,8 @@ def whose(row: dict[str, Any]) -> tuple[Any, ...]:
 def claiming(component: str, number: int = 3, *, owned: bool = True) -> dict[str, Any]:
     """A pod with the annotation of a component of the product's own."""
     pod = stamped(number)
-    said = msgspec.json.decode(pod["metadata"]["annotations"]["ipuhub.io/usage"])
-    text = msgspec.json.encode(said | {"component": component}).decode()
+    usage = msgspec.json.decode(pod["metadata"]["annotations"]["ipuhub.io/usage"])
+    text = msgspec.json.encode(usage | {"component": component}).decode()
     pod["metadata"]["annotations"]["ipuhub.io/usage"] = text
     pod["metadata"]["ownerReferences"] = [JOB] if owned else []
     return pod
@@ -95,8 +95,8 @@ def test_a_component_of_our_own_is_none_of_a_pod_that_claims_it(
         component,
         "annotation",
     )
-    shown = msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
-    recorder.read("ADDED", shown, faults, NOW)
+    parsed = msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+    recorder.read("ADDED", parsed, faults, NOW)
     assert [fault.code for fault in faults] == ["reserved-component"]
 
 

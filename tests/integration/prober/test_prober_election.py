@@ -130,9 +130,9 @@ async def test_one_list_is_refused_while_a_prober_is_at_work_which_goes_on(
             await eventually(lambda: recorded(tables) == ["one"])
             once = await start(cluster, tables, "b", tmp_path / "b.log", "--once")
             assert await ended(once) == 1
-            said = (tmp_path / "b.log").read_text()
-            assert "a holds the Lease default/ipuhub-prober" in said
-            assert "Traceback" not in said
+            log = (tmp_path / "b.log").read_text()
+            assert "a holds the Lease default/ipuhub-prober" in log
+            assert "Traceback" not in log
             await make_pod(client, "two")
             await eventually(lambda: recorded(tables) == ["one", "two"])
         finally:
@@ -183,8 +183,8 @@ async def test_a_prober_of_another_namespace_ends_nothing_of_one_that_records(
             await make_pod(client, "one")
             await eventually(lambda: recorded(tables) == ["one"])
             probers.append(await start(cluster, tables, "b", log, **other))
-            said = "the prober of Lease default/ipuhub-prober records into this database"
-            await eventually(lambda: said in log.read_text())
+            problem = "the prober of Lease default/ipuhub-prober records into this database"
+            await eventually(lambda: problem in log.read_text())
             once = await start(cluster, tables, "c", tmp_path / "c.log", "--once", **other)
             assert await ended(once) == 1
             await make_pod(client, "two")

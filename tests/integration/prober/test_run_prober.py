@@ -187,7 +187,7 @@ def test_without_credentials_it_says_which_file_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("raised", "message"),
     [
         (
             LeaseHeld("a holds the Lease default/ipuhub-prober"),
@@ -202,7 +202,7 @@ def test_once_says_in_words_that_another_prober_works(
     settings: SettingsWrapper,
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
-    said: str,
+    message: str,
 ) -> None:
     async def fails(*_args: Any, **_more: Any) -> None:
         raise raised
@@ -210,5 +210,5 @@ def test_once_says_in_words_that_another_prober_works(
     monkeypatch.setattr("ipuhub.process.logs.configure", lambda *_: None)
     monkeypatch.setattr("usage.management.commands.run_prober.list_once", fails)
     settings.KUBECONFIG = str(cluster.kubeconfig)
-    with pytest.raises(CommandError, match=said):
+    with pytest.raises(CommandError, match=message):
         call_command("run_prober", "--once")

@@ -84,8 +84,10 @@ def test_the_url_goes_before_the_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["disable", "allow", "prefer", "require", "verify-ca"])
 def test_no_url_drops_the_verification_that_a_ca_asks_for(mode: str) -> None:
     url = f"postgresql://db/hub?sslmode={mode}"
-    told = f"DATABASE_URL: sslmode={mode} is weaker than verify-full, which IPUHUB_DATABASE_CA_PATH"
-    with pytest.raises(SettingError, match=told):
+    message = (
+        f"DATABASE_URL: sslmode={mode} is weaker than verify-full, which IPUHUB_DATABASE_CA_PATH"
+    )
+    with pytest.raises(SettingError, match=message):
         database_settings(url, database_tls("auto", "/ca.crt", "", ""))
     chosen = database_settings(url, database_tls(mode, "/ca.crt", "", ""))
     assert chosen["OPTIONS"]["sslmode"] == mode

@@ -94,8 +94,8 @@ async def test_prober_and_monitor_migrate_as_soon_as_it_lets_them_and_only_if_as
             assert health.not_ready()[0].startswith("migrations: ")
             await asyncio.to_thread(done.wait, 60)
     assert health.not_ready() == []
-    told = [line.get("problem", line["event"]) for line in lines]
-    assert told == ["refused", "may not", "the database is migrated"]
+    events = [line.get("problem", line["event"]) for line in lines]
+    assert events == ["refused", "may not", "the database is migrated"]
 
 
 async def test_one_that_waits_to_migrate_can_be_stopped(
@@ -156,9 +156,9 @@ async def test_what_cannot_succeed_is_tried_more_and_more_rarely_and_shown(
     with structlog.testing.capture_logs() as lines:
         async with asyncio.timeout(60), schema.migrating(health):
             await asyncio.to_thread(tried.wait, 50)
-            why = "permission denied for schema public LINE 1: CREATE TABLE"
-            assert health.not_ready() == [f"migrations: {why}"]
-    assert [line["problem"] for line in lines] == [why]
+            problem = "permission denied for schema public LINE 1: CREATE TABLE"
+            assert health.not_ready() == [f"migrations: {problem}"]
+    assert [line["problem"] for line in lines] == [problem]
     assert all(1.0 * 2**n <= seconds < 2.0 * 2**n for n, seconds in enumerate(waits[:5]))
     assert all(30.0 <= seconds <= 60.0 for seconds in waits[5:])
 

@@ -210,7 +210,7 @@ class FakeReviews:
     def __init__(self) -> None:
         self.rights: set[tuple[str, str, str]] = set()
         self.down: ApiError | None = None
-        self.asked: list[tuple[str, str, str]] = []
+        self.resources: list[tuple[str, str, str]] = []
 
     async def authenticate(self, token: str) -> User | None:
         if self.down is not None:
@@ -228,7 +228,7 @@ class FakeReviews:
         namespace: str = "",
         name: str = "",
     ) -> bool:
-        self.asked.append((group, resource, subresource))
+        self.resources.append((group, resource, subresource))
         everywhere = (user.username, verb, "") in self.rights
         return everywhere or (user.username, verb, namespace) in self.rights
 
@@ -257,14 +257,14 @@ class Site:
             return answer.status, await answer.text()
 
     async def put(self, name: str = "job", *, user: str = "operator", **given: Any) -> Any:
-        asked = request(name, **given)
+        wanted = request(name, **given)
         body = {
-            "namespace": asked.namespace,
-            "name": asked.name,
-            "size": asked.size,
-            "attempt": asked.attempt,
+            "namespace": wanted.namespace,
+            "name": wanted.name,
+            "size": wanted.size,
+            "attempt": wanted.attempt,
         }
-        path = f"/v1/partitions/{asked.uid}/{asked.instance}"
+        path = f"/v1/partitions/{wanted.uid}/{wanted.instance}"
         return await self.send("PUT", path, user=user, json=body)
 
 

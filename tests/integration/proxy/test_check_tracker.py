@@ -55,8 +55,8 @@ def check(lab: Lab, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[
             await asyncio.to_thread(call_command, "check_tracker", *arguments, stdout=out)
         except CommandError as error:
             return out.getvalue(), str(error)
-        *said, last = out.getvalue().splitlines()
-        return "\n".join(said), last
+        *lines, last = out.getvalue().splitlines()
+        return "\n".join(lines), last
 
     return run
 
@@ -71,15 +71,15 @@ async def test_a_partition_of_nobody_goes_only_where_its_id_is_written(
 ) -> None:
     assert await check() == ("", "Tracker and controllers agree.")
     await make(lab, "mine", 8)
-    said, last = await check()
+    output, last = await check()
     where = f"mine on 127.0.0.1:{lab.vipu_port}"
-    assert said == f"{where} (8 IPUs) has no entry; of no job.\n"
+    assert output == f"{where} (8 IPUs) has no entry; of no job.\n"
     assert last == "Tracker and controllers differ in 1 points."
     for answer in ("", "yes\n", "min\n"):
         assert (await check("--repair", answers=answer))[1] == last
         assert await lab.exists() == ["mine"]
-    said, last = await check("--repair", answers="mine\n")
-    assert said.endswith("  Removed.")
+    output, last = await check("--repair", answers="mine\n")
+    assert output.endswith("  Removed.")
     assert last == "Tracker and controllers agree."
     assert await lab.exists() == []
 
@@ -93,9 +93,9 @@ async def test_a_partition_that_a_job_names_is_adopted_and_becomes_active(
     await tell(lab, "p-lost-0", "released")
     assert (await check())[0].endswith("of no job.\n")
     await tell(lab, "p-lost-0", "active")
-    said, last = await check("--repair", answers="p-lost-0\n")
-    assert "the status of default/lost names it" in said
-    assert said.endswith("  Adopted.")
+    output, last = await check("--repair", answers="p-lost-0\n")
+    assert "the status of default/lost names it" in output
+    assert output.endswith("  Adopted.")
     assert last == "Tracker and controllers agree."
     assert "p-lost-0 on 127.0.0.1" in (await check())[0]  # until the proxy has asked after it
     await sweep_once(lab.options)
@@ -209,9 +209,9 @@ async def test_what_does_not_answer_and_what_cannot_be_read_is_said(
     body = {"metadata": {"name": lab.tracker}, "data": {"odd": "not an entry"}}
     await lab.client.create(CONFIG_MAPS, body | {"apiVersion": "v1", "kind": "ConfigMap"}, SYSTEM)
     await lab.stop_vipu()
-    said, last = await check("--repair")
-    assert f"127.0.0.1:{lab.vipu_port} does not answer" in said
-    assert "odd: this value of the tracker is not an entry" in said
+    output, last = await check("--repair")
+    assert f"127.0.0.1:{lab.vipu_port} does not answer" in output
+    assert "odd: this value of the tracker is not an entry" in output
     assert last == "Tracker and controllers differ in 2 points."
 
 
@@ -239,10 +239,10 @@ async def test_each_difference_is_a_sentence(lab: Lab, check: Callable[..., Any]
             await eventually(lambda name=name: is_usable(vipu, name))
     assert lab.vipu is not None
     let_ipu_fail(lab.vipu.controller, "faulty", "has a memory error")
-    said, last = await check()
+    output, last = await check()
     back = f"back on {where} was removed after its release and is there; the proxy removes it again"
     strange = "replaced has 4 IPUs, not 8: it is not this job's"
-    assert said.splitlines() == [
+    assert output.splitlines() == [
         f"lost on {where} no longer exists there; the proxy sets it to error.",
         f"faulty on {where} is in ERROR; a new attempt of its job resets it.",
         f"replaced on {where}: {strange}; the proxy sets it to error.",
@@ -290,11 +290,11 @@ async def test_the_command_forces_what_its_controller_refuses(
     body = {"metadata": {"name": lab.tracker}, "data": {made.key: encode_entry(made)}}
     await lab.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **body}, SYSTEM)
     await make(lab, "stuck", 4)
-    said, last = await check("--repair", answers="no\n")
-    assert f"stuck on 127.0.0.1:{lab.vipu_port} is not removed: a device is in use." in said
+    output, last = await check("--repair", answers="no\n")
+    assert f"stuck on 127.0.0.1:{lab.vipu_port} is not removed: a device is in use." in output
     assert last == "Tracker and controllers differ in 1 points."
-    said, last = await check("--repair", answers="stuck\n")
-    assert said.endswith("  Removed; the proxy finishes the release.")
+    output, last = await check("--repair", answers="stuck\n")
+    assert output.endswith("  Removed; the proxy finishes the release.")
     assert last == "Tracker and controllers agree."
     assert await lab.exists() == []
 

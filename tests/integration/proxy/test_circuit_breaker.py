@@ -110,8 +110,8 @@ async def run_beside_a_hanging_one(
     async def runs() -> bool:
         # gRPC itself connects again within 5 s.
         world.later(world.circuit.pause.max_seconds)
-        asked = await proxy.service.ensure(request("large", size=32))
-        return asked.phase == "active"
+        answer = await proxy.service.ensure(request("large", size=32))
+        return answer.phase == "active"
 
     await eventually(runs)
     assert state(fleet, hung) is CircuitState.CLOSED
@@ -156,10 +156,10 @@ async def test_a_reset_or_release_goes_on_once_the_controller_answers(world: Wor
     # Stored once, so it has no time that will be past.
     assert world.entry().message == "v1:8090: no answer; no calls for a while"
     world.vipu.down = None
-    asked = world.vipu.removes
+    removals = world.vipu.removes
     world.later(world.circuit.pause.max_seconds)
     await eventually(lambda: world.entry().phase is Phase.RELEASED)
-    assert (asked, world.vipu.removes, world.vipu.partitions) == (0, 1, {})
+    assert (removals, world.vipu.removes, world.vipu.partitions) == (0, 1, {})
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,15 @@ async def test_who_stops_waiting_for_the_trial_leaves_it_to_the_next(world: Worl
     proxy = await world.start()
     world.vipu.down = NoAnswer("v1:8090: no answer")
     await silence(proxy.fleet)
-    api, arrive, asked = proxy.fleet.api(HEALTHY), world.vipu._arrive, asyncio.Event()
+    api, arrive, has_arrived = proxy.fleet.api(HEALTHY), world.vipu._arrive, asyncio.Event()
 
     async def hang() -> None:
-        asked.set()
+        has_arrived.set()
         await asyncio.Event().wait()
 
     world.vipu._arrive = hang  # type: ignore[method-assign]
     trial = asyncio.create_task(api.partition_status("p"))
-    await asked.wait()
+    await has_arrived.wait()
     assert "a trial is under way" in proxy.fleet.problem
     with pytest.raises(CircuitOpen, match="no calls for a while"):
         await api.partition_status("p")
@@ -227,15 +227,15 @@ async def test_a_list_of_before_says_nothing_of_the_trial_that_is_under_way(worl
     world.circuit = replace(world.circuit, failures=1)
     world.fleet_options = replace(world.fleet_options, view_seconds=0.05)
     proxy = await world.start()
-    api, arrive, asked = proxy.fleet.api(HEALTHY), world.vipu._arrive, asyncio.Event()
+    api, arrive, has_arrived = proxy.fleet.api(HEALTHY), world.vipu._arrive, asyncio.Event()
 
     async def hang() -> None:
-        asked.set()
+        has_arrived.set()
         await asyncio.Event().wait()
 
     world.vipu._arrive = hang  # type: ignore[method-assign]
     old = asyncio.create_task(proxy.fleet.listed(HEALTHY))
-    await asked.wait()
+    await has_arrived.wait()
     world.vipu._arrive, world.vipu.down = arrive, NoAnswer("v1:8090: no answer")  # type: ignore[method-assign]
     with pytest.raises(NoAnswer):
         await api.partition_status("p")

@@ -39,15 +39,15 @@ class Halting:
     """The creations of a real vipu-server, which wait until they may go on."""
 
     def __init__(self, server: VipuServer) -> None:
-        self.asked: list[str] = []
+        self.creations: list[str] = []
         self.go_on = threading.Event()
         self._create = server.controller.create
         server.controller.create = self.create  # type: ignore[method-assign]
 
-    def create(self, asked: CreateRequest, caller: Caller) -> PartitionRecord:
-        self.asked.append(asked.id)
+    def create(self, wanted: CreateRequest, caller: Caller) -> PartitionRecord:
+        self.creations.append(wanted.id)
         assert self.go_on.wait(60)
-        return self._create(asked, caller)
+        return self._create(wanted, caller)
 
 
 @asynccontextmanager
@@ -100,15 +100,18 @@ async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
 
         await eventually(lambda: where() == dict.fromkeys(names, HEALTHY))
         # The clock stands, so that none tries: the next jobs do not even ask it.
-        assert len(halting.asked) == 3
+        assert len(halting.creations) == 3
         assert (await service.ensure(request("d"))).controller == HEALTHY
         waits = await service.ensure(request("large", size=32))
         assert (waits.phase, waits.reason) == ("waiting", "NoCapacity")
         assert f"out of service: 32 IPUs of {hung} (no answer to creations)" in waits.message
-        assert len(halting.asked) == 3
+        assert len(halting.creations) == 3
 
-        told = fleet.circuits()[hung]
-        assert (told.state, told.of(Calls.CREATE).state) == (CircuitState.CLOSED, CircuitState.OPEN)
+        circuit = fleet.circuits()[hung]
+        assert (circuit.state, circuit.of(Calls.CREATE).state) == (
+            CircuitState.CLOSED,
+            CircuitState.OPEN,
+        )
         views, _ = await fleet.recent_views()
         found = query(views, 4)
         assert found["numOfPartitions"] == 4
@@ -116,9 +119,9 @@ async def test_a_controller_that_answers_lists_and_no_creations_holds_up_no_job(
         (first, _) = stats_in_detail({TOTAL: stats([], views)[TOTAL]}, views, Drift())[
             "controllers"
         ]
-        assert (first["reachable"], first["message"]) == (True, told.held_orders)
+        assert (first["reachable"], first["message"]) == (True, circuit.held_orders)
         (there, _) = fleet_to_json(views, world.entries(), [])["controllers"]
-        assert (there["message"], there["unansweredOrders"]) == ("", told.held_orders)
+        assert (there["message"], there["unansweredOrders"]) == ("", circuit.held_orders)
         (order,) = first["circuit"]["orders"]
         assert (order["calls"], order["state"]) == ("create", "open")
         metrics.fill_circuits(fleet.circuits())
@@ -156,7 +159,7 @@ async def test_a_job_alone_goes_on_after_the_first_creation_without_an_answer(
             return [one.controller for one in world.entries() if one.phase is Phase.ACTIVE]
 
         await eventually(lambda: live() == [HEALTHY])
-        assert len(halting.asked) == 1
+        assert len(halting.creations) == 1
         assert proxy.fleet.circuits()[f"127.0.0.1:{port}"].orders == ()
         halting.go_on.set()
 
@@ -184,14 +187,14 @@ async def test_slow_controllers_do_not_send_a_job_back_and_forth(world: World) -
     """Each makes the partition after the deadline: the second is waited for."""
     second, _ = world.add_vipu("v2:8090"), world.add_vipu("v3:8090")
     world.listed, world.circuit = f"{TWO},v3:8090:vipu-ctrl=v3", CircuitOptions()
-    asked = dict.fromkeys(world.vipus, 0)
+    creations = dict.fromkeys(world.vipus, 0)
     for at, vipu in world.vipus.items():
         vipu.create_refused = [NoAnswer(f"{at}: no answer")] * 2
-        vipu.before_create = lambda _, at=at: asked.update({at: asked[at] + 1})  # type: ignore[misc]
+        vipu.before_create = lambda _, at=at: creations.update({at: creations[at] + 1})  # type: ignore[misc]
     proxy = await world.start()
     record = await proxy.service.ensure(request())
     assert (record.phase, record.controller) == ("active", "v2:8090")
-    assert asked == {HEALTHY: 1, "v2:8090": 3, "v3:8090": 0}
+    assert creations == {HEALTHY: 1, "v2:8090": 3, "v3:8090": 0}
     assert (world.vipu.created, second.created) == ([], [record.id])
 
 
@@ -261,7 +264,7 @@ async def test_a_job_that_fits_nowhere_else_keeps_its_place_and_is_the_one_that_
         await proxy.service.ensure(request())
         sentence = "does not answer creations, and no other V-IPU controller fits"
         await eventually(lambda: sentence in world.entry().message)
-        assert (world.entry().reason, len(halting.asked)) == ("ControllerUnavailable", 3)
+        assert (world.entry().reason, len(halting.creations)) == ("ControllerUnavailable", 3)
         halting.go_on.set()
         world.later(world.circuit.order_pause.max_seconds)
         await eventually(lambda: world.entry().phase is Phase.ACTIVE)
@@ -335,8 +338,8 @@ async def test_a_controller_that_cannot_write_its_state_holds_up_no_job(tmp_path
         views, _ = await proxy.fleet.recent_views()
         found = query(views, 4)
         assert found["numOfPartitions"] == 4
-        told = f"creations fail: 127.0.0.1:{port}: the controller cannot write its state file"
-        assert told in found["message"]
+        message = f"creations fail: 127.0.0.1:{port}: the controller cannot write its state file"
+        assert message in found["message"]
 
         (tmp_path / "gone").rename(folder)
         world.later(world.circuit.order_pause.max_seconds)

@@ -116,9 +116,9 @@ async def test_a_pod_whose_ipus_are_unknown_passes_everywhere(world: World, name
     async with serving(world) as site:
         await site.proxy.service.ensure(request("gone"))
         await site.proxy.service.release("uid-gone", 0)
-        asked = {"Pod": pod(name), "NodeNames": ["near", "far"]}
-        assert (await ask(site, "filter", **asked))["NodeNames"] == ["near", "far"]
-        ranks = await ask(site, "prioritize", **asked)
+        body = {"Pod": pod(name), "NodeNames": ["near", "far"]}
+        assert (await ask(site, "filter", **body))["NodeNames"] == ["near", "far"]
+        ranks = await ask(site, "prioritize", **body)
         assert [row["Score"] for row in ranks] == [0, 0]
 
 

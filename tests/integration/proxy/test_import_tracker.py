@@ -41,8 +41,8 @@ async def old(lab: Lab, settings: Any) -> AsyncIterator[Callable[..., Any]]:
             await asyncio.to_thread(call_command, "import_tracker", *arguments, stdout=out)
         except CommandError as error:
             return out.getvalue().splitlines(), str(error)
-        *said, last = out.getvalue().splitlines()
-        return said, last
+        *lines, last = out.getvalue().splitlines()
+        return lines, last
 
     yield run
     for job in (await lab.client.list(IPUJOBS)).items:
@@ -84,9 +84,9 @@ async def test_a_partition_is_taken_over_for_its_job_whatever_the_layout(
     await partition(lab, "p-train-default-0")
     uid = await job(lab, "train")
     await tracker(lab, {key: text})
-    said, last = await old()
+    lines, last = await old()
     where = f"p-train-default-0 on 127.0.0.1:{lab.vipu_port}"
-    assert said == [f"{key}: {where} belongs to default/train.", "  Taken over."]
+    assert lines == [f"{key}: {where} belongs to default/train.", "  Taken over."]
     assert last == "Nothing is left to take over."
     await sweep_once(lab.options)
     data = await stored(lab)
@@ -104,11 +104,11 @@ async def test_a_dry_run_says_the_same_and_writes_nothing(
     await partition(lab, "p-train-default-0")
     await job(lab, "train")
     await tracker(lab, {"a": "p-train-default-0"})
-    said, _ = await old("--dry-run")
-    assert said[0].endswith("belongs to default/train.")
-    assert said[1] == "  Would be taken over."
+    lines, _ = await old("--dry-run")
+    assert lines[0].endswith("belongs to default/train.")
+    assert lines[1] == "  Would be taken over."
     assert await stored(lab) == {"a": "p-train-default-0"}
-    assert (await old())[0] == [said[0], "  Taken over."]
+    assert (await old())[0] == [lines[0], "  Taken over."]
 
 
 async def test_twice_is_once(lab: Lab, old: Callable[..., Any]) -> None:
@@ -117,8 +117,8 @@ async def test_twice_is_once(lab: Lab, old: Callable[..., Any]) -> None:
     await tracker(lab, {"a": "p-train-default-0"})
     await old()
     before = await stored(lab)
-    said, last = await old()
-    assert said == ["a: p-train-default-0 is in the tracker already, for default/train."]
+    lines, last = await old()
+    assert lines == ["a: p-train-default-0 is in the tracker already, for default/train."]
     assert last == "Nothing is left to take over."
     assert await stored(lab) == before
 
@@ -132,10 +132,10 @@ async def test_all_instances_in_one_value_and_another_map(
     name = f"{lab.tracker}-old"
     await tracker(lab, {"all": "[p-train-default-0, p-train-default-1]"}, name)
     try:
-        said, last = await old("--from", f"{SYSTEM}/{name}")
+        lines, last = await old("--from", f"{SYSTEM}/{name}")
     finally:
         await lab.client.delete(CONFIG_MAPS, name, SYSTEM)
-    assert said.count("  Taken over.") == 2
+    assert lines.count("  Taken over.") == 2
     assert last == "Nothing is left to take over."
     entries = [decode_entry(key, text) for key, text in (await stored(lab)).items()]
     assert {(one.id, one.instance) for one in entries} == {
@@ -161,9 +161,9 @@ async def test_what_it_does_not_understand_is_named_and_left(
         "instance": "p-once-default-1",
     }
     await tracker(lab, given)
-    said, last = await old()
+    lines, last = await old()
     where = f"on 127.0.0.1:{lab.vipu_port}"
-    assert said == [
+    assert lines == [
         f"by-hand: mine {where}: no IPUJob fits its id.",
         "gone: it names no partition that a V-IPU controller has.",
         f"instance: p-once-default-1 {where}: no IPUJob fits its id.",
@@ -183,8 +183,8 @@ async def test_a_job_that_holds_another_partition_by_now_keeps_it(
     uid = await job(lab, "train")
     ours = entry(uid=uid, id="p-new", name="train", controller=f"127.0.0.1:{lab.vipu_port}")
     await tracker(lab, {"a": "p-train-default-0", ours.key: encode_entry(ours)})
-    said, last = await old()
-    assert said[0].endswith("default/train holds p-new by now.")
+    lines, last = await old()
+    assert lines[0].endswith("default/train holds p-new by now.")
     assert last.startswith("1 left")
 
 
@@ -193,8 +193,8 @@ async def test_nothing_is_done_while_a_controller_is_silent(
 ) -> None:
     await tracker(lab, {"a": "p-train-default-0"})
     await lab.stop_vipu()
-    said, last = await old()
-    assert said == []
+    lines, last = await old()
+    assert lines == []
     assert last.startswith(f"V-IPU controllers do not answer: 127.0.0.1:{lab.vipu_port} (")
 
 

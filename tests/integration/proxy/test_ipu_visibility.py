@@ -109,8 +109,8 @@ async def hide(lab: Lab) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 120)
-    return process.returncode or 0, said.decode()
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
+    return process.returncode or 0, output.decode()
 
 
 @pytest.mark.usefixtures("second")

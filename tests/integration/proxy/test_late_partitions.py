@@ -39,19 +39,19 @@ class Landing:
     it."""
 
     def __init__(self, server: VipuServer) -> None:
-        self.asked: list[CreateRequest] = []
+        self.requests: list[CreateRequest] = []
         self._controller = server.controller
         self._create = server.controller.create
         server.controller.create = self.create  # type: ignore[method-assign]
 
-    def create(self, asked: CreateRequest, caller: Caller) -> PartitionRecord:
-        made = self._create(asked, caller)
-        self._controller.remove(asked.id, force=True)
-        self.asked.append(asked)
+    def create(self, wanted: CreateRequest, caller: Caller) -> PartitionRecord:
+        made = self._create(wanted, caller)
+        self._controller.remove(wanted.id, force=True)
+        self.requests.append(wanted)
         return made
 
     def land(self) -> None:
-        self._create(self.asked[0])
+        self._create(self.requests[0])
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ async def test_what_a_vipu_server_accepted_and_makes_after_the_release_is_remove
     async with landing_late(tmp_path) as (world, proxy, landing):
         address = world.listed.rpartition(":")[0]
         await proxy.service.ensure(request())
-        await eventually(lambda: bool(landing.asked))
+        await eventually(lambda: bool(landing.requests))
         await proxy.service.release("uid-job", 0)
         await eventually(lambda: world.entry().phase is Phase.RELEASED)
         landing.land()
@@ -102,7 +102,7 @@ async def test_what_comes_late_is_judged_by_what_was_asked_not_by_the_list_of_to
     async with landing_late(tmp_path, options) as (world, proxy, landing):
         address = world.listed.partition(":vipu-ctrl")[0]
         await proxy.service.ensure(request())
-        await eventually(lambda: bool(landing.asked))
+        await eventually(lambda: bool(landing.requests))
         await proxy.service.release("uid-job", 0)
         await eventually(lambda: world.entry().phase is Phase.RELEASED)
         world.listed = f"{address}:vipu-ctrl=v1{edit}"
@@ -285,11 +285,11 @@ async def test_what_was_accepted_and_is_not_there_yet_has_a_tombstone_when_its_j
     status, create = world.vipu.partition_status, world.vipu.create_partition
     made: list[str] = []
 
-    async def create_later(asked: CreateRequest) -> str:
+    async def create_later(wanted: CreateRequest) -> str:
         if made:
             raise NoCapacity("full")
-        made.append(asked.id)
-        return asked.id
+        made.append(wanted.id)
+        return wanted.id
 
     async def unknown(partition_id: str) -> VipuStatus:
         raise NotFound(f"no {partition_id}")

@@ -123,11 +123,11 @@ async def test_on_a_full_fleet_a_creation_is_sent_only_where_a_block_is_left(
     world.vipu.by_hand("mine", 16)
     world.vipu.by_hand("mine-too", 8)
     proxy = await world.start()
-    asked: list[str] = []
-    world.vipu.before_create = lambda request: asked.append(request.id)
+    creations: list[str] = []
+    world.vipu.before_create = lambda request: creations.append(request.id)
     calls = [proxy.service.ensure(request(f"job-{n}", size=4)) for n in range(64)]
     records = await asyncio.gather(*calls)
-    assert len(asked) == 2
+    assert len(creations) == 2
     waiting = [record for record in records if record.phase == "waiting"]
     assert {(one.reason, one.needed) for one in waiting} == {("NoCapacity", 4)}
     assert len(waiting) == 62
@@ -135,7 +135,7 @@ async def test_on_a_full_fleet_a_creation_is_sent_only_where_a_block_is_left(
     await proxy.service.release("uid-job-0", 0)
     again = [proxy.service.ensure(request(f"job-{n}", size=4)) for n in range(2, 64)]
     phases = [record.phase for record in await asyncio.gather(*again)]
-    assert (phases.count("active"), len(asked)) == (1, 3)
+    assert (phases.count("active"), len(creations)) == (1, 3)
 
 
 async def test_calls_for_one_holder_follow_each_other(world: World) -> None:

@@ -43,13 +43,13 @@ async def run_until_death(
     await proxy.store.refresh()
     for part in (world.maps, *world.vipus.values()):
         part.on_write = blade
-    told = asyncio.create_task(story(proxy.service))  # type: ignore[arg-type]
+    story_task = asyncio.create_task(story(proxy.service))  # type: ignore[arg-type]
     died = asyncio.create_task(blade.fell.wait())
-    await asyncio.wait({told, died}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({story_task, died}, return_when=asyncio.FIRST_COMPLETED)
     dead = blade.fell.is_set()
-    told.cancel()
+    story_task.cancel()
     died.cancel()
-    await asyncio.gather(told, died, return_exceptions=True)
+    await asyncio.gather(story_task, died, return_exceptions=True)
     await proxy.stop()
     for part in (world.maps, *world.vipus.values()):
         part.on_write = None

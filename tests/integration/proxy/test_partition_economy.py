@@ -69,8 +69,8 @@ async def test_a_controller_is_not_asked_before_its_partitions_are_usually_ready
     loop, accepted, looks = asyncio.get_running_loop(), dict[str, float](), dict[str, int]()
     create = world.vipu.create_partition
 
-    async def creates(asked: object) -> str:
-        made = await create(asked)  # type: ignore[arg-type]
+    async def creates(wanted: object) -> str:
+        made = await create(wanted)  # type: ignore[arg-type]
         accepted[made] = loop.time()
         return made
 

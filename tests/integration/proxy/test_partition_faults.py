@@ -187,8 +187,8 @@ async def test_a_fault_of_our_own_in_one_partition_does_not_stop_the_others(worl
     world.answer_seconds = 10
     left = [1]
 
-    def explode(asked: CreateRequest) -> None:
-        if asked.id == ID and left:
+    def explode(wanted: CreateRequest) -> None:
+        if wanted.id == ID and left:
             left.pop()
             raise RuntimeError("a bug")
 
@@ -233,11 +233,11 @@ async def test_a_fleet_that_makes_no_sense_is_a_problem_of_that_controller_only(
 
 
 async def test_a_controller_that_does_not_answer_in_time_counts_as_away() -> None:
-    asked = []
+    views = []
 
     class Hanging(FakeVipu):
         async def _arrive(self) -> None:
-            asked.append(self)
+            views.append(self)
             await asyncio.Event().wait()
 
     def connect(address: str) -> Connection:
@@ -257,9 +257,9 @@ async def test_a_controller_that_does_not_answer_in_time_counts_as_away() -> Non
         assert view.problem.startswith("v1:8090: no answer in 0.01 s")
     # And is not asked again at once, so that nobody waits for it.
     assert view.circuit.state is CircuitState.OPEN
-    before = len(asked)
+    before = len(views)
     (again,) = await fleet.views()
-    assert (again.problem, len(asked)) == (view.problem, before)
+    assert (again.problem, len(views)) == (view.problem, before)
     await fleet.close()
 
 

@@ -74,8 +74,8 @@ async def test_nobody_is_held_back_before_the_time_and_never_with_0(site: Site) 
     other = await site.world.start()
     for _ in range(3):
         site.world.later(50)
-        asked = await other.service.ensure(request("large", size=64))
-        assert asked.phase == "waiting"
+        answer = await other.service.ensure(request("large", size=64))
+        assert answer.phase == "waiting"
     assert (await other.service.ensure(request("tiny", size=1))).phase == "active"
 
 

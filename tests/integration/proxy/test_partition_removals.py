@@ -80,19 +80,19 @@ async def test_what_a_controller_says_of_a_removal_that_failed_is_shown(
 
 async def test_a_removal_that_begins_late_is_waited_for_and_asked_for_once(world: World) -> None:
     world.vipu.removals_end = [(ReadyState.ACTIVE, OperationState.IDLE)]
-    ask, asked = world.vipu.partition_status, []
+    ask, questions = world.vipu.partition_status, []
 
     async def status(partition_id: str) -> VipuStatus:
         if world.vipu.removes:
-            asked.append(partition_id)
-        if len(asked) == 3:
+            questions.append(partition_id)
+        if len(questions) == 3:
             world.vipu.partitions.clear()
         return await ask(partition_id)
 
     world.vipu.partition_status = status  # type: ignore[method-assign]
     await release(world)
     await eventually(lambda: world.entry().phase is Phase.RELEASED)
-    assert (world.vipu.removes, len(asked)) == (1, 3)
+    assert (world.vipu.removes, len(questions)) == (1, 3)
 
 
 async def test_a_partition_that_is_only_remembered_is_released(world: World) -> None:

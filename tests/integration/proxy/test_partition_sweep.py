@@ -61,8 +61,8 @@ async def test_a_partition_that_left_with_its_drained_machine_says_so(world: Wor
     world.vipu.cordons["ag0"] = "new cables on Monday"
     world.vipu.partitions.clear()
     await proxy.sweep.once()
-    why = "" if world.published_only else "; ag0 is cordoned: new cables on Monday"
-    assert world.entry().message == f"v1:8090 no longer knows partition p-job-default-0{why}"
+    outage = "" if world.published_only else "; ag0 is cordoned: new cables on Monday"
+    assert world.entry().message == f"v1:8090 no longer knows partition p-job-default-0{outage}"
     assert proxy.sweep._places.keys() == {("v1:8090", "p-job-default-0")}
     await proxy.service.release("uid-job", 0)
     await eventually(lambda: world.entry().phase is Phase.RELEASED)
@@ -169,8 +169,8 @@ async def test_a_partition_that_works_again_is_active_and_one_that_is_not_clean_
     phases = {entry.name: entry.phase for entry in world.entries()}
     others = dict.fromkeys(("resetting", "failed", "refused"), "error")
     assert phases == {"healed": "active"} | others
-    told = [line["job"] for line in lines if line["event"] == "partition works again"]
-    assert told == ["default/healed"]
+    jobs = [line["job"] for line in lines if line["event"] == "partition works again"]
+    assert jobs == ["default/healed"]
     parts["resetting"].operation = OperationState.IDLE
     await proxy.sweep.once()
     found = {entry.name: entry for entry in world.entries()}

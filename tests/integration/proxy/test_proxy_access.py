@@ -32,7 +32,7 @@ async def test_the_open_pages_need_no_token_and_all_others_do(site: Site) -> Non
 
 async def test_the_access_review_is_about_partitions_of_ipujobs(site: Site) -> None:
     await site.put()
-    assert set(site.reviews.asked) == {("graphcore.ai", "ipujobs", "partitions")}
+    assert set(site.reviews.resources) == {("graphcore.ai", "ipujobs", "partitions")}
 
 
 async def test_a_user_may_do_only_what_he_may_in_the_jobs_namespace(site: Site) -> None:

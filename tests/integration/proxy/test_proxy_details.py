@@ -25,9 +25,9 @@ def two(site: Site) -> Site:
     return site
 
 
-async def query(site: Site, **asked: Any) -> dict[str, Any]:
+async def query(site: Site, **body: Any) -> dict[str, Any]:
     headers = {"Content-Type": "application/json"}
-    status, text = await site.send("POST", "/query", data=json.dumps(asked), headers=headers)
+    status, text = await site.send("POST", "/query", data=json.dumps(body), headers=headers)
     assert status == 200
     found: dict[str, Any] = json.loads(text)
     return found

@@ -46,11 +46,11 @@ async def test_the_standby_says_who_leads_and_goes_on_where_the_other_stopped(la
             record = await operator.ensure(**JOB)
         assert await read_path(second, "/health") == (200, "ok")
         assert await read_path(second, "/healthz") == (200, "ok")
-        status, why = await read_path(second, "/readyz")
-        assert (status, "this replica stands by: a leads" in why) == (503, True)
+        status, body = await read_path(second, "/readyz")
+        assert (status, "this replica stands by: a leads" in body) == (503, True)
         for path in ("/stats", "/v1/partitions", f"/v1/partitions/{JOB['uid']}/0"):
-            status, why = await read_path(second, path)
-            assert (status, "a leads" in why) == (503, True), path
+            status, body = await read_path(second, path)
+            assert (status, "a leads" in body) == (503, True), path
         url = f"http://127.0.0.1:{second.port}/v1/partitions/{JOB['uid']}/0"
         async with aiohttp.ClientSession() as http, http.delete(url) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
@@ -74,8 +74,8 @@ async def test_who_loses_the_lease_writes_nothing_any_more(lab: Lab) -> None:
         usurped = {"spec": {"holderIdentity": "b"}}
         await lab.client.patch(LEASES, lab.tracker, usurped, SYSTEM)
         await eventually(lambda: not proxy.leadership.is_leading)
-        status, why = await read_path(proxy, "/v1/partitions")
-        assert (status, "b leads" in why) == (503, True)
+        status, body = await read_path(proxy, "/v1/partitions")
+        assert (status, "b leads" in body) == (503, True)
         assert await lab.exists() == []
 
 
@@ -175,6 +175,6 @@ async def test_who_takes_over_from_a_dead_leader_takes_its_label_too(lab: Lab, d
 async def test_a_leader_that_cannot_label_its_pod_is_not_ready_and_says_why(lab: Lab) -> None:
     async with running(replace(as_replica(lab, "a"), pod="gone")) as proxy:
         await eventually(lambda: proxy.leadership.is_leading)
-        said = f"{LEADER_LABEL} of pod {SYSTEM}/gone"
-        await eventually(lambda: read_path(proxy, "/readyz"), lambda found: said in found[1])
+        problem = f"{LEADER_LABEL} of pod {SYSTEM}/gone"
+        await eventually(lambda: read_path(proxy, "/readyz"), lambda found: problem in found[1])
         assert not await ready(proxy)

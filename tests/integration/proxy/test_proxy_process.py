@@ -71,10 +71,10 @@ async def test_each_phase_of_a_partition_is_logged_with_the_jobs_uid(lab: Lab) -
             await eventually(lambda: ready(proxy))
             await operator.ensure(**JOB)
             await operator.release(JOB["uid"], 0)
-    told = [entry for entry in logged if entry["event"] == "partition"]
-    assert [entry["phase"] for entry in told][-2:] == ["active", "released"]
+    entries = [entry for entry in logged if entry["event"] == "partition"]
+    assert [entry["phase"] for entry in entries][-2:] == ["active", "released"]
     names = {"id": "p-ipujob-sample-default-0", "job": "default/ipujob-sample"}
-    for entry in told:
+    for entry in entries:
         assert entry.items() >= (names | {"job_uid": JOB["uid"]}).items()
 
 

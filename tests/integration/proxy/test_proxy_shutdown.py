@@ -95,8 +95,8 @@ class Served:
         await eventually(self._says_so)
 
     async def _says_so(self) -> bool:
-        status, why = await read_path(self, "/readyz")
-        return status == 503 and ENDS in why
+        status, body = await read_path(self, "/readyz")
+        return status == 503 and ENDS in body
 
 
 @asynccontextmanager
@@ -179,7 +179,7 @@ async def test_what_is_under_way_at_sigterm_ends_its_phase_and_is_written_down(
             await ensure(operator)
         vipu.stop_clock()
         vipu.hold(case.held, passed=case.passed)
-        asked = asyncio.create_task(release(operator) if is_release else ensure(operator))
+        call = asyncio.create_task(release(operator) if is_release else ensure(operator))
         await asyncio.to_thread(vipu.entered.wait, 30)
         await proxy.asked_to_end()
         with pytest.raises(ProxyUnavailable, match=ENDS):
@@ -188,7 +188,7 @@ async def test_what_is_under_way_at_sigterm_ends_its_phase_and_is_written_down(
             vipu.let_it_get_ready()
         vipu.gate.set()
         await asyncio.wait_for(proxy.task, 30)
-        await asyncio.gather(asked, return_exceptions=True)
+        await asyncio.gather(call, return_exceptions=True)
     left = await tracked(lab)
     assert (left.phase, left.id, left.reason) == (case.phase, ID, "")
     assert await lab.exists() == want_ids
@@ -215,10 +215,10 @@ async def test_the_next_leader_begins_when_the_last_call_is_written_down(
         await eventually(lambda: second.leadership.holder == "a")
         operator = await stack.enter_async_context(lab.operator(first))
         vipu.hold("create")
-        asked = asyncio.create_task(ensure(operator))
+        call = asyncio.create_task(ensure(operator))
         await asyncio.to_thread(vipu.entered.wait, 30)
         await first.asked_to_end()
-        assert (await asked).phase == "reserving"  # no request is there any more to be waited for
+        assert (await call).phase == "reserving"  # no request is there any more to be waited for
         assert not second.leadership.is_leading
         assert (await tracked(lab)).phase is Phase.RESERVING
         vipu.gate.set()
@@ -235,11 +235,11 @@ async def test_a_call_that_does_not_end_is_left_to_the_next_leader(lab: Lab, vip
     options = replace(patient(lab), finish_seconds=0.3)
     async with serving(options) as proxy, lab.operator(proxy) as operator:
         vipu.hold("create")
-        asked = asyncio.create_task(ensure(operator))
+        call = asyncio.create_task(ensure(operator))
         await asyncio.to_thread(vipu.entered.wait, 30)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(proxy.task, 20)
-        await asyncio.gather(asked, return_exceptions=True)
+        await asyncio.gather(call, return_exceptions=True)
     assert (await tracked(lab)).phase is Phase.RESERVING
     vipu.held = ""
     vipu.gate.set()  # V-IPU goes on with what nobody waits for any more

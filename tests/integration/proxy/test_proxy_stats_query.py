@@ -300,11 +300,11 @@ def test_the_world_of_these_tests_is_the_demos() -> None:
 async def test_a_controller_is_asked_once_a_second_for_all_who_read_its_numbers(site: Site) -> None:
     fleet = site.proxy.fleet
     await fleet.recent_views()
-    asked = fleet.calls
+    calls = fleet.calls
     for _ in range(3):
         assert (await site.get("/stats"))[0] == 200
         assert (await query(site, '{"size":1}'))[0] == 200
-    assert fleet.calls == asked
+    assert fleet.calls == calls
     site.world.vipu.by_hand("strange", 4)
     site.world.seconds += 0.9
     async with site.http.get(f"{site.url}/stats") as answer:

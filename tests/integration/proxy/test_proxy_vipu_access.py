@@ -110,10 +110,10 @@ async def test_pods_get_a_key_of_their_own_which_ends_with_the_partition(
         key = await operator.make_key(uid, 0, 0)
         assert key is not None
         assert (await operator.store_key(uid, 0, 0, key.id)).pod_key == key.id
-        shown = TlsFiles(key.ca.encode(), key.certificate.encode(), key.private_key.encode())
+        files = TlsFiles(key.ca.encode(), key.certificate.encode(), key.private_key.encode())
         async with VipuClient(
             f"127.0.0.1:{lab.vipu_port}",
-            tls=lambda: shown,
+            tls=lambda: files,
             credentials=lambda: Credentials(key.user_id, key.access_key),
         ) as pod:
             assert [one.id for one in await pod.list_partitions()] == [made.id]
@@ -156,12 +156,12 @@ def test_what_pods_lack_for_a_key_is_logged_once_for_each_controller(tmp_path: P
         (folder / "neither" / name).unlink()
     (folder / "no-user" / "pod.crt").write_bytes((tls / Role.USER / "tls.crt").read_bytes())
     (folder / "no-user" / "pod.key").write_bytes((tls / Role.USER / "tls.key").read_bytes())
-    with capture_logs() as told:
+    with capture_logs() as entries:
         for name in ("no-pair", "no-user", "neither"):
             pod_tls = access_of(f"{name}:8090", folder, ControllerAccess()).pod_tls
             assert pod_tls is not None
             assert [pod_tls(), pod_tls()] == [None, None]
-    assert [(line["controller"], line["remedy"], line["log_level"]) for line in told] == [
+    assert [(line["controller"], line["remedy"], line["log_level"]) for line in entries] == [
         ("no-pair:8090", f"add pod.crt and pod.key to {folder / 'no-pair'}", "warning"),
         ("no-user:8090", f"add user-id and access-key to {folder / 'no-user'}", "warning"),
     ]

@@ -184,12 +184,12 @@ async def test_proxies_with_stale_views_make_one_partition_for_each_of_sixty_fou
             client = Noted(lab.client.config, number, ledger)
             world.maps = await stack.enter_async_context(client)  # type: ignore[assignment]
             proxies.append(await stack.enter_async_context(world.process()))
-        asked = [
+        calls = [
             proxies[(number + other) % PROXIES].service.ensure(request(f"job-{number}", size=1))
             for number in range(WRITERS)
             for other in (0, 1)
         ]
-        records = await asyncio.gather(*asked)
+        records = await asyncio.gather(*calls)
         assert {record.phase for record in records} == {"active"}
         for number in range(WRITERS):
             assert len({record.id for record in records[2 * number : 2 * number + 2]}) == 1

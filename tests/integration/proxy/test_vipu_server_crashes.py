@@ -107,8 +107,10 @@ class MortalVipu(FakeVipu):
         ]
 
     async def list_ipu_attributes(self) -> Topology:
-        told = await self._ask(lambda controller: controller.attributes([], published_only=False))
-        return topology_from_attributes(told)
+        attributes = await self._ask(
+            lambda controller: controller.attributes([], published_only=False)
+        )
+        return topology_from_attributes(attributes)
 
     async def create_partition(self, request: CreateRequest) -> str:
         return (await self._ask(lambda controller: controller.create(request))).id

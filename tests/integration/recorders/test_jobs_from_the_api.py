@@ -98,8 +98,8 @@ async def test_the_deletion_of_a_job_with_a_finalizer_has_the_time_of_the_reques
         await site.make(ipujob().build())
         await eventually(JobRecord.objects.exists)
         await site.lab.client.delete(IPUJOBS, "sample", "default")
-        asked = await site.lab.client.get(IPUJOBS, "sample", "default")
-        stamp = datetime.fromisoformat(asked["metadata"]["deletionTimestamp"])
+        job = await site.lab.client.get(IPUJOBS, "sample", "default")
+        stamp = datetime.fromisoformat(job["metadata"]["deletionTimestamp"])
         assert JobRecord.objects.get().deleted_at is None
         await site.lab.client.patch(
             IPUJOBS, "sample", {"metadata": {"finalizers": None}}, "default"

@@ -55,12 +55,12 @@ async def point_to(site: Site, settings: SettingsWrapper) -> None:
 def pod_of(job: Manifest, name: str) -> Manifest:
     """A pod as the operator makes it for a job."""
     uid = job["metadata"]["uid"]
-    said = {"component": "ipujob", "component_name": "sample", "group": "g", "ipus": 4_000_000}
+    usage = {"component": "ipujob", "component_name": "sample", "group": "g", "ipus": 4_000_000}
     owner = {"apiVersion": job["apiVersion"], "kind": "IPUJob", "name": "sample", "uid": uid}
     meta = {
         "name": name,
         "labels": {"graphcore.ai/ipujob-uid": uid},
-        "annotations": {"ipuhub.io/usage": json.dumps(said | {"instance_type": "ipu-4"})},
+        "annotations": {"ipuhub.io/usage": json.dumps(usage | {"instance_type": "ipu-4"})},
         "ownerReferences": [owner | {"controller": True}],
     }
     spec = {"containers": [{"name": "main", "image": "train:1"}]}
@@ -163,19 +163,19 @@ async def test_once_commits_one_full_list_of_each_without_a_proxy(
 
 
 async def test_without_a_lease_who_was_taken_over_from_says_so_and_tries_again(site: Site) -> None:
-    health, terms, told = Health(), 0, asyncio.Event()
+    health, terms, has_refused = Health(), 0, asyncio.Event()
 
     async def record() -> str:
         nonlocal terms
         terms += 1
         if terms == 3:
-            told.set()
+            has_refused.set()
             await asyncio.Event().wait()
         return ""
 
     alone = Leadership(site.lab.client, None)
     task = asyncio.create_task(keep_recording(alone, record, health, pause_seconds=0.0))
-    await asyncio.wait_for(told.wait(), 90)
+    await asyncio.wait_for(has_refused.wait(), 90)
     assert health.not_ready() == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -45,23 +45,25 @@ class _World:
             for one in PartitionLifetime.objects.all()
             if one.released_at is None or one.released_at > one.reserved_at
         ]
-        self.told = list(CapacityChange.objects.order_by("at"))
+        self.changes = list(CapacityChange.objects.order_by("at"))
         self.pods = list(PodLifetime.objects.exclude(scheduled_at=None))
         self.silent = list(
             WatchGap.objects.filter(watch="capacity").values_list("began_at", "ended_at")
         )
-        asked = WatchCheckpoint.objects.filter(name="capacity", position_at__isnull=False).first()
-        if asked is not None or self.told:
-            last = asked.position_at if asked else self.told[-1].at
+        checkpoint = WatchCheckpoint.objects.filter(
+            name="capacity", position_at__isnull=False
+        ).first()
+        if checkpoint is not None or self.changes:
+            last = checkpoint.position_at if checkpoint else self.changes[-1].at
             self.silent.append((last, until))
-        self.names = {one.controller for one in (*self.told, *self.held)}
+        self.names = {one.controller for one in (*self.changes, *self.held)}
 
     def sum_of(self, name: str, begin: datetime, end: datetime) -> Utilization:
         held = [one for one in self.held if one.controller == name]
-        told = [one for one in self.told if one.controller == name]
+        changes = [one for one in self.changes if one.controller == name]
         rows: Iterable[tuple[datetime | None, datetime | None]] = [
             *((one.reserved_at, one.released_at) for one in held),
-            *((one.at, one.at) for one in told),
+            *((one.at, one.at) for one in changes),
             *((one.scheduled_at, one.finished_at) for one in self.pods),
             *self.silent,
         ]
@@ -69,17 +71,17 @@ class _World:
         found: Counter[str] = Counter()
         for start, stop in pairwise(sorted(each for each in cuts if begin <= each <= end)):
             seconds = (stop - start) // timedelta(seconds=1)
-            for share, ipus in self._at(start, held, told).items():
+            for share, ipus in self._at(start, held, changes).items():
                 found[share] += ipus * seconds
         return Utilization(**found)
 
     def _at(
-        self, now: datetime, held: list[PartitionLifetime], told: list[CapacityChange]
+        self, now: datetime, held: list[PartitionLifetime], changes: list[CapacityChange]
     ) -> Counter[str]:
         """The IPUs of each share in the second that begins `now`."""
         mine = [one for one in held if cut(one.reserved_at) <= now < cut(one.released_at)]
         ours = sum(one.size for one in mine)
-        heard = [one for one in told if cut(one.at) <= now]
+        heard = [one for one in changes if cut(one.at) <= now]
         capacity = max(heard[-1].total if heard else 0, ours)
         found = Counter(capacity=capacity, reserved=ours, held_idle=ours)
         for one in mine:

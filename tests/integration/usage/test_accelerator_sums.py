@@ -59,22 +59,22 @@ def question(begin: datetime, now: datetime, *by: str) -> Question:
     return Question(Scope(None), window, ZONE, dimensions(by), pricing=pricing)
 
 
-def costs(asked: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int]:
-    begins = step_begins(asked.window, step, ZONE)
-    return {(row.step, row.key): row.measures.cost for row in all_sums(asked, begins, STEP)}
+def costs(query: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int]:
+    begins = step_begins(query.window, step, ZONE)
+    return {(row.step, row.key): row.measures.cost for row in all_sums(query, begins, STEP)}
 
 
-def by_hand(asked: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int]:
+def by_hand(query: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int]:
     """Return the cost of the accelerators called `g`, at 3 an hour and from the 16th on at 5."""
-    begins = step_begins(asked.window, step, ZONE)
+    begins = step_begins(query.window, step, ZONE)
     found: dict[tuple[int, tuple[str, ...]], int] = {}
     lifetimes = list(PodLifetime.objects.all())
     for n, begin in enumerate(begins):
-        until = min([*begins[n + 1 : n + 2], asked.window.until])
+        until = min([*begins[n + 1 : n + 2], query.window.until])
         for one in lifetimes if begin < until else ():
             if clip(one.scheduled_at, one.finished_at, begin, until) is None:
                 continue
-            key = (n, tuple(getattr(one, each.name) for each in asked.by))
+            key = (n, tuple(getattr(one, each.name) for each in query.by))
             seconds = [
                 piece.seconds if a < b and (piece := _clip(one, a, b)) else 0
                 for a, b in (
@@ -116,14 +116,14 @@ def test_the_cost_of_accelerators_by_name_is_that_of_a_plain_loop(
     for one in PodLifetime.objects.filter(finished_at=None, group="b"):
         one.finished_at = max(SIX, one.scheduled_at or SIX)
         one.save()
-    asked = question(begin, max(now, begin + timedelta(seconds=1)), *by)
-    want = by_hand(asked, step)
+    query = question(begin, max(now, begin + timedelta(seconds=1)), *by)
+    want = by_hand(query, step)
     for _ in range(2):
-        found = costs(asked, step)
+        found = costs(query, step)
         assert {key: cost for key, cost in found.items() if cost} == {
             key: cost for key, cost in want.items() if cost
         }
-        refresh(asked.window.until, ZONE)
+        refresh(query.window.until, ZONE)
     _assert_sums_are_those_of_the_pods()
 
 
@@ -189,8 +189,8 @@ def test_no_pod_is_read_where_there_are_sums_by_name(by: str) -> None:
 def test_the_chart_of_cost_reads_them_too() -> None:
     for model in BY_DAY:
         model.objects.update(gpu_seconds=3600)
-    asked = question(at("2026-11-09"), at("2026-11-21"), "group")
-    _, found = chart(asked, "day", "cost", 3)
+    query = question(at("2026-11-09"), at("2026-11-21"), "group")
+    _, found = chart(query, "day", "cost", 3)
     assert set(found.values()) == {3 * 3600 * COST_UNIT}
 
 

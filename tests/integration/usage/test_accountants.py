@@ -296,11 +296,11 @@ def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant
     assert (newest["number"], newest["state"], newest["cost"]) == (1, "correction", "-6.00")
     file = b"".join(tool(accountant).get(newest["files"]["correction"])).decode()
     assert "-12.00000" in file
-    for number, said in ((2, "no correction with number 2"), (0, "numbered starting at 1")):
+    for number, message in ((2, "no correction with number 2"), (0, "numbered starting at 1")):
         missing = tool(accountant).get(f"/api/v1/usage/reports/2026-10/corrections/{number}.csv")
         missing.close()  # were it a file, it would hold its snapshot
         assert missing.status_code == 404
-        assert said in missing.json()["detail"]
+        assert message in missing.json()["detail"]
 
 
 def test_make_user_makes_an_accountant(capsys):

@@ -181,17 +181,17 @@ changes = st.lists(
     runs=pods,
     told_rows=changes,
     gap=st.none() | st.tuples(seconds, st.integers(1, 9000)),
-    asked=st.none() | seconds,
+    checkpoint=st.none() | seconds,
     begin=seconds,
     length=st.integers(1, 20_000),
     cut=st.integers(1, 20_000),
 )
 def test_every_second_of_every_ipu_is_counted_once(
-    rows, runs, told_rows, gap, asked, begin, length, cut
+    rows, runs, told_rows, gap, checkpoint, begin, length, cut
 ) -> None:
     for model in (PodLifetime, PartitionLifetime, CapacityChange, WatchGap, WatchCheckpoint):
         model.objects.all().delete()
-    _store(rows, runs, told_rows, gap, asked)
+    _store(rows, runs, told_rows, gap, checkpoint)
     first, until = NOON + timedelta(seconds=begin), NOON + timedelta(seconds=begin + length)
     whole = read_capacity([first], until)
     begins = [first, *([first + timedelta(seconds=cut)] if cut < length else [])]
@@ -206,7 +206,7 @@ def test_every_second_of_every_ipu_is_counted_once(
         assert (got.by_jobs, got.busy, got.pod_micro) == _by_seconds(start, end)
 
 
-def _store(rows, runs, told_rows, gap, asked) -> None:
+def _store(rows, runs, told_rows, gap, checkpoint) -> None:
     for n, (second, micro, length, size) in enumerate(rows):
         start = NOON + timedelta(seconds=second, microseconds=micro)
         end = None if length is None else start + timedelta(seconds=length)
@@ -231,8 +231,8 @@ def _store(rows, runs, told_rows, gap, asked) -> None:
         start = NOON + timedelta(seconds=gap[0])
         end = start + timedelta(seconds=gap[1])
         WatchGap.objects.create(watch="capacity", began_at=start, ended_at=end, cause="")
-    if asked is not None:
-        asked_at = NOON + timedelta(seconds=asked)
+    if checkpoint is not None:
+        asked_at = NOON + timedelta(seconds=checkpoint)
         WatchCheckpoint.objects.create(name="capacity", position_at=asked_at)
 
 

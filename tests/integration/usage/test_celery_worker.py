@@ -60,7 +60,7 @@ def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
     environment = _environment()
     ask = "import django; django.setup()\nfrom ipuhub.celery import app\n"
     ask += f"app.send_task('usage.make_reports', [{run.pk}])"
-    asked = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", ask],
         check=False,
         env=environment,
@@ -68,7 +68,7 @@ def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
         capture_output=True,
         text=True,
     )
-    assert (asked.returncode, asked.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
     command = [sys.executable, "-m", "celery", "-A", "ipuhub.celery", "--quiet", "worker", "-B"]
     command += ["--schedule", str(tmp_path / "schedule")]
     errors = tmp_path / "stderr"
@@ -341,17 +341,17 @@ def test_a_task_of_a_silent_postgres_fails_and_the_worker_goes_on(tmp_path: Path
     line = SilentLine(known["HOST"], int(known["PORT"]), at=b'INSERT INTO "usage_monthreport"')
     url = _environment()["DATABASE_URL"].replace(f":{known['PORT']}/", f":{line.port}/")
     limit = {"DATABASE_URL": url, "IPUHUB_TASK_QUERY_SECONDS": "3"}
-    asked = [request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01") for _ in range(2)]
+    waiting = [request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01") for _ in range(2)]
     try:
         with _running("worker", tmp_path, **limit):
-            for run in asked:
+            for run in waiting:
                 app.send_task("usage.make_reports", [run.pk])
                 wait_until(lambda pk=run.pk: ReportRun.objects.get(pk=pk).is_over)
     finally:
         line.close()
     first, second = ReportRun.objects.order_by("pk")
-    said = "It failed: PostgreSQL has said nothing for 6 s"
-    assert [first.state, first.message] == ["failed", said]
+    message = "It failed: PostgreSQL has said nothing for 6 s"
+    assert [first.state, first.message] == ["failed", message]
     assert [second.state, second.message] == ["done", ""]
 
 
@@ -367,5 +367,5 @@ def test_a_range_of_a_silent_postgres_fails_with_a_sentence():
     with patch.object(runs, "store_range", falls_silent):
         do_range(run, UTC_ZONE)
     run.refresh_from_db()
-    said = "It failed: PostgreSQL has said nothing for 6 s"
-    assert [run.state, run.message] == ["failed", said]
+    message = "It failed: PostgreSQL has said nothing for 6 s"
+    assert [run.state, run.message] == ["failed", message]

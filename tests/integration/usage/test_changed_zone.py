@@ -80,12 +80,12 @@ def test_pages_and_api_mean_the_same_month_as_its_report(
         if month != "2026-08":
             make(month, "2026-11-20T00:00", zone)
         report = MonthReport.objects.get(month=month)
-        told = tool(user).get(f"/api/v1/usage/summary?month={month}").json()
+        summary = tool(user).get(f"/api/v1/usage/summary?month={month}").json()
         ends = {"2026-08": 24 * 3600, "2026-09": 12 * 3600}
         lasts = _length(report.first, report.end) + ends.get(month, 0)
-        assert told["total"]["exact"]["seconds"] == _seconds(month) == lasts
-        shown = browser(user).get(f"/usage/?month={month}").content.decode()
-        assert f"{lasts / 3600:,.1f}" in shown.replace("\u202f", ",")
+        assert summary["total"]["exact"]["seconds"] == _seconds(month) == lasts
+        html = browser(user).get(f"/usage/?month={month}").content.decode()
+        assert f"{lasts / 3600:,.1f}" in html.replace("\u202f", ",")
 
 
 @pytest.mark.usefixtures("_always")
@@ -97,8 +97,8 @@ def test_this_and_last_month_by_name_are_those_of_the_reports(
     monkeypatch.setattr(timezone, "now", lambda: now)
     user = django_user_model.objects.create_user("root", is_staff=True)
     for name, seconds in (("month", 60 * 3600), ("lastmonth", 32 * 86_400)):
-        told = tool(user).get(f"/api/v1/usage/summary?window={name}").json()
-        assert told["total"]["exact"]["seconds"] == seconds
+        summary = tool(user).get(f"/api/v1/usage/summary?window={name}").json()
+        assert summary["total"]["exact"]["seconds"] == seconds
     assert month_to_date(Scope(None), now, TOKYO).seconds == 60 * 3600
     for costed in (True, False):  # the overview's
         _KEPT._slots.clear()
@@ -131,15 +131,15 @@ def test_it_is_said_by_the_command_on_the_page_in_the_api_and_in_headers(
     settings.REPORT_ZONE = TOKYO
     out = StringIO()
     call_command("make_usage_reports", stdout=out)
-    said = "2026-09 is 2026-09-01 00:00 to 2026-09-30 15:00 UTC; the calendar of Asia/Tokyo has"
-    assert out.getvalue().count(said) == 1
+    sentence = "2026-09 is 2026-09-01 00:00 to 2026-09-30 15:00 UTC; the calendar of Asia/Tokyo has"
+    assert out.getvalue().count(sentence) == 1
     user = django_user_model.objects.create_user("root", is_staff=True)
-    assert browser(user).get("/usage/reports/").content.decode().count(said) == 1
-    assert said in browser(user).get("/usage/?month=2026-09").content.decode()
+    assert browser(user).get("/usage/reports/").content.decode().count(sentence) == 1
+    assert sentence in browser(user).get("/usage/?month=2026-09").content.decode()
     assert "keep their bounds" not in browser(user).get("/usage/?month=2026-10").content.decode()
     listed = tool(user).get("/api/v1/usage/reports").json()["results"]
     notes = {each["month"]: each["note"] for each in listed}
-    assert said in notes["2026-09"]
+    assert sentence in notes["2026-09"]
     assert notes["2026-08"] == notes["2026-10"] == ""
     answer = tool(user).get("/api/v1/usage/reports/2026-09/summary.csv")
     answer.close()
@@ -149,14 +149,14 @@ def test_it_is_said_by_the_command_on_the_page_in_the_api_and_in_headers(
 
 @pytest.mark.usefixtures("_always")
 @pytest.mark.parametrize(
-    ("hours", "said"),
+    ("hours", "sentence"),
     [
         (-9, "2026-09 from 2026-08-31 15:00 UTC on: what lies between is in both."),
         (7, "2026-09 from 2026-09-01 07:00 UTC on: what lies between is in neither."),
     ],
 )
 def test_months_that_were_closed_with_a_bad_seam_are_told(
-    django_user_model: Any, hours: int, said: str
+    django_user_model: Any, hours: int, sentence: str
 ) -> None:
     make("2026-09", "2026-11-20T00:00")
     september = MonthReport.objects.get(month="2026-09")
@@ -165,6 +165,6 @@ def test_months_that_were_closed_with_a_bad_seam_are_told(
     september.save()
     out = StringIO()
     call_command("make_usage_reports", month="2026-10", stdout=out)
-    assert out.getvalue().count(said) == 1
+    assert out.getvalue().count(sentence) == 1
     user = django_user_model.objects.create_user("root", is_staff=True)
-    assert browser(user).get("/usage/reports/").content.decode().count(said) == 1
+    assert browser(user).get("/usage/reports/").content.decode().count(sentence) == 1

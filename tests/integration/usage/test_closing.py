@@ -48,10 +48,10 @@ def test_a_report_older_than_the_rates_says_so_and_offers_to_be_made_again(admin
 
     end_rate(old, old.valid_from, "ada", timezone.now())
     rate("cpu", "2", "2026-01-01")
-    (told,) = _newest(admin)["outdated"]
-    assert (told["reason"], told["again"]) == ("rates", True)
+    (notice,) = _newest(admin)["outdated"]
+    assert (notice["reason"], notice["again"]) == ("rates", True)
     page = browser(admin).get("/usage/reports/").content.decode()
-    assert told["message"] in page
+    assert notice["message"] in page
     assert "Generate again" in page
     make(str(_LAST), _NOW)
     assert _newest(admin)["outdated"] == []
@@ -96,8 +96,8 @@ def test_the_file_of_a_range_says_what_it_is_older_than(admin: Any) -> None:
     correct_month(Month(2026, 8), timezone.now() + timedelta(seconds=2))
     late = rate("cpu", "1", "2026-08-15")
     Rate.objects.filter(pk=late.pk).update(created_at=timezone.now())
-    told = tool(admin).get(address).json()["outdated"]
-    assert [each["reason"] for each in told] == ["rates", "corrections"]
+    notices = tool(admin).get(address).json()["outdated"]
+    assert [each["reason"] for each in notices] == ["rates", "corrections"]
     page = browser(admin).get("/usage/reports/").content.decode()
     assert "Rates changed after this report" in page
     assert page.count("Generate again") == 1
@@ -115,11 +115,11 @@ def _doubtful() -> None:
 
 def test_closing_begins_with_totals_gaps_estimates_and_what_had_no_price(admin: Any) -> None:
     _doubtful()
-    told = tool(admin).get(f"/api/v1/usage/reports/{_LAST}/review").json()
-    assert (told["cost"], told["pods"], told["estimated"]) == ("48.00", 1, 1)
-    assert told["totals"]["cpu_core_hours"] == "96.00000"
-    assert [each["cause"] for each in told["gaps"]] == ["away"]
-    assert [each["end"] for each in told["unpriced"]] == [f"{_LAST}-03T00:00:00Z"]
+    review = tool(admin).get(f"/api/v1/usage/reports/{_LAST}/review").json()
+    assert (review["cost"], review["pods"], review["estimated"]) == ("48.00", 1, 1)
+    assert review["totals"]["cpu_core_hours"] == "96.00000"
+    assert [each["cause"] for each in review["gaps"]] == ["away"]
+    assert [each["end"] for each in review["unpriced"]] == [f"{_LAST}-03T00:00:00Z"]
     page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
     for sentence in (
         "48.00 EUR",
@@ -149,21 +149,21 @@ def test_the_review_looks_at_the_records_of_jobs_and_partitions_too(admin: Any) 
         WatchCheckpoint.objects.create(name=watch, position_at=until)
     make(str(_LAST), _NOW)
     address = f"/api/v1/usage/reports/{_LAST}/review"
-    told = tool(admin).get(address).json()
-    assert [(each["record"], each["cause"]) for each in told["gaps"]] == [
+    review = tool(admin).get(address).json()
+    assert [(each["record"], each["cause"]) for each in review["gaps"]] == [
         ("partitions", "tracker was away")
     ]
-    assert told["late"] == [{"record": "jobs", "complete_until": f"{_LAST}-03T00:00:00Z"}]
-    assert f"The record of jobs is complete only until {_LAST}-03 00:00 UTC." in told["concerns"]
+    assert review["late"] == [{"record": "jobs", "complete_until": f"{_LAST}-03T00:00:00Z"}]
+    assert f"The record of jobs is complete only until {_LAST}-03 00:00 UTC." in review["concerns"]
     page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
     assert "Gap in the record of partitions" in page
     WatchGap.objects.bulk_create(
         WatchGap(watch="pods", began_at=first, ended_at=month_end, cause=str(number))
         for number in range(100)
     )
-    told = tool(admin).get(address).json()
-    assert len(told["gaps"]) == 101
-    assert "And 1 more gap in the record." in told["concerns"]
+    review = tool(admin).get(address).json()
+    assert len(review["gaps"]) == 101
+    assert "And 1 more gap in the record." in review["concerns"]
 
 
 def test_hours_of_a_resource_without_a_rate_are_named_with_their_time(admin: Any) -> None:
@@ -179,9 +179,9 @@ def test_hours_of_a_resource_without_a_rate_are_named_with_their_time(admin: Any
     pod(began, ended, instance_type="", gpus=3, accelerators={"mk2": 2, "other": 1})
     pod(f"{_LAST}-06T00:00", ended, ipus=1, component="jupyter", instance_type="")
     make(str(_LAST), _NOW)
-    told = tool(admin).get(f"/api/v1/usage/reports/{_LAST}/review").json()
+    review = tool(admin).get(f"/api/v1/usage/reports/{_LAST}/review").json()
     end = f"{_LAST.next()}-01T00:00:00Z"
-    assert [tuple(each.values()) for each in told["unpriced_hours"]] == [
+    assert [tuple(each.values()) for each in review["unpriced_hours"]] == [
         ("gpu", "96.00000", f"{_LAST}-01T00:00:00Z", end),
         ("ipu", "216.00000", f"{_LAST}-01T00:00:00Z", end),
         ("partition-ipu", "192.00000", f"{_LAST}-01T00:00:00Z", f"{_LAST}-05T00:00:00Z"),
@@ -197,12 +197,12 @@ def test_a_month_is_closed_on_the_page_by_typing_its_name(admin: Any) -> None:
     _doubtful()
     client = browser(admin)
     assert 'name="typed"' in client.get(f"/usage/reports/{_LAST}/close/").content.decode()
-    asked = {"month": f"{_LAST}", "close": "yes"}
+    form = {"month": f"{_LAST}", "close": "yes"}
     for typed in ({}, {"typed": ""}, {"typed": "2026"}, {"typed": f"{_LAST.previous()}"}):
-        answer = client.post("/usage/reports/make/", asked | typed, follow=True)
+        answer = client.post("/usage/reports/make/", form | typed, follow=True)
         assert "Nothing was closed" in answer.content.decode()
     assert not ReportRun.objects.exists()
-    client.post("/usage/reports/make/", asked | {"typed": f" {_LAST} "})
+    client.post("/usage/reports/make/", form | {"typed": f" {_LAST} "})
     assert ReportRun.objects.get().close
 
 

@@ -148,8 +148,8 @@ def test_each_group_is_found_from_the_reports_whatever_its_name(carol: Any) -> N
     links = re.findall(r'href="([^"]*statement/[^"]*)"', page)
     assert [row[0] for row in _rows(page)] == ["Group", "no group", _ODD, "ml", "Total"]
     for link, name in zip(links, ("no group", _ODD, "ml"), strict=True):
-        told = _text(carol, html.unescape(link))
-        assert f"Statement 2026-10: {html.escape(name)}</h1>" in told
+        statement = _text(carol, html.unescape(link))
+        assert f"Statement 2026-10: {html.escape(name)}</h1>" in statement
 
 
 @pytest.mark.parametrize(

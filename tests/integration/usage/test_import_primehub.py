@@ -90,7 +90,7 @@ def imported(peer: Peer, *options: str) -> str:
 def test_a_pod_arrives_with_all_that_was_known_of_it(peer: Peer) -> None:
     WatchCheckpoint.objects.create(name="pods", cluster_uid="cluster-1")
     uid = peer.add()
-    said = imported(peer, "--zone", "Asia/Taipei")
+    output = imported(peer, "--zone", "Asia/Taipei")
     row = PodLifetime.objects.get(uid=uid)
     assert (row.scheduled_at, row.finished_at) == (at("2026-10-04T17:00"), at("2026-10-04T20:00"))
     assert (row.cpu_millicores, row.memory_bytes, row.gpus) == (1500, 2**31, 2)
@@ -101,8 +101,8 @@ def test_a_pod_arrives_with_all_that_was_known_of_it(peer: Peer) -> None:
     assert (row.namespace, row.pod_name, row.instance_type) == ("hub", "job-1", "gpu-2")
     assert (row.claim, row.user_verified, row.cluster_uid) == ("annotation", False, "cluster-1")
     assert (row.estimated, row.skew_seconds) == (False, 0)
-    assert "1 rows of 1 pods; times are Asia/Taipei." in said
-    assert said.endswith("make_usage_reports --month 2026-10, then later months.\n")
+    assert "1 rows of 1 pods; times are Asia/Taipei." in output
+    assert output.endswith("make_usage_reports --month 2026-10, then later months.\n")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -118,13 +118,13 @@ def test_its_hours_are_in_the_month_report(peer: Peer) -> None:
 def test_a_dry_run_says_the_same_and_writes_nothing(peer: Peer) -> None:
     peer.add()
     peer.add(gpu="-1")
-    said = imported(peer, "--dry-run")
-    assert "2 pods would be imported" in said
+    output = imported(peer, "--dry-run")
+    assert "2 pods would be imported" in output
     assert (PodLifetime.objects.count(), RecordFault.objects.count()) == (0, 0)
-    told = imported(peer)
-    assert "2 pods were imported" in told
-    want = said.replace("would be", "were").splitlines()
-    assert told.splitlines()[:-1] == want
+    imported_output = imported(peer)
+    assert "2 pods were imported" in imported_output
+    want = output.replace("would be", "were").splitlines()
+    assert imported_output.splitlines()[:-1] == want
     assert PodLifetime.objects.count() == 2
 
 
@@ -134,9 +134,9 @@ def test_twice_is_once_and_what_is_recorded_stays(peer: Peer) -> None:
     pod("2026-10-07T00:00", "2026-10-07T05:00", uid=recorded)
     assert "1 pods were imported" in imported(peer)
     before = list(PodLifetime.objects.order_by("uid").values())
-    said = imported(peer)
-    assert "0 pods were imported" in said
-    assert "2 pods are recorded already and stay as they are." in said
+    output = imported(peer)
+    assert "0 pods were imported" in output
+    assert "2 pods are recorded already and stay as they are." in output
     assert list(PodLifetime.objects.order_by("uid").values()) == before
     assert PodLifetime.objects.get(uid=recorded).finished_at == at("2026-10-07T05:00")
 
@@ -231,8 +231,8 @@ def test_a_wrong_source_is_refused_in_words_that_hide_its_password(peer: Peer) -
         (("--from", "postgresql://u:secret@127.0.0.1:1/x"), "The source does not answer"),
         (("--namespace", ""), "Name the namespace"),
     ]
-    for options, why in refused:
-        with pytest.raises(CommandError, match=why) as error:
+    for options, message in refused:
+        with pytest.raises(CommandError, match=message) as error:
             imported(peer, *options)
         assert "secret" not in str(error.value)
     peer.own.execute("ALTER TABLE primehub_usages DROP COLUMN gpu")

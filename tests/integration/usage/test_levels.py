@@ -47,9 +47,9 @@ def question(begin: datetime, now: datetime, *by: str) -> Question:
     return Question(Scope(None), window, ZONE, dimensions(by))
 
 
-def carried(asked: Question, begins: list[datetime]) -> list[datetime]:
+def carried(query: Question, begins: list[datetime]) -> list[datetime]:
     """The hours whose end the sums go on from."""
-    parts = split(Steps(tuple(begins)), asked.window.until, ZONE, read_coverage())
+    parts = split(Steps(tuple(begins)), query.window.until, ZONE, read_coverage())
     return [each.after for each in parts.stretches if each.after]
 
 
@@ -74,11 +74,11 @@ def test_sums_that_go_on_from_an_hour_equal_a_plain_loop(
     for row, end in zip(PodLifetime.objects.filter(finished_at=None), ends, strict=False):
         row.finished_at = end
         row.save()
-    asked = question(begin, max(now, begin + timedelta(seconds=1)), *by)
-    begins = step_begins(asked.window, step, ZONE)
-    assert series(asked, step)[1] == oracle(asked, begins)
-    whole = {key: found for (_, key), found in oracle(asked, [asked.window.begin]).items()}
-    assert summary(asked, "seconds") == whole
+    query = question(begin, max(now, begin + timedelta(seconds=1)), *by)
+    begins = step_begins(query.window, step, ZONE)
+    assert series(query, step)[1] == oracle(query, begins)
+    whole = {key: found for (_, key), found in oracle(query, [query.window.begin]).items()}
+    assert summary(query, "seconds") == whole
 
 
 def _store(lifetimes: Any) -> None:
@@ -100,22 +100,22 @@ def test_what_was_carried_over_is_taken_from_the_hour_before() -> None:
     pod("2026-11-20T12:00", ipus=4, user="x")
     pod("2026-11-21T05:30", "2026-11-21T06:05", ipus=1, user="x")
     refresh(SUMMED, ZONE)
-    asked = question(at("2026-11-01"), at("2026-11-21T06:20"), "group")
-    assert carried(asked, [asked.window.begin]) == [at("2026-11-21T05:00")]
+    query = question(at("2026-11-01"), at("2026-11-21T06:20"), "group")
+    assert carried(query, [query.window.begin]) == [at("2026-11-21T05:00")]
     for model in (UsageHour, UserHour, KindHour):
         last = model.objects.get(hour=at("2026-11-21T05:00"))
         assert (last.going_pods, last.going_micro_ipus) == (2, 5_000_000)
     # Nobody looks for the pods themselves: they may be anywhere in a long history.
     KindHour.objects.filter(hour=at("2026-11-21T05:00")).update(going_pods=1002)
-    assert summary(asked, "seconds")["team-a"].seconds == (18 * 3600 + 1200 + 35 * 60) + 1000 * 1200
+    assert summary(query, "seconds")["team-a"].seconds == (18 * 3600 + 1200 + 35 * 60) + 1000 * 1200
 
 
 def test_the_first_hour_of_a_day_goes_on_from_the_last_of_the_day_before() -> None:
     pod("2026-11-19T12:00", ipus=4)
     refresh(at("2026-11-21T00:03"), ZONE)
-    asked = question(at("2026-11-01"), at("2026-11-21T00:10"), "group")
-    assert carried(asked, [asked.window.begin]) == [at("2026-11-20T23:00")]
-    assert summary(asked, "seconds")["team-a"].seconds == 36 * 3600 + 600
+    query = question(at("2026-11-01"), at("2026-11-21T00:10"), "group")
+    assert carried(query, [query.window.begin]) == [at("2026-11-20T23:00")]
+    assert summary(query, "seconds")["team-a"].seconds == 36 * 3600 + 600
 
 
 @pytest.mark.parametrize("begin", ["2026-11-21T05:30:00", "2026-11-21T06:00:01"])
@@ -123,9 +123,9 @@ def test_a_range_that_begins_within_an_hour_looks_for_what_is_carried_into_it(be
     pod("2026-11-20T12:00")
     refresh(SUMMED, ZONE)
     now = at(begin) + timedelta(minutes=10)
-    asked = question(at(begin), now, "group")
-    assert carried(asked, [asked.window.begin]) == []
-    assert summary(asked, "seconds")["team-a"].seconds == 600
+    query = question(at(begin), now, "group")
+    assert carried(query, [query.window.begin]) == []
+    assert summary(query, "seconds")["team-a"].seconds == 600
 
 
 def test_who_ended_with_the_hour_is_not_in_the_time_after_it() -> None:
@@ -133,9 +133,9 @@ def test_who_ended_with_the_hour_is_not_in_the_time_after_it() -> None:
     refresh(SUMMED, ZONE)
     one.finished_at = at("2026-11-21T06:00")  # told late: the hour before had it going on
     one.save()
-    asked = question(at("2026-11-21T06:00"), at("2026-11-21T06:20"), "group")
-    assert carried(asked, [asked.window.begin]) == [at("2026-11-21T05:00")]
-    assert summary(asked, "seconds") == {}
+    query = question(at("2026-11-21T06:00"), at("2026-11-21T06:20"), "group")
+    assert carried(query, [query.window.begin]) == [at("2026-11-21T05:00")]
+    assert summary(query, "seconds") == {}
 
 
 def test_a_change_before_the_hour_ended_is_added_up_from_the_pods() -> None:
@@ -143,9 +143,9 @@ def test_a_change_before_the_hour_ended_is_added_up_from_the_pods() -> None:
     refresh(SUMMED, ZONE)
     one.finished_at = at("2026-11-21T05:59")
     one.save()
-    asked = question(at("2026-11-21T06:00"), at("2026-11-21T06:20"), "group")
-    assert carried(asked, [asked.window.begin]) == []
-    assert summary(asked, "seconds") == {}
+    query = question(at("2026-11-21T06:00"), at("2026-11-21T06:20"), "group")
+    assert carried(query, [query.window.begin]) == []
+    assert summary(query, "seconds") == {}
 
 
 def test_a_day_that_begins_at_half_past_an_hour_goes_on_from_no_hour() -> None:
@@ -153,7 +153,7 @@ def test_a_day_that_begins_at_half_past_an_hour_goes_on_from_no_hour() -> None:
     kolkata = ZoneInfo("Asia/Kolkata")
     refresh(SUMMED, kolkata)
     window = Window.of(at("2026-11-19T18:30"), at("2026-12-01"), at("2026-11-21T06:20"))
-    asked = Question(Scope(None), window, kolkata)
+    query = Question(Scope(None), window, kolkata)
     parts = split(Steps((window.begin,)), window.until, kolkata, read_coverage())
     assert [each.after for each in parts.stretches] == [None, at("2026-11-21T05:00")]
-    assert summary(asked, "seconds")[""].seconds == (window.until - window.begin).total_seconds()
+    assert summary(query, "seconds")[""].seconds == (window.until - window.begin).total_seconds()

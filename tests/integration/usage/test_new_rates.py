@@ -71,8 +71,8 @@ def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin
         created_by="an older release",
         created_at=at("2026-01-01T00:00"),
     )
-    shown = unescape(browser(admin).get("/usage/rates/").content.decode())
-    assert shown.count("A job's pods use the IPUs of its partition") == 2
+    html = unescape(browser(admin).get("/usage/rates/").content.decode())
+    assert html.count("A job's pods use the IPUs of its partition") == 2
 
 
 def _a_month() -> None:
@@ -85,9 +85,9 @@ def test_a_preview_tells_what_a_rate_would_have_made_of_last_month(admin: Any) -
     rate("cpu", "1", "2026-01-01")
     _a_month()
     body = {"resource": "partition-ipu", "price": "0.5", "valid_from": "2030-01-01"}
-    told = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
+    preview = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
     want = {"cost_now": "2.00", "cost_without": "2.00", "cost_with": "8.00", "adds": "6.00"}
-    assert told == want | {
+    assert preview == want | {
         "month": str(_LAST),
         "day": "2030-01-01",
         "currency": "EUR",
@@ -111,15 +111,19 @@ def test_a_preview_is_at_the_prices_of_the_rates_first_day_and_beside_what_was_c
     end_rate(old, date(2029, 1, 1), "ada", timezone.now())
     rate("ipu", "0.25", "2029-06-01")
     body = {"resource": "cpu", "price": "3", "valid_from": "2029-07-01"}
-    told = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
-    assert [told[f"cost_{name}"] for name in ("now", "without", "with")] == ["2.00", "2.00", "8.00"]
+    preview = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
+    assert [preview[f"cost_{name}"] for name in ("now", "without", "with")] == [
+        "2.00",
+        "2.00",
+        "8.00",
+    ]
 
 
 def test_a_first_price_is_shown_beside_none(admin: Any) -> None:
     _a_month()
     body = {"resource": "instance", "name": "cpu", "price": "0", "valid_from": "2029-07-01"}
-    told = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
-    assert [told[name] for name in ("cost_now", "cost_without", "cost_with", "hours")] == [
+    preview = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
+    assert [preview[name] for name in ("cost_now", "cost_without", "cost_with", "hours")] == [
         None,
         None,
         "0.00",

@@ -49,8 +49,8 @@ def _recorded(
         try:
             ran = spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z")
             for number, name in enumerate(ODD_NAMES.values()):
-                said = usage(**dict.fromkeys(TEXTS, name))
-                meter.pod(f"odd-{number:02}", ran, said=said, requests={"cpu": "1"})
+                stamp = usage(**dict.fromkeys(TEXTS, name))
+                meter.pod(f"odd-{number:02}", ran, stamp=stamp, requests={"cpu": "1"})
             with meter.probing():
                 pass
             make("2026-10", "2026-11-03T00:00")
@@ -170,11 +170,11 @@ def test_json_gives_each_name_back(client: Client) -> None:
 
 def test_pages_show_each_name_and_run_none(client: Client) -> None:
     for path in ("/usage/pods/", "/usage/?month=2026-10&by=group", "/usage/?month=2026-10&by=user"):
-        shown = Shown(body(client, path).decode())
-        assert shown.running == [], path
-        said = "\n".join(shown.texts)
+        parsed = Shown(body(client, path).decode())
+        assert parsed.running == [], path
+        text = "\n".join(parsed.texts)
         for what, name in ODD_NAMES.items():
-            assert name in said or name.replace("\r", "\n") in said, (path, what)
+            assert name in text or name.replace("\r", "\n") in text, (path, what)
 
 
 @pytest.mark.parametrize("what", ["script", "attribute", "address", "percent", "right to left"])
@@ -183,10 +183,10 @@ def test_a_name_in_a_filter_comes_back_in_its_field_and_nowhere_as_code(
 ) -> None:
     name = ODD_NAMES[what]
     answer = client.get("/usage/pods/", {"group": name})
-    shown = Shown(answer.content.decode())
-    assert shown.running == []
-    assert name in shown.values
-    assert "1 pod" in " ".join("".join(shown.texts).split())
+    parsed = Shown(answer.content.decode())
+    assert parsed.running == []
+    assert name in parsed.values
+    assert "1 pod" in " ".join("".join(parsed.texts).split())
     assert "\n" not in answer.headers.get("Content-Disposition", "")
 
 

@@ -49,16 +49,16 @@ def _question() -> Question:
     return Question(Scope(None), window, usage_zone(), dimensions(("group",)))
 
 
-def _listed(asked: Question) -> int:
-    return read_sums(asked, [asked.window.begin], "pods", 10).total.seconds
+def _listed(query: Question) -> int:
+    return read_sums(query, [query.window.begin], "pods", 10).total.seconds
 
 
-def _streamed(asked: Question) -> int:
-    return sum(row.measures.seconds for row in all_sums(asked, [asked.window.begin], "pods"))
+def _streamed(query: Question) -> int:
+    return sum(row.measures.seconds for row in all_sums(query, [query.window.begin], "pods"))
 
 
-def _charted(asked: Question) -> int:
-    return sum(chart(asked, "day", "seconds", 5)[1].values())
+def _charted(query: Question) -> int:
+    return sum(chart(query, "day", "seconds", 5)[1].values())
 
 
 @pytest.mark.parametrize("read", [_listed, _streamed, _charted])

@@ -77,8 +77,8 @@ def test_what_sums_by_quarter_of_an_hour_do_not_tell_is_refused_in_words(
     django_user_model: type,
 ) -> None:
     purge()
-    said = asked(django_user_model, "from=2026-08-05T00:07:00Z&to=2026-09-02", 400)
-    assert "quarter of an hour since 2026-08-01 00:00 UTC" in str(said)
+    answer = asked(django_user_model, "from=2026-08-05T00:07:00Z&to=2026-09-02", 400)
+    assert "quarter of an hour since 2026-08-01 00:00 UTC" in str(answer)
     asked(django_user_model, "from=2026-08-05T00:15:00Z&to=2026-09-02")
 
 
@@ -88,9 +88,9 @@ def test_a_month_purged_before_there_were_such_sums_is_refused(django_user_model
     UtilizationQuarter.objects.all().delete()
     UtilizationHour.objects.all().delete()
     refresh(NOW)
-    said = asked(django_user_model, "month=2026-08", 400)
+    answer = asked(django_user_model, "month=2026-08", 400)
     assert (
         "raw rows before 2026-09-01 00:00 UTC were purged, and with them the utilization."
-        in str(said)
+        in str(answer)
     )
     assert asked(django_user_model, "month=2026-09")["total"]["exact"]["by_others_ipu_seconds"] > 0

@@ -46,8 +46,8 @@ def test_a_closed_month_costs_in_a_range_what_it_was_closed_with(django_user_mod
     (details,) = lines("details", SEPTEMBER, OCTOBER)
     assert (closed["cost"], summary["cost"], details["cost"]) == ("10.00", "10.00", "10.00000")
     user = django_user_model.objects.create_user("root", is_staff=True)
-    told = tool(user).get("/api/v1/usage/summary?month=2026-09").json()
-    assert told["total"]["cost"] == "10.00"
+    summary_body = tool(user).get("/api/v1/usage/summary?month=2026-09").json()
+    assert summary_body["total"]["cost"] == "10.00"
 
 
 def test_a_range_of_closed_and_other_months_costs_the_sum_of_theirs() -> None:
@@ -84,8 +84,8 @@ def test_a_closed_month_is_in_every_range_the_rounded_lines_of_its_report(
         "goes on": "4.47",  # 0.01 and, of October, 744 x 0.006 = 4.464
     }
     root = django_user_model.objects.create_user("root", is_staff=True)
-    shown = tool(root).get("/api/v1/usage/summary?from=2026-08-01&to=2026-10-31&by=user").json()
-    of_page = {each["key"]["user"]: each["cost"] for each in shown["results"]}
+    answer = tool(root).get("/api/v1/usage/summary?from=2026-08-01&to=2026-10-31&by=user").json()
+    of_page = {each["key"]["user"]: each["cost"] for each in answer["results"]}
     assert {user: of_page[user] for user in found} == _costs(AUGUST, NOVEMBER)
     assert _costs(at("2026-08-10"), SEPTEMBER)["once"] == "0.01"  # a part: its own sum
 

@@ -47,8 +47,8 @@ def test_a_refused_range_stands_in_its_form_again(
 ) -> None:
     body = {"kind": "details", "profile": "primehub", **body}
     page = refusal(admin, "/usage/reports/range/", body)
-    said = page.partition('role="alert">')[2].partition("</div>")[0]
-    assert sentence in said
+    alert = page.partition('role="alert">')[2].partition("</div>")[0]
+    assert sentence in alert
     assert f'name="from" required value="{body["from"]}"' in page
     assert f'name="to" value="{body["to"]}"' in page
     assert ('value="details" selected' in page) == (body["kind"] == "details")

@@ -73,9 +73,9 @@ def stored_details() -> list[bytes]:
 
 
 def say(*arguments: str) -> str:
-    said = StringIO()
-    call_command("purge_usage", *arguments, stdout=said, stderr=StringIO())
-    return said.getvalue()
+    output = StringIO()
+    call_command("purge_usage", *arguments, stdout=output, stderr=StringIO())
+    return output.getvalue()
 
 
 def test_months_that_are_old_and_closed_go_and_what_reaches_further_stays() -> None:
@@ -163,9 +163,9 @@ def test_without_a_closed_month_everything_stays() -> None:
 
 def test_a_dry_run_prints_what_goes_and_deletes_nothing() -> None:
     close("2026-07", "2026-08")
-    said = say("--dry-run")
-    assert "2 pods that ended before 2026-09-01 00:00 UTC" in said
-    assert "2 partitions that ended" in said
+    output = say("--dry-run")
+    assert "2 pods that ended before 2026-09-01 00:00 UTC" in output
+    assert "2 partitions that ended" in output
     assert len(left()) == 6
     assert not PurgeState.objects.exists()
     assert "2 pods that ended" in say()
@@ -257,8 +257,8 @@ def test_a_purge_in_another_zone_does_not_take_the_sums_of_the_old_one_for_its_o
         WatchGap.objects.create(watch="pods", began_at=at(when), ended_at=at(when), cause="")
     settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")
     settings.USAGE_RETENTION_MONTHS, settings.USAGE_RETENTION_GAPS_MONTHS = months, 1
-    said = say()
-    assert ("Set IPUHUB_REPORT_ZONE back to UTC" in said) == bool(months)
+    output = say()
+    assert ("Set IPUHUB_REPORT_ZONE back to UTC" in output) == bool(months)
     assert (left(), WatchGap.objects.count()) == (rows, 0)
     answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.status_code == 400
@@ -289,9 +289,9 @@ def test_the_system_page_shows_what_was_purged(django_user_model: type) -> None:
     assert "No purge has run" in client.get("/system/").content.decode()
     close("2026-07", "2026-08")
     say()
-    shown = client.get("/system/").content.decode()
+    html = client.get("/system/").content.decode()
     assert "2 partitions, 2 pods deleted; lifetimes before 2026-09-01 are deleted" in " ".join(
-        shown.split()
+        html.split()
     ).replace("0 changes of capacity, ", "").replace(", 0 pods never scheduled", "")
 
 
@@ -307,8 +307,8 @@ def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
     ):
         answer = tool(user).get(f"/api/v1/usage/{query}")
         assert answer.status_code == 400, query
-        said = answer.content.decode().replace(" 00:00 UTC", "")
-        assert "aw rows before 2026-09-01 were purged" in said
+        html = answer.content.decode().replace(" 00:00 UTC", "")
+        assert "aw rows before 2026-09-01 were purged" in html
     assert tool(user).get("/api/v1/usage/summary?month=2026-09&by=job").status_code == 200
     page = browser(user).get("/usage/?month=2026-08")
     assert "Individual rows before 2026-09-01 were purged. Daily totals and reports remain." in (

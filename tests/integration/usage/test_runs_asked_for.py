@@ -37,14 +37,14 @@ def test_make_now_pressed_twice_shows_the_run_under_way(django_user_model: type)
 
 def test_another_month_or_its_closing_is_another_run() -> None:
     pod("2026-10-01T00:00", "2026-10-02T00:00")
-    asked = [
+    runs = [
         ask_for_run("ada", NOW),
         ask_for_run("ada", NOW, "2026-10"),
         ask_for_run("ada", NOW, "2026-10", close=True),
         ask_for_run("ben", NOW, "2026-10"),
     ]
-    assert [each.pk for each in asked[:3]] == sorted({each.pk for each in asked})
-    assert asked[3] == asked[1]
+    assert [each.pk for each in runs[:3]] == sorted({each.pk for each in runs})
+    assert runs[3] == runs[1]
 
 
 def test_a_run_that_is_over_is_made_anew() -> None:

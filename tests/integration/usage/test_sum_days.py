@@ -27,9 +27,9 @@ def test_the_scheduled_task_sums_what_is_over() -> None:
 
 def test_the_command_says_how_many_days_it_summed() -> None:
     pod("2026-01-05T12:00", "2026-01-05T13:00")
-    said = StringIO()
-    call_command("sum_usage_days", stdout=said)
-    assert said.getvalue().endswith("summed\n")
+    output = StringIO()
+    call_command("sum_usage_days", stdout=output)
+    assert output.getvalue().endswith("summed\n")
     assert UsageDay.objects.count() == 1
     again = StringIO()
     call_command("sum_usage_days", stdout=again)
@@ -40,9 +40,9 @@ def test_a_rebuild_sums_everything_anew() -> None:
     pod("2026-01-05T12:00", "2026-01-06T12:00")
     call_command("sum_usage_days", stdout=StringIO())
     UsageDay.objects.update(seconds=1)  # as if somebody had meddled
-    said = StringIO()
-    call_command("sum_usage_days", "--rebuild", stdout=said, stderr=StringIO())
-    assert said.getvalue().endswith("days summed\n")
+    output = StringIO()
+    call_command("sum_usage_days", "--rebuild", stdout=output, stderr=StringIO())
+    assert output.getvalue().endswith("days summed\n")
     assert [day.seconds for day in UsageDay.objects.order_by("day")] == [12 * 3600] * 2
 
 

@@ -101,15 +101,15 @@ makes = st.sampled_from([("refresh",), ("refresh",), ("rebuild",)])
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     before=st.lists(rows, min_size=2, max_size=6),
-    asked=checkpoints,
+    checkpoint=checkpoints,
     then=st.lists(st.tuples(writes, st.none() | makes), min_size=1, max_size=6),
 )
 def test_what_one_write_makes_wrong_is_not_read_from_sums(
-    before: list[Any], asked: dict[str, Any], then: list[tuple[Any, Any]]
+    before: list[Any], checkpoint: dict[str, Any], then: list[tuple[Any, Any]]
 ) -> None:
     for model in (*_TABLES, *_SUMS):
         model.objects.all().delete()
-    WatchCheckpoint.objects.create(name="capacity", **asked)
+    WatchCheckpoint.objects.create(name="capacity", **checkpoint)
     for write in before:
         _happen(write)
     refresh(NOW)

@@ -64,14 +64,14 @@ told_row = st.tuples(
     st.just("told"), instants, controller, st.integers(0, 16), st.integers(0, 8), st.booleans()
 )
 gap = st.tuples(st.just("gap"), instants, st.integers(1, 9000))
-asked = st.tuples(st.just("asked"), instants)
+asked_row = st.tuples(st.just("asked"), instants)
 ended = st.tuples(st.just("end"), st.integers(0, 86_400))
 changed = st.sampled_from(
     [("move",), ("rename",), ("unheld",), ("untold",), ("retold",), ("ungap",), ("unpod",)]
 )
 made = st.tuples(st.just("refresh"), instants)
 histories = st.lists(
-    held_row | held_row | told_row | told_row | pod_row | gap | asked | ended | changed | made,
+    held_row | held_row | told_row | told_row | pod_row | gap | asked_row | ended | changed | made,
     min_size=2,
     max_size=16,
 )
@@ -317,8 +317,8 @@ LATE_CHANGES: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("late", LATE_CHANGES)
 def test_a_late_change_is_read_from_the_rows_until_it_is_summed(late: str) -> None:
     for hour, free in (("00:30", 20), ("05:00", 32)):
-        told = {"at": at(f"2026-11-10T{hour}"), "total": 32, "free": free}
-        CapacityChange.objects.create(controller="v1", **told)
+        reading = {"at": at(f"2026-11-10T{hour}"), "total": 32, "free": free}
+        CapacityChange.objects.create(controller="v1", **reading)
     held("2026-11-10T00:00", "2026-11-10T00:40", controller="v1", job_uid="j", partition="p0")
     pod("2026-11-10T00:00", "2026-11-10T00:35", job_uid="j", partition="other", ipus=4)
     PodLifetime.objects.update(job_uid="j" if late == "a pod ran on it" else "k")

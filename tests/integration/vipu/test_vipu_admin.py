@@ -336,10 +336,10 @@ def test_without_an_admin_port_there_is_none(
     server, port = start_server()
     assert server.admin_port is None
     monkeypatch.setenv("HOME", str(tmp_path))
-    asked = ("list", "agents", "-H", "127.0.0.1", "--api-port")
-    assert main((*asked, str(port))) == 1  # the users' port knows nothing of it
+    arguments = ("list", "agents", "-H", "127.0.0.1", "--api-port")
+    assert main((*arguments, str(port))) == 1  # the users' port knows nothing of it
     assert "Method not found" in capsys.readouterr().err
-    assert main((*asked, str(free_port()))) == 3
+    assert main((*arguments, str(free_port()))) == 3
 
 
 async def test_the_admin_port_serves_the_user_api_and_the_users_port_no_other(

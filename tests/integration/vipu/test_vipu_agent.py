@@ -227,11 +227,11 @@ async def test_a_partition_has_metrics_until_it_is_released(
     await order(client, Configure(PAIR))
     clock.forward(10)
     of = '{agent="ag0",partition="p1"}'
-    shown = await scrape(ports.exporter)
-    assert shown[f"ipuhub_partition_ipus{of}"] == 2
-    assert shown[f"ipuhub_partition_seconds_total{of}"] == 10
-    assert shown[f"ipuhub_partition_host_received_bytes_total{of}"] == sum(
-        shown[f'ipuhub_ipu_host_received_bytes_total{{agent="ag0",ipu="{ipu}"}}']
+    metrics = await scrape(ports.exporter)
+    assert metrics[f"ipuhub_partition_ipus{of}"] == 2
+    assert metrics[f"ipuhub_partition_seconds_total{of}"] == 10
+    assert metrics[f"ipuhub_partition_host_received_bytes_total{of}"] == sum(
+        metrics[f'ipuhub_ipu_host_received_bytes_total{{agent="ag0",ipu="{ipu}"}}']
         for ipu in range(4)
     )
     await order(client, Reset("p1", "second"))  # the application goes on

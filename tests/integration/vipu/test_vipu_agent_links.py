@@ -75,10 +75,10 @@ async def have_beaten(server: VipuServer, agent: str, machine: Machine) -> None:
     def has_fault() -> bool:
         return agent in server.controller.machines
 
-    async with AgentClient(machine.address, deadline_seconds=60) as asked:
-        await asked.inject(Fault(FaultKind.IPU_ERROR, ipu=0))
+    async with AgentClient(machine.address, deadline_seconds=60) as simulator:
+        await simulator.inject(Fault(FaultKind.IPU_ERROR, ipu=0))
         await eventually(has_fault)
-        await asked.repair(0)
+        await simulator.repair(0)
         await eventually(lambda: not has_fault())
 
 
@@ -123,10 +123,10 @@ async def test_an_order_takes_one_message(
     await eventually(lambda: bool(link.boot_id))
     link.client._deadline_seconds = PATIENCE_SECONDS
     link.around.timing = LinkTiming(heartbeat_seconds=36_000)
-    told: list[tuple[Order, ...]] = []
+    received: list[tuple[Order, ...]] = []
 
     async def follow(agent: AgentClient, *orders: Order) -> Outcome:
-        told.append(orders)
+        received.append(orders)
         return await follow_of(agent, *orders)
 
     async with client(server) as vipu:
@@ -135,7 +135,7 @@ async def test_an_order_takes_one_message(
         await active(vipu, "p", 2)
         await vipu.remove_partition("p")
         await eventually(lambda: len(server.controller.list()) == 1)
-    assert [[type(order) for order in orders] for orders in told] == [[Configure], [Release]]
+    assert [[type(order) for order in orders] for orders in received] == [[Configure], [Release]]
 
 
 async def test_an_agent_that_vanished_without_a_word_is_found_on_a_new_connection(
@@ -172,16 +172,16 @@ async def test_an_agent_that_speaks_of_an_ipu_that_it_does_not_have_is_asked_aga
 ) -> None:
     (machine,) = machines(1)
     server = start([machine])
-    told, follow_of = list[str](), AgentClient.follow
+    addresses, follow_of = list[str](), AgentClient.follow
 
     async def follow(agent: AgentClient, *orders: Order) -> Outcome:
-        told.append(agent.address)
+        addresses.append(agent.address)
         outcome = await follow_of(agent, *orders)
         return replace(outcome, health=replace(outcome.health, faults={9: "IPU 9 is hot"}))
 
     with monkeypatch.context() as patch:
         patch.setattr(AgentClient, "follow", follow)
-        await eventually(lambda: len(told) > 2)
+        await eventually(lambda: len(addresses) > 2)
     await have_beaten(server, "ag0", machine)
     async with client(server) as vipu:
         await active(vipu, "p", 4)
@@ -255,8 +255,8 @@ def test_agents_that_are_created_and_do_not_answer_hold_up_nobody(
         for hole in holes:
             hole.settimeout(PATIENCE_SECONDS)
             opened.enter_context(hole.accept()[0])  # each is asked, though none answers
-        asked = AdminServiceStub(channel).ListAgents
-        assert not asked(admin_pb.ListAgentsRequest(), timeout=PATIENCE_SECONDS).agents
+        list_agents = AdminServiceStub(channel).ListAgents
+        assert not list_agents(admin_pb.ListAgentsRequest(), timeout=PATIENCE_SECONDS).agents
         assert not any(call.done() for call in calls)
         server.stop()
 

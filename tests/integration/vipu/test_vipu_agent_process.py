@@ -45,16 +45,16 @@ async def test_a_taken_port_is_refused_and_leaves_no_other_open(
 async def test_the_first_answer_already_names_the_port_of_the_metrics(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port, shown, begin = free_port(), list[int](), aio._server.Server.start
+    port, ports_seen, begin = free_port(), list[int](), aio._server.Server.start
 
     async def start_and_ask(server: aio.Server) -> None:
         await begin(server)
         async with AgentClient(f"127.0.0.1:{port}", deadline_seconds=20) as client:
-            shown.append((await client.inventory()).exporter_port)
+            ports_seen.append((await client.inventory()).exporter_port)
 
     monkeypatch.setattr("grpc.aio._server.Server.start", start_and_ask)
     (ports,) = await start(port=port)
-    assert shown == [ports.exporter]
+    assert ports_seen == [ports.exporter]
 
 
 async def test_two_agents_never_share_a_port(
@@ -114,9 +114,9 @@ async def test_the_commands_fault_and_repair_do_what_they_say(
 def test_a_signal_stops_it_with_exit_code_0_and_a_taken_port_with_1(
     number: signal.Signals,
 ) -> None:
-    port, shown = free_port(), free_port()
+    port, exporter_port = free_port(), free_port()
     command = [sys.executable, "-m", "partitions.vipu.agent.main"]
-    command += ["--port", str(port), "--exporter-port", str(shown)]
+    command += ["--port", str(port), "--exporter-port", str(exporter_port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -126,8 +126,8 @@ def test_a_signal_stops_it_with_exit_code_0_and_a_taken_port_with_1(
             assert other.returncode == 1
             assert "Address already in use; choose another --port" in other.stderr
             process.send_signal(number)
-            _, said = process.communicate(timeout=90)
+            _, output = process.communicate(timeout=90)
         finally:
             process.kill()
     assert process.returncode == 0
-    assert "vipu-agent stopped" in said
+    assert "vipu-agent stopped" in output

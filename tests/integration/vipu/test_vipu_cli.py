@@ -294,9 +294,9 @@ def test_watch_goes_on_when_the_controller_has_been_away(
         assert process.stderr is not None
         assert "Partition" in process.stdout.readline()
         running[0].stop()
-        said = process.stderr.readline()
-        assert f"127.0.0.1:{port}" in said
-        assert "The list above may be out of date; trying again until Ctrl-C" in said
+        line = process.stderr.readline()
+        assert f"127.0.0.1:{port}" in line
+        assert "The list above may be out of date; trying again until Ctrl-C" in line
         server, _ = start_server(port=port, create_latency_seconds=0)
         server.controller.create(CreateRequest("back", 4))
         while "back" not in process.stdout.readline():
@@ -360,6 +360,6 @@ def test_the_help_of_every_command_has_an_example(make: Callable[[], ArgumentPar
 def test_the_help_of_a_command_shows_the_examples_about_it(capsys: Said) -> None:
     with pytest.raises(SystemExit):
         main(["get", "partition", "--help"])
-    shown = capsys.readouterr().out
-    assert "  vipu get partition p1 --ipu-configs > ~/.ipuof.conf.d/p1.conf" in shown
-    assert "vipu create partition" not in shown
+    output = capsys.readouterr().out
+    assert "  vipu get partition p1 --ipu-configs > ~/.ipuof.conf.d/p1.conf" in output
+    assert "vipu create partition" not in output

@@ -86,8 +86,8 @@ def test_a_partition_under_removal_is_nobodys_to_use_or_to_repair(
     assert controller.get("p") is removing
     controller.remove("p", force=True)
     assert controller.list() == []
-    said = [one.what for one in controller.events.last()[0] if "removed" in one.what]
-    assert said == ["partition is being removed", "partition removed"]
+    events = [one.what for one in controller.events.last()[0] if "removed" in one.what]
+    assert events == ["partition is being removed", "partition removed"]
     controller.create(CreateRequest("q", 8))
     file.close()
 

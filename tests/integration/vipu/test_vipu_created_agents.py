@@ -254,8 +254,8 @@ async def test_agents_that_announce_themselves_are_found(machines: Machines, sta
     (machine,) = machines(1, "--announce-interfaces", "lo")
 
     async def found() -> list[list[str]]:
-        shown, _ = await asked("discover", "agents")
-        heads, *listed = rows(shown)
+        output, _ = await asked("discover", "agents")
+        heads, *listed = rows(output)
         assert heads == [*HEADS, "Agent ID"]
         return [row for row in listed if row[1] == str(machine.port)]
 
@@ -279,11 +279,11 @@ def test_a_first_user_is_made_with_the_state_file(
     file = tmp_path / "state" / "vipu-server.json"
     command = ["--init", "--secure", "--default-user-id", "john", "--storage", str(file)]
     assert server_main([*command, "--tls-init", str(tmp_path / "tls")]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[:2] == [f"initialised storage: {file}", "Default user is: john"]
-    key = said[2].removeprefix("Access key is '").removesuffix("'.")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"initialised storage: {file}", "Default user is: john"]
+    key = lines[2].removeprefix("Access key is '").removesuffix("'.")
     assert len(key) > 40
-    assert any(line.startswith("certificate of server") for line in said)
+    assert any(line.startswith("certificate of server") for line in lines)
     assert server_main(command) == 3
     assert f"the state file {file} exists already" in capsys.readouterr().err
     assert server_main([*command[:-1], str(tmp_path / "x"), "--default-user-id", "a/b"]) == 2
@@ -319,8 +319,10 @@ def test_a_first_user_is_granted_nothing_while_there_is_nothing(
     command = ["--init", "--secure", "--machines", "0", "--default-user-id", "john"]
     assert server_main([*command, "--storage", str(file)]) == 0
     line = "vipu-admin grant user john --allocations ID"
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert said == f"There is no allocation yet. Once you have created an allocation: {line}"
+    line_printed = capsys.readouterr().out.splitlines()[-1]
+    assert (
+        line_printed == f"There is no allocation yet. Once you have created an allocation: {line}"
+    )
     assert start(storage=file).controller.state.users["john"].allocations == ()
 
 
@@ -332,8 +334,8 @@ def test_a_first_user_without_a_name_is_refused_in_words(
     monkeypatch.setattr(os, "getuid", lambda: 987_654_321)  # no file names it
     file = tmp_path / "vipu-server.json"
     assert server_main(["--init", "--secure", "--storage", str(file)]) == 2
-    said = "vipu-server: this user has no name: give --default-user-id\n"
-    assert capsys.readouterr().err == said
+    message = "vipu-server: this user has no name: give --default-user-id\n"
+    assert capsys.readouterr().err == message
     assert not file.exists()
 
 

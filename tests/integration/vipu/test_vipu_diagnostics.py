@@ -160,8 +160,8 @@ async def test_an_agent_that_is_removed_during_its_test_is_named_so(
             lambda: admin.ask("GetDiagnostic", question),
             lambda found: found.state != pb.DIAGNOSTIC_STATE_RUNNING,
         )
-    told = {(each.outcome, each.message) for each in found.results}
-    assert told == {(pb.OUTCOME_SKIPPED, "a1 was removed while it was tested")}
+    outcomes = {(each.outcome, each.message) for each in found.results}
+    assert outcomes == {(pb.OUTCOME_SKIPPED, "a1 was removed while it was tested")}
     assert len(found.results) == 4
 
 

@@ -131,8 +131,8 @@ def test_what_remains_is_exit_code_1_at_once_or_after_a_time(
 ) -> None:
     four.controller.create(CreateRequest("p", 4))
     assert drained(four, "--no-wait") == 1
-    said = capsys.readouterr().err
-    assert f"drain agent (ag0): failed: not empty: p: {STAYS}. The machine stays cor" in said
+    output = capsys.readouterr().err
+    assert f"drain agent (ag0): failed: not empty: p: {STAYS}. The machine stays cor" in output
     assert drained(four, "--timeout", "0.1") == 1
     assert f"failed: not empty after 0.1 s: p: {STAYS}. " in capsys.readouterr().err
     assert four.controller.get("p").ready_state(four.controller.clock()) is ReadyState.ACTIVE
@@ -178,18 +178,18 @@ def test_a_running_drain_leaves_the_cordons_reason_to_whoever_gave_the_last(
     assert controller.machines["ag0"] == since
     controller.drain(DrainOrder(agent="ag0", reason="more cables", resume=True))
     assert controller.machines["ag0"] == since
-    drain, asked = controller.drain, list[DrainOrder]()
-    monkeypatch.setattr(controller, "drain", lambda order: asked.append(order) or drain(order))
+    drain, orders = controller.drain, list[DrainOrder]()
+    monkeypatch.setattr(controller, "drain", lambda order: orders.append(order) or drain(order))
     commands = []
     for reason in ("more cables", "cables of Monday"):
         commands.append(Command(four, "--reason", reason))
         wait_until(lambda: controller.machines["ag0"].cordon == reason, reason)  # noqa: B023
     controller.cordon("ag0", "a new board")
-    seen = len(asked)
-    wait_until(lambda: len(asked) > seen + 6, "both ask again")
+    seen = len(orders)
+    wait_until(lambda: len(orders) > seen + 6, "both ask again")
     assert controller.machines["ag0"].cordon == "a new board"
     cordons = [what for what, _ in events(controller)].count("machine cordoned")
-    assert {one.reason for one in asked if one.resume} == {None}
+    assert {one.reason for one in orders if one.resume} == {None}
     assert cordons == 4  # one for each reason, however often it was asked
     controller.uncordon("ag0")
     assert [command.end() for command in commands] == [1, 1]
@@ -231,9 +231,9 @@ async def test_machines_give_up_what_is_moved_and_what_is_ended(
             ("moves", ["ag1"])
         ]
         assert list(first.ended) == ["job"]
-        why = {one.partition_id: one.why for one in first.remaining}
-        assert why.pop("job") == "it is being removed"
-        assert why in ({}, {"moves": FREEING})  # the machine may have been fast
+        reasons = {one.partition_id: one.why for one in first.remaining}
+        assert reasons.pop("job") == "it is being removed"
+        assert reasons in ({}, {"moves": FREEING})  # the machine may have been fast
         await eventually(lambda: is_active(vipu, "moves"))
         await eventually(old.names, lambda names: names == [])
         assert await new.names() == ["moves"]
@@ -268,16 +268,18 @@ async def test_what_has_moved_remains_until_the_old_machine_has_freed_it(
         server._links._links["ag0"].held = None
         assert await asyncio.to_thread(drained, server, "--no-wait") == 1
         unheard = "ag0 has not answered since vipu-server was started"
-        told = [capsys.readouterr().err]
-        assert f"failed: not empty: {unheard}. The machine" in told[0]
+        outputs = [capsys.readouterr().err]
+        assert f"failed: not empty: {unheard}. The machine" in outputs[0]
         patient = Command(server)
 
         def times() -> int:
-            told.append(capsys.readouterr().err)
-            return "".join(told).count("waiting for ag0: it has not answered since vipu-server was")
+            outputs.append(capsys.readouterr().err)
+            return "".join(outputs).count(
+                "waiting for ag0: it has not answered since vipu-server was"
+            )
 
         await eventually(lambda: times() >= 3)  # by each of the commands
-        assert "ag0 no longer holds" not in "".join(told)
+        assert "ag0 no longer holds" not in "".join(outputs)
         assert patient.code is None
         await agent.repair()
         assert await asyncio.to_thread(command.end) == 0

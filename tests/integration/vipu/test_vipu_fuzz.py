@@ -81,30 +81,37 @@ async def fuzz(
     random, codes, heard = Random(seed), Counter[str](), Counter[str]()
     async with channel:
 
-        async def ask(method: MethodDescriptor, asked: Message) -> None:
+        async def ask(method: MethodDescriptor, request: Message) -> None:
             call = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}")
-            raw, answers = asked.SerializeToString() + random.choice(NEWER), [(StatusCode.OK, "-")]
+            raw = request.SerializeToString() + random.choice(NEWER)
+            answers = [(StatusCode.OK, "-")]
             try:
                 answers += refusals(await call(raw, timeout=90, metadata=metadata), method)
             except aio.AioRpcError as error:
                 answers = [(error.code(), error.details() or "")]
-            for code, said in answers:
-                judge(code, said, method, asked)
+            for code, details in answers:
+                judge(code, details, method, request)
             heard[method.full_name] += 1
 
-        def judge(code: StatusCode, said: str, method: MethodDescriptor, asked: Message) -> None:
-            assert code in {StatusCode.OK, *SAID}, (method.full_name, asked, said)
-            assert said
-            assert len(said) <= 500
+        def judge(
+            code: StatusCode, details: str, method: MethodDescriptor, request: Message
+        ) -> None:
+            assert code in {StatusCode.OK, *SAID}, (method.full_name, request, details)
+            assert details
+            assert len(details) <= 500
             if code in WRONG:
-                assert names_a_field(said, method.input_type), (method.full_name, asked, said)
-                assert REMEDY.search(said), (method.full_name, asked, said)
+                assert names_a_field(details, method.input_type), (
+                    method.full_name,
+                    request,
+                    details,
+                )
+                assert REMEDY.search(details), (method.full_name, request, details)
             codes[code.name] += 1
 
         for start in range(0, MESSAGES, 16):
             chosen = [random.choice(methods) for _ in range(min(16, MESSAGES - start))]
-            asked = [(method, message(random, method.input_type)) for method in chosen]
-            await asyncio.gather(*(ask(method, answerable(one)) for method, one in asked))
+            requests = [(method, message(random, method.input_type)) for method in chosen]
+            await asyncio.gather(*(ask(method, answerable(one)) for method, one in requests))
     assert heard.total() == MESSAGES
     assert min(heard[each.full_name] for each in methods) >= MESSAGES / len(methods) / 2
     return codes
@@ -119,12 +126,12 @@ def refusals(raw: bytes, method: MethodDescriptor) -> list[tuple[StatusCode, str
     return [(codes[each.code], each.reason) for each in answer.refusals]
 
 
-def names_a_field(said: str, message: Descriptor, depth: int = 3) -> bool:
+def names_a_field(details: str, message: Descriptor, depth: int = 3) -> bool:
     """Return whether a sentence begins with the name of a field of a message, or of a message in
     it."""
     return any(
-        re.match(rf"(partition (\S+: )?)?{field.name}( [^:;]+)?: ", said)
-        or (field.message_type and depth and names_a_field(said, field.message_type, depth - 1))
+        re.match(rf"(partition (\S+: )?)?{field.name}( [^:;]+)?: ", details)
+        or (field.message_type and depth and names_a_field(details, field.message_type, depth - 1))
         for field in message.fields
     )
 
@@ -133,11 +140,11 @@ def insecure(port: int) -> aio.Channel:
     return aio.insecure_channel(f"127.0.0.1:{port}")
 
 
-def answerable(asked: Message) -> Message:
+def answerable(request: Message) -> Message:
     """The message, unless it asks for no more answers."""
-    if isinstance(asked, vipu_agent_pb2.InjectFaultRequest) and asked.kind == HANG:
-        asked.kind = vipu_agent_pb2.FAULT_KIND_IPU_ERROR
-    return asked
+    if isinstance(request, vipu_agent_pb2.InjectFaultRequest) and request.kind == HANG:
+        request.kind = vipu_agent_pb2.FAULT_KIND_IPU_ERROR
+    return request
 
 
 @pytest.fixture
@@ -154,9 +161,9 @@ async def test_users_and_administrators_hear_documented_codes_only(
     offered = [
         each for each in services(*ADMIN) if each.containing_service.name not in OF_OTHER_PORTS
     ]
-    asked = await fuzz(insecure(server.admin_port), offered, "admin")
-    print(f"user {dict(user)}\nadmin {dict(asked)}")
-    for codes in (user, asked):
+    administrator = await fuzz(insecure(server.admin_port), offered, "admin")
+    print(f"user {dict(user)}\nadmin {dict(administrator)}")
+    for codes in (user, administrator):
         assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= codes.keys()
     before = server.controller.list(), server.controller.state.layout, server.controller.machines
     await asyncio.to_thread(server.stop)

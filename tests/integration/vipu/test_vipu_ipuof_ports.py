@@ -245,11 +245,11 @@ async def waiting_connection(ports: IpuofPorts) -> AsyncIterator[socket.socket]:
 async def test_a_port_without_a_file_for_a_connection_waits_and_does_not_spin() -> None:
     ports = IpuofPorts.reserve("127.0.0.1", 0, 1)
     ports.follow((0,))
-    with capture_logs() as said:
+    with capture_logs() as entries:
         async with waiting_connection(ports):
             for _ in range(100):  # turns of the loop, in each of which the port is readable
                 await asyncio.sleep(0)
-            assert [(one["event"], one["problem"]) for one in said] == [
+            assert [(one["event"], one["problem"]) for one in entries] == [
                 ("IPUoF port takes no connection", os.strerror(errno.EMFILE))
             ]
     ports.close()
@@ -261,18 +261,18 @@ async def test_a_port_that_waits_for_a_file_can_be_closed_and_opened(
     monkeypatch.setattr("partitions.vipu.agent.ipuof._PAUSE_SECONDS", 0.01)
     ports, its_pause_is_over = IpuofPorts.reserve("127.0.0.1", 0, 1), asyncio.Event()
     ports.follow((0,))
-    with capture_logs() as said:
+    with capture_logs() as entries:
         async with waiting_connection(ports):
-            while not said:
+            while not entries:
                 await asyncio.sleep(0)
             ports.follow(())
-            told = len(said)
-    with capture_logs() as said:
+            logged = len(entries)
+    with capture_logs() as entries:
         asyncio.get_running_loop().call_later(0.01, its_pause_is_over.set)
         await its_pause_is_over.wait()
         for _ in range(3):
             await asyncio.sleep(0)
-    assert (told, said) == (1, [])
+    assert (logged, entries) == (1, [])
     ports.follow((0,))
     assert await is_open("127.0.0.1", ports.ports[0])
     ports.close()

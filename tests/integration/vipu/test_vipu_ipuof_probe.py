@@ -29,14 +29,14 @@ NAME = "machine.example"
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """The name server: `asked` how often, `answers` it when that is set, with `error` if it has."""
-    server = SimpleNamespace(asked=0, answers=threading.Event(), error=None)
+    """A name server: counts `look_ups`, waits for `answers`, raises `error` if it has one."""
+    server = SimpleNamespace(look_ups=0, answers=threading.Event(), error=None)
     look_up = socket.getaddrinfo
 
     def answer(host: str, port: object, *more: Any, **named: Any) -> Any:
         if host != NAME or named.get("flags", 0) & socket.AI_NUMERICHOST:
             return look_up(host, port, *more, **named)
-        server.asked += 1
+        server.look_ups += 1
         server.answers.wait()
         if server.error:
             raise server.error
@@ -70,7 +70,7 @@ async def test_a_machine_with_a_name_is_looked_up_once_and_asked_at_each_address
 ) -> None:
     names.answers.set()
     assert await closed() == set()
-    assert names.asked == 1
+    assert names.look_ups == 1
     ports.follow((0, 1, 2))
     assert await closed() == {KEY}
     names.error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -84,10 +84,10 @@ async def test_a_silent_name_server_holds_no_thread_that_changes_the_state(
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     probe = asyncio.create_task(closed())
     try:
-        await eventually(lambda: names.asked)
+        await eventually(lambda: names.look_ups)
         async with asyncio.timeout(60):
             await asyncio.to_thread(lambda: None)  # as AgentLinks confirms
         assert await probe == {KEY}
-        assert names.asked == 1
+        assert names.look_ups == 1
     finally:
         names.answers.set()

@@ -132,9 +132,9 @@ def limited(soft: int, hard: int, module: str, *options: str) -> list[str]:
 def test_an_agent_opens_as_many_files_as_the_hard_limit_allows() -> None:
     with subprocess.Popen(limited(48, 512, *AGENT), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = process.stderr.readline()
+        line = process.stderr.readline()
         process.terminate()
-    assert "vipu-agent listens" in said
+    assert "vipu-agent listens" in line
 
 
 def test_an_agent_that_may_not_open_enough_files_says_so() -> None:

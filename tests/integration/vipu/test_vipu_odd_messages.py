@@ -41,10 +41,10 @@ def test_any_message_is_answered_or_refused_in_words(
     server, port = start_server()
     random = Random(method.name)  # the same messages each time
     for _ in range(150):
-        asked = message(random, method.input_type)
-        code, said = ask(port, method, asked.SerializeToString())
-        assert code in {StatusCode.OK, *SAID}, (asked, said)
-        assert said or code is StatusCode.OK
+        request = message(random, method.input_type)
+        code, details = ask(port, method, request.SerializeToString())
+        assert code in {StatusCode.OK, *SAID}, (request, details)
+        assert details or code is StatusCode.OK
     server.stop()
     start_server()  # what was stored can be read again
 
@@ -89,13 +89,13 @@ def asking(text: str) -> list[tuple[str, Message, StatusCode]]:
 def test_a_name_of_any_length_is_refused_with_its_status_and_what_to_write(
     server: tuple[VipuServer, int], character: str
 ) -> None:
-    for name, asked, code in asking(character * 20_000):
-        told, said = ask(server[1], SERVICE.methods_by_name[name], asked.SerializeToString())
-        assert told is code, (name, said)
-        assert character * 50 not in said
-        assert "of 20,000 characters" in said
-        assert len(said) <= 500
-    creating, asked, _ = asking(character * 20_000)[0]
-    _, said = ask(server[1], SERVICE.methods_by_name[creating], asked.SerializeToString())
-    assert said.startswith("partition id of 20,000 characters")
-    assert "1 to 63 letters, digits" in said
+    for name, request, code in asking(character * 20_000):
+        status, details = ask(server[1], SERVICE.methods_by_name[name], request.SerializeToString())
+        assert status is code, (name, details)
+        assert character * 50 not in details
+        assert "of 20,000 characters" in details
+        assert len(details) <= 500
+    creating, request, _ = asking(character * 20_000)[0]
+    _, details = ask(server[1], SERVICE.methods_by_name[creating], request.SerializeToString())
+    assert details.startswith("partition id of 20,000 characters")
+    assert "1 to 63 letters, digits" in details

@@ -46,12 +46,12 @@ async def test_a_cordoned_machine_keeps_its_partitions_and_gets_no_new_ones(
     assert (await client.partition_status("old")).ready_state is ReadyState.ACTIVE
     await client.create_partition(CreateRequest("new", 1))
     assert await positions(client, "new") == [8]
-    asked = tuple(IpuId(0, place, "default") for place in (2, 3))
+    ipus = tuple(IpuId(0, place, "default") for place in (2, 3))
     with pytest.raises(NoCapacity, match="ag0 is cordoned: new cables"):
-        await client.create_partition(CreateRequest("p", 2, cluster_id="default", ipus=asked))
+        await client.create_partition(CreateRequest("p", 2, cluster_id="default", ipus=ipus))
     await client.reset_partition("old")
     controller.uncordon("ag0")
-    await client.create_partition(CreateRequest("p", 2, cluster_id="default", ipus=asked))
+    await client.create_partition(CreateRequest("p", 2, cluster_id="default", ipus=ipus))
 
 
 async def test_only_so_many_partitions_fit_as_there_is_room_beside_a_cordon(
@@ -228,10 +228,10 @@ async def test_attributes_say_why_an_ipu_gets_no_partition(
     controller.cordon("ag0", "new cables")
     controller.fail_ipu("ag1", 2, "hot")
     fleet = await client.list_ipu_attributes()
-    said = {(ipu.agent, ipu.index): (ipu.cordon, ipu.fault) for ipu in fleet.closed.values()}
+    reasons = {(ipu.agent, ipu.index): (ipu.cordon, ipu.fault) for ipu in fleet.closed.values()}
     want = {("ag0", index): ("ag0 is cordoned: new cables", "") for index in range(4)}
     want["ag1", 2] = ("", "ag1: hot")
-    assert said == ({} if published_only else want)
+    assert reasons == ({} if published_only else want)
 
 
 def test_a_machine_and_an_ipu_that_do_not_exist_are_refused_in_words(

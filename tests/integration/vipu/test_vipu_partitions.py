@@ -222,9 +222,9 @@ async def test_partitions_of_an_unknown_allocation_cannot_be_listed(client: Vipu
 async def test_the_fleet_of_the_client_is_the_fleet_of_the_server(
     client: VipuClient, published_only: bool
 ) -> None:
-    said = await client.list_ipu_attributes()
-    assert {ipu.hardware.board_type for ipu in said.ipus} == {"M2000"}
-    fleet = replace(said, ipus=tuple(replace(ipu, hardware=Hardware()) for ipu in said.ipus))
+    known = await client.list_ipu_attributes()
+    assert {ipu.hardware.board_type for ipu in known.ipus} == {"M2000"}
+    fleet = replace(known, ipus=tuple(replace(ipu, hardware=Hardware()) for ipu in known.ipus))
     if published_only:
         assert fleet == replace(fleet_of_machines(8), is_guess=True)
         await client.create_partition(CreateRequest("all", 32))

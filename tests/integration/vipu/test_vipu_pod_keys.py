@@ -61,9 +61,11 @@ async def test_a_pod_moves_its_partition_to_no_other_ipus(site: Site, clock: Clo
     ipu = let_ipu_fail(controller, "p1", "hot")
     before = controller.get("p1").ipus
     async with site.vipu(site.pod) as pod:
-        with pytest.raises(NotReady, match="cannot be reset: ag0: hot. End this attempt") as told:
+        with pytest.raises(
+            NotReady, match="cannot be reset: ag0: hot. End this attempt"
+        ) as refusal:
             await pod.reset_partition("p1")
-        assert not re.search("Remove|--relocatable", str(told.value))  # a pod may do neither
+        assert not re.search("Remove|--relocatable", str(refusal.value))  # a pod may do neither
         with pytest.raises(Refused, match="reads and resets the partition p1 and nothing else"):
             await pod.reset_partition("p1", relocatable=True)
         assert controller.get("p1").ipus == before
@@ -97,7 +99,7 @@ async def test_an_insecure_server_has_no_keys_for_pods(start_server: Start) -> N
     _, port = start_server()
     async with VipuClient(f"127.0.0.1:{port}") as client:
         await client.create_partition(CreateRequest("p1", 1))
-        with capture_logs() as told:
+        with capture_logs() as entries:
             assert await client.create_partition_key("p1") is None
             assert await client.create_partition_key("p1") is None
-    assert [line["controller"] for line in told] == [f"127.0.0.1:{port}"]
+    assert [line["controller"] for line in entries] == [f"127.0.0.1:{port}"]

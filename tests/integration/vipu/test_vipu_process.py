@@ -226,9 +226,9 @@ def test_bytes_that_are_no_message_are_one_line_of_the_log(
             with pytest.raises(grpc.RpcError):
                 call(b"\xff\xfe\x00", timeout=90)
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=90)
-    assert "Traceback" not in told
-    lines = [line for line in told.splitlines() if "deserializing" in line]
+    _, output = process.communicate(timeout=90)
+    assert "Traceback" not in output
+    lines = [line for line in output.splitlines() if "deserializing" in line]
     assert len(lines) == 3
-    ours = [x for x in told.splitlines() if "vipu-server" in x or "INSECURE" in x]
-    assert len(told.splitlines()) == 3 + len(ours)
+    ours = [x for x in output.splitlines() if "vipu-server" in x or "INSECURE" in x]
+    assert len(output.splitlines()) == 3 + len(ours)

@@ -53,9 +53,9 @@ def test_bytes_of_the_published_numbers_make_show_reset_and_remove_a_partition(
 ) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{server[1]}") as channel:
 
-        def ask(method: str, asked: bytes, service: str = "UserService") -> bytes:
+        def ask(method: str, request: bytes, service: str = "UserService") -> bytes:
             call = channel.unary_unary(f"/virmgrpc.{service}/{method}")
-            answer = call(asked, timeout=60)
+            answer = call(request, timeout=60)
             assert isinstance(answer, bytes)
             return answer
 
@@ -93,8 +93,8 @@ def test_bytes_of_the_published_numbers_make_show_reset_and_remove_a_partition(
             ipu.get(1, 0): dict(text_pair(bytes(pair)) for _, pair in decode(bytes(ipu[2])))
             for ipu in by_number
         }
-        asked = server[0].controller.attributes(["ag0"], published_only=published_only)
-        assert known == asked["ag0"]
+        attributes = server[0].controller.attributes(["ag0"], published_only=published_only)
+        assert known == attributes["ag0"]
         assert ask("GetVersion", b"", "VersionService") == encode([(1, version("ipuhub"))])
         assert ask("RemovePartition", encode([(1, "p")])) == b""
         assert ask("ListPartitions", b"") == b""

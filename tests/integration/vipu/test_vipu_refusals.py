@@ -310,14 +310,14 @@ def refusal(channel: grpc.Channel, name: str, given: dict[str, Any]) -> tuple[St
 def test_every_refusal_names_the_field_and_what_to_do(
     channels: Callable[[str], grpc.Channel],
 ) -> None:
-    said = [
+    refusals = [
         (code, field, remedy, name, given, *refusal(channels(name), name, given))
         for code, rows in REFUSED.items()
         for name, given, field, remedy in rows
     ]
     assert [
         row
-        for code, field, remedy, *row in said
+        for code, field, remedy, *row in refusals
         if code is not row[2] or field not in row[3] or remedy not in row[3]
     ] == []
 
@@ -330,15 +330,15 @@ def test_an_agent_that_exists_or_is_in_use_is_refused(
     agent = {"agent_id": "a", "host": "127.0.0.1", "port": machine.port}
     with grpc.insecure_channel(f"127.0.0.1:{server.admin_port}") as channel:
         answered(channel, "FleetService.CreateAgent", agent)
-        code, said = refusal(channel, "FleetService.CreateAgent", agent)
+        code, details = refusal(channel, "FleetService.CreateAgent", agent)
         assert code is StatusCode.ALREADY_EXISTS
-        assert f"the machine at {machine.address}" in said
-        assert "give each its own" in said
+        assert f"the machine at {machine.address}" in details
+        assert "give each its own" in details
         cluster = {"cluster_id": "c", "agent_ids": ["a"]}
         answered(channel, "FleetService.CreateCluster", cluster)
-        code, said = refusal(channel, "FleetService.RemoveAgent", {"agent_id": "a"})
+        code, details = refusal(channel, "FleetService.RemoveAgent", {"agent_id": "a"})
         assert code is StatusCode.FAILED_PRECONDITION
-        assert said == "agent a is in cluster c: remove that cluster first"
+        assert details == "agent a is in cluster c: remove that cluster first"
 
 
 def test_every_method_that_takes_a_field_is_among_them() -> None:

@@ -105,8 +105,8 @@ async def test_a_partition_whose_machine_resets_slowly_shows_that_it_is_being_re
         (one,) = json.loads(text[text.index("[\n") :])
         assert one["partition"]["ready_state"] == "PS_PENDING"
         assert one["status"]["operation_state"] == "POS_REMOVING"
-        shown = await asyncio.to_thread(ask, "vipu", port, "get", "partition", "p")
-        assert "| REMOVING" in shown
+        output = await asyncio.to_thread(ask, "vipu", port, "get", "partition", "p")
+        assert "| REMOVING" in output
         seen = await asyncio.to_thread(
             ask, "vipu-admin", admin_port, "list", "partitions", "-o", "wide"
         )

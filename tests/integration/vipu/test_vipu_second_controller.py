@@ -58,11 +58,11 @@ async def test_a_second_controller_gets_no_agent_that_another_uses_unless_it_tak
             with pytest.raises(NoCapacity):
                 await elsewhere.create_partition(CreateRequest("q", 4))
         await some_answers(first)
-        told = asked_for(first)
-        assert len(told) <= 2  # once, unless the second pauses for long; not with each answer
-        assert (told[0].facts["agent"], told[0].facts["host"]) == ("ag0", "127.0.0.1")
+        warnings = asked_for(first)
+        assert len(warnings) <= 2  # once, unless the second pauses for long; not with each answer
+        assert (warnings[0].facts["agent"], warnings[0].facts["host"]) == ("ag0", "127.0.0.1")
         id_of_second = other.with_name("other.json.lock").read_text()
-        assert told[0].facts["controller"] == id_of_second
+        assert warnings[0].facts["controller"] == id_of_second
         assert asked_for(second) == []
         second.stop()
         assert (await both[0].partitions(), lost(first)) == (before, False)
@@ -89,5 +89,5 @@ async def test_ever_new_ids_from_one_host_are_told_of_once(
             with pytest.raises(NotReady, match="another V-IPU controller"):
                 await agent.health()
         await some_answers(server, 2)
-    told = [each.what for each in server.controller.events.last()[0]]
-    assert told.count("another vipu-server asks for an agent") == 1
+    kinds = [each.what for each in server.controller.events.last()[0]]
+    assert kinds.count("another vipu-server asks for an agent") == 1

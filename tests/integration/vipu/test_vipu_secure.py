@@ -274,6 +274,6 @@ def _serial(port: Port, folder: Path) -> int:
         socket.create_connection(("127.0.0.1", port.number), timeout=10) as raw,
         context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
     ):
-        shown = connection.getpeercert(binary_form=True)
-    assert shown is not None
-    return x509.load_der_x509_certificate(shown).serial_number
+        certificate = connection.getpeercert(binary_form=True)
+    assert certificate is not None
+    return x509.load_der_x509_certificate(certificate).serial_number

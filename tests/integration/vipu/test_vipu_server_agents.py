@@ -158,8 +158,8 @@ async def test_an_agent_that_stops_answering_is_lost_and_comes_back(
             sick.signal(signal.Signals[way])
         await eventually(lambda: state_of(vipu, "hit"), lambda state: state is ReadyState.ERROR)
         # No address and nothing of gRPC's: whoever waits for its IPUs reads it.
-        (told,) = (await vipu.partition_status("hit")).errors
-        assert re.fullmatch(r"ag1 has not answered since \d{4}-\d\d-\d\dT[\d:]{8}Z", told)
+        (error,) = (await vipu.partition_status("hit")).errors
+        assert re.fullmatch(r"ag1 has not answered since \d{4}-\d\d-\d\dT[\d:]{8}Z", error)
         assert await state_of(vipu, "kept") is ReadyState.ACTIVE
         with pytest.raises(NoCapacity):
             await vipu.create_partition(CreateRequest("new", 1))
@@ -312,9 +312,9 @@ async def test_a_restarted_agent_is_set_up_again_and_its_partition_stays_active(
         machine.start()
         await eventually(machine.partitions, lambda found: found == before)
         assert await state_of(vipu, "p") is ReadyState.ACTIVE
-    (told,) = [each for each in server.controller.events.last()[0] if "lost" in each.what]
-    assert told.what == "machine had lost a partition, which is set up again"
-    assert told.facts == {"agent": "ag0", "partition": "p"}
+    (event,) = [each for each in server.controller.events.last()[0] if "lost" in each.what]
+    assert event.what == "machine had lost a partition, which is set up again"
+    assert event.facts == {"agent": "ag0", "partition": "p"}
 
 
 async def test_a_controller_starts_without_one_of_its_agents_and_takes_it_in_later(

@@ -124,7 +124,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
 def test_the_tab_key_completes_commands_options_and_their_values(
     terminal: Callable[[str], Terminal], shell: str
 ) -> None:
-    shown = terminal(shell)
+    session = terminal(shell)
     for typed, want in (*TYPED, *OF_SHELL[shell]):
-        shown.type(f"{typed}\n")
-        wait_until(lambda want=want: shown.says(f"{want} end"), f"{typed!r} in: {shown.text!r}")  # type: ignore[misc]
+        session.type(f"{typed}\n")
+        wait_until(lambda want=want: session.says(f"{want} end"), f"{typed!r} in: {session.text!r}")  # type: ignore[misc]

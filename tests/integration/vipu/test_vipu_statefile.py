@@ -335,15 +335,15 @@ def test_a_half_written_file_of_a_killed_process_is_ignored(
 
 def test_what_is_said_of_machines_is_kept_until_nothing_is(tmp_path: Path) -> None:
     file, draft = StateFile(tmp_path / "vipu.json"), Draft(empty())
-    said = [MachineRecord("ag0", cordon="cables"), MachineRecord("ag1", faults={2: "it is hot"})]
-    for machine in said:
+    records = [MachineRecord("ag0", cordon="cables"), MachineRecord("ag1", faults={2: "it is hot"})]
+    for machine in records:
         draft.put_machine(machine)
     file.save(draft.changes, draft.state)  # a rewrite
-    assert list(StateFile(file.path).load().machines.values()) == said
+    assert list(StateFile(file.path).load().machines.values()) == records
     later = Draft(draft.state)
     later.put_machine(MachineRecord("ag0"))
     file.save(later.changes, later.state)  # a line
-    assert list(StateFile(file.path).load().machines.values()) == said[1:]
+    assert list(StateFile(file.path).load().machines.values()) == records[1:]
     assert later.state.occupancy.why_closed(IpuId(0, 0)) is None
     assert later.state.occupancy.why_closed(IpuId(0, 6)) == "it is hot"
 
@@ -354,9 +354,9 @@ def test_a_server_that_is_given_no_file_stores_where_its_user_keeps_state(
     monkeypatch.chdir(tmp_path)
     state, name = tmp_path / "state", "ipuhub/vipu-server.json"
     monkeypatch.setenv("HOME", str(tmp_path))
-    told = {"XDG_STATE_HOME": str(state)}
-    assert default_storage(told, is_root=True) == Path("/var/lib") / name
-    assert default_storage(told, is_root=False) == state / name
+    environ = {"XDG_STATE_HOME": str(state)}
+    assert default_storage(environ, is_root=True) == Path("/var/lib") / name
+    assert default_storage(environ, is_root=False) == state / name
     for silent in ({}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}):
         assert default_storage(silent, is_root=False) == tmp_path / ".local/state" / name
     chosen = {"IPUHUB_SIMULATED_VIPU_STORAGE": str(tmp_path / "chosen.json")}
@@ -368,16 +368,16 @@ def test_the_file_of_an_earlier_version_is_not_passed_over(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    told, earlier = {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "vipu-server.json"
+    environ, earlier = {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "vipu-server.json"
     earlier.touch()
     with pytest.raises(SystemExit, match="2"):
-        parse_options([], told)
+        parse_options([], environ)
     assert f"start with --storage {earlier}" in capsys.readouterr().err
-    assert parse_options(["--storage", "vipu-server.json"], told).storage.samefile(earlier)
+    assert parse_options(["--storage", "vipu-server.json"], environ).storage.samefile(earlier)
     moved = tmp_path / "state/ipuhub/vipu-server.json"
     moved.parent.mkdir(parents=True)
     earlier.rename(moved)
-    assert parse_options([], told).storage == moved
+    assert parse_options([], environ).storage == moved
 
 
 def test_a_user_without_a_home_is_told_to_name_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

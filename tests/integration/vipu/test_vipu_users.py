@@ -139,7 +139,7 @@ async def test_an_administrator_is_no_user(site: Site) -> None:
 
 
 async def test_a_wrong_key_and_an_unknown_user_hear_the_same(site: Site) -> None:
-    said = set()
+    messages = set()
     for wrong in (
         Credentials("alice", site.bob.access_key),
         Credentials("nobody", site.bob.access_key),
@@ -150,8 +150,8 @@ async def test_a_wrong_key_and_an_unknown_user_hear_the_same(site: Site) -> None
         async with site.vipu(wrong) as client:
             with pytest.raises(Unauthenticated) as refused:
                 await client.partition_status("p1")
-        said.add(str(refused.value).partition(": ")[2])
-    assert len(said) == 2  # the other is of the call without a key
+        messages.add(str(refused.value).partition(": ")[2])
+    assert len(messages) == 2  # the other is of the call without a key
 
 
 async def test_nothing_tells_a_user_of_the_partitions_of_others(site: Site) -> None:
@@ -287,8 +287,8 @@ def test_the_commands_make_and_use_a_user(
             monkeypatch.setenv(f"VIPU_CLI_{name}", str(ours / file))
         code = main(arguments)
         out, err = capsys.readouterr()
-        said = [line for line in out.splitlines() if " [info " not in line]  # the server's
-        return "\n".join([f"{code} {said[0] if said else err}", *said[1:]])
+        lines = [line for line in out.splitlines() if " [info " not in line]  # the server's
+        return "\n".join([f"{code} {lines[0] if lines else err}", *lines[1:]])
 
     where = ("-H", "127.0.0.1", "--api-port", str(site.admin_port))
     made = run(vipu_admin.main, "create", "user", "carol", "--allocations", "a", *where)

@@ -30,8 +30,8 @@ def count(outcome: str, name: str = "sign_ins") -> float:
 def sign_in(provider: OidcProvider, client: Client | None = None, path: str = "") -> HttpResponse:
     """Go through a sign-in as a browser does; return the answer of the callback."""
     client = client or Client()
-    asked = client.get("/oidc/start", {"next": path} if path else {})
-    return client.get(provider.signed_in(asked["Location"]))  # type: ignore[return-value]
+    answer = client.get("/oidc/start", {"next": path} if path else {})
+    return client.get(provider.signed_in(answer["Location"]))  # type: ignore[return-value]
 
 
 def user_of(client: Client) -> str | None:

@@ -93,8 +93,8 @@ def test_every_operation_has_an_example_whose_body_fits_its_schema(alice: User) 
     written = 0
     for path, methods in document["paths"].items():
         for method, each in methods.items():
-            shown = page.partition(f'id="{each["operationId"]}"')[2].partition("</code></pre>")[0]
-            command = shlex.split(shown.rpartition("<code>")[2])
+            example = page.partition(f'id="{each["operationId"]}"')[2].partition("</code></pre>")[0]
+            command = shlex.split(example.rpartition("<code>")[2])
             assert command[0] == "curl"
             assert command[-1].startswith(f"$HUB{path.partition('{')[0]}"), command
             assert "{" not in command[-1]

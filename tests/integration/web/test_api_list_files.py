@@ -78,7 +78,7 @@ def table(client: Client, address: str, **headers: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     [
         "jobs{}?sort=ipus",
         "jobs{}?sort=-name&namespace=team-a",
@@ -93,15 +93,15 @@ def table(client: Client, address: str, **headers: str) -> list[dict[str, str]]:
     ],
 )
 @pytest.mark.usefixtures("_accounts")
-def test_json_lines_are_the_rows_of_all_pages(staff: Client, asked: str) -> None:
-    address: str | None = f"/api/v1/{asked.format('')}{'&' if '?' in asked else '?'}page_size=1"
+def test_json_lines_are_the_rows_of_all_pages(staff: Client, query: str) -> None:
+    address: str | None = f"/api/v1/{query.format('')}{'&' if '?' in query else '?'}page_size=1"
     paged = []
     while address:
         page = staff.get(address).json()
         paged += page["results"]
         address = page["next"]
     assert len(paged) > 0
-    assert lines(staff, f"/api/v1/{asked.format('.jsonl')}") == paged
+    assert lines(staff, f"/api/v1/{query.format('.jsonl')}") == paged
 
 
 def test_csv_has_the_filtered_rows_in_their_order_and_no_formula(staff: Client) -> None:
@@ -154,9 +154,9 @@ def test_a_stranger_gets_no_row_of_other_namespaces(alice: User) -> None:
         assert caller.get(f"/api/v1/jobs/uid-team-b-train-1/pods.{form}").status_code == 404
         assert caller.get(f"/api/v1/usage/rates.{form}").status_code == 403
         for kind in ("jobs", "partitions"):
-            said = text_of(caller, f"/api/v1/{kind}.{form}")
-            assert "train-0" in said
-            assert "train-1" not in said
+            text = text_of(caller, f"/api/v1/{kind}.{form}")
+            assert "train-0" in text
+            assert "train-1" not in text
     assert caller.get("/api/v1/jobs.csv?namespace=team-b").status_code == 403
 
 

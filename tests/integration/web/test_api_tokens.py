@@ -39,8 +39,8 @@ def make_by_page(user: User, **data: str) -> str:
 
 def test_a_token_is_shown_once_and_works(alice: User) -> None:
     answer = browser(alice).post(PAGE, FORM)
-    shown = html.unescape(answer.content.decode())
-    found = re.search(r'curl -H "Authorization: Bearer (\S+)" (\S+)</code>', shown)
+    created = html.unescape(answer.content.decode())
+    found = re.search(r'curl -H "Authorization: Bearer (\S+)" (\S+)</code>', created)
     assert found
     text = found[1]
     assert call_api(text) == 200
@@ -148,9 +148,11 @@ def test_the_command_prints_a_token_that_works(
     alice: User, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call_command("make_api_token", "alice", "--name", "cron")
-    said = capsys.readouterr()
-    assert call_api(said.out.strip()) == 200
-    assert f'curl -H "Authorization: Bearer {said.out.strip()}" https://localhost/api' in said.err
+    output = capsys.readouterr()
+    assert call_api(output.out.strip()) == 200
+    assert (
+        f'curl -H "Authorization: Bearer {output.out.strip()}" https://localhost/api' in output.err
+    )
     assert ApiToken.objects.get().name == "cron"
 
 

@@ -131,8 +131,8 @@ def test_it_lists_filters_and_turns_pages(
     one = call("jobs.jobs_read", some.results[0].uid, client=root)
     assert (one.name, one.uid) == (some.results[0].name, some.results[0].uid)
 
-    asked = {"client": root, "group": "team-a", "since": at("2026-10-02T00:00"), "running": False}
-    pods = list(pages(lambda **page: call("usage.usage_lifetimes", **asked, **page)))
+    query = {"client": root, "group": "team-a", "since": at("2026-10-02T00:00"), "running": False}
+    pods = list(pages(lambda **page: call("usage.usage_lifetimes", **query, **page)))
     assert [each.pod_name for each in pods] == ["a-4", "a-3", "a-2", "a-1"]
     found = call("usage.usage_partitions", client=root, month="2026-10")
     assert [each.partition_ipu_hours for each in found.results] == ["96.00000"]
@@ -152,7 +152,7 @@ ADDED_UP = ("partitions", "series", "capacity")
 def test_it_downloads_what_it_lists(call: Callable[..., Any], as_user: Callable[..., Any]) -> None:
     root, kinds = as_user(token_of("root")), models()
     whole = {"by": kinds.UsageCapacityFileBy.TOTAL, "step": kinds.UsageCapacityFileStep.ALL}
-    for name, asked, want in (
+    for name, query, want in (
         ("lifetimes", {"group": "team-a"}, 5),
         ("partitions", {"month": "2026-10"}, 1),
         ("series", {"month": "2026-10", "by": "group", "group": ["team-b"]}, 1),
@@ -161,7 +161,7 @@ def test_it_downloads_what_it_lists(call: Callable[..., Any], as_user: Callable[
         ("capacity", {"month": "2026-10", **whole}, 1),
     ):
         files = [
-            call(f"usage.usage_{name}_file", form, client=root, **asked)
+            call(f"usage.usage_{name}_file", form, client=root, **query)
             for form in ("csv", "jsonl")
         ]
         sums = [row for row in rows(files[0]) if next(iter(row.values())) == "total"]
@@ -182,13 +182,13 @@ def test_it_is_told_why_something_is_refused(
     call: Callable[..., Any], as_user: Callable[..., Any]
 ) -> None:
     alice, stranger = as_user(token_of("alice", "team-a")), as_user("ipuhub_wrong")
-    for client, operation, asked, status in (
+    for client, operation, query, status in (
         (stranger, "jobs.jobs_list", {}, 401),
         (alice, "jobs.jobs_list", {"namespace": "team-b"}, 403),
         (alice, "usage.usage_summary", {"month": "2026-13"}, 400),
         (alice, "usage.usage_reports_list", {}, 403),
     ):
-        refusal = call(operation, client=client, **asked)
+        refusal = call(operation, client=client, **query)
         assert isinstance(refusal, models().Problem), operation
         assert (refusal.status, refusal.detail[-1]) == (status, ".")
     fleet = call("stats.stats", client=alice)

@@ -55,10 +55,10 @@ def test_only_the_tab_of_manifests_reads_them_and_events_are_listed_once(
         return events.list_events(*given)
 
     monkeypatch.setattr(tabs, "list_events", list_events)
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         assert staff.get(f"/jobs/{ended.uid}/{tab}").status_code == 200
     assert len(listed) == 1
-    read = [query["sql"] for query in asked.captured_queries if '"applied"' in query["sql"]]
+    read = [query["sql"] for query in queries.captured_queries if '"applied"' in query["sql"]]
     assert len(read) == (tab == "yaml/")
 
 

@@ -159,17 +159,17 @@ def test_kubernetes_events_give_way_to_what_became_of_the_job(
     staff: Client, ended: JobRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"/jobs/{ended.uid}/events/"
-    said = re.compile(r"<tr>\n      <td.*?</tr>", re.DOTALL)
-    own = said.findall(staff.get(address).content.decode())
+    row = re.compile(r"<tr>\n      <td.*?</tr>", re.DOTALL)
+    own = row.findall(staff.get(address).content.decode())
     monkeypatch.setattr(page, "_SHOWN_EVENTS", len(own) + 2)
     tell(ended, 5)
     text = staff.get(address).content.decode()
-    lines = said.findall(text)
+    lines = row.findall(text)
     assert lines[2:] == own
     assert ["Image is there 4" in lines[0], "Image is there 3" in lines[1]] == [True, True]
     assert "3 older events are not shown" in text
     monkeypatch.setattr(page, "_SHOWN_EVENTS", 3)  # fewer than the job's own
-    assert said.findall(staff.get(address).content.decode()) == own[:3]
+    assert row.findall(staff.get(address).content.decode()) == own[:3]
 
 
 def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
@@ -232,11 +232,11 @@ def test_an_ended_job_is_polled_for_nothing(staff: Client, ended: JobRecord) -> 
 def test_the_attempts_show_the_last_lines_of_their_log_as_text(
     staff: Client, ended: JobRecord
 ) -> None:
-    said = "Container main of train-launcher exited with code 137 (SIGKILL)"
+    message = "Container main of train-launcher exited with code 137 (SIGKILL)"
     log = "Traceback\n  <script>alert(1)</script>\n=cmd|' /C calc'!A0"
-    jobhistory.attempt(ended, 2, outcome="Failed", message=said, log=log)
+    jobhistory.attempt(ended, 2, outcome="Failed", message=message, log=log)
     text = staff.get(f"/jobs/{ended.uid}/pods/").content.decode()
-    assert said in text
+    assert message in text
     assert "Traceback\n  &lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<script>alert" not in text
     twin = staff.get(f"/jobs/{ended.uid}/?table=attempts&format=json")
@@ -248,10 +248,10 @@ def test_a_failed_job_says_why_where_and_what_to_try(staff: Client, ended: JobRe
         at = ended.created_at - dt.timedelta(days=days)
         jobhistory.job(name, status="Failed", reason="OOMKilled", completed_at=at, created_at=at)
     JobRecord.objects.filter(pk=ended.pk).update(status="Failed", reason="OOMKilled")
-    said = "Container main of train-launcher exited with code 1"
+    message = "Container main of train-launcher exited with code 1"
     log = "\n".join(f"line {number}" for number in range(100))
     jobhistory.attempt(
-        ended, 2, outcome="Failed", reason="OOMKilled", exit_code=1, message=said, log=log,
+        ended, 2, outcome="Failed", reason="OOMKilled", exit_code=1, message=message, log=log,
         ended_at=ended.completed_at,
     )  # fmt: skip
     jobhistory.pod(
@@ -261,7 +261,14 @@ def test_a_failed_job_says_why_where_and_what_to_try(staff: Client, ended: JobRe
     text = staff.get(f"/jobs/{ended.uid}/").content.decode()
     card = re.search(r'aria-labelledby="diagnosis-title".*?</section>', text, re.DOTALL)
     assert card is not None
-    for words in (f"{said}.", "Raise the memory limit", "node-7", ">before<", "line 99", "line 80"):
+    for words in (
+        f"{message}.",
+        "Raise the memory limit",
+        "node-7",
+        ">before<",
+        "line 99",
+        "line 80",
+    ):
         assert words in card[0]
     assert "long-before" not in card[0]
     assert "line 79" not in card[0]
@@ -280,9 +287,9 @@ def test_a_job_that_runs_again_still_says_why_it_was_restarted(staff: Client) ->
     )
     text = staff.get(f"/jobs/{job.uid}/").content.decode()
     assert 'class="card mb-3 diagnosis' not in text
-    said = re.search(r"<dt>Last failure</dt><dd>(.*?)</dd>", text)
-    assert said is not None
-    words = re.sub(r"<[^>]*>", "", said[1])
+    failure = re.search(r"<dt>Last failure</dt><dd>(.*?)</dd>", text)
+    assert failure is not None
+    words = re.sub(r"<[^>]*>", "", failure[1])
     assert words.startswith("ag0: IPU 0 has a memory error PartitionError attempt 1, ")
 
 

@@ -199,8 +199,8 @@ def test_a_line_of_a_phone_is_a_link_and_chosen_columns_are_cards(
         row.click(position={"x": 340, "y": 45})
         page.get_by_role("heading", name=name).wait_for()
         page.goto("/jobs/?columns=name&columns=workers&columns=ipus")
-        shown = page.locator("#rows tbody tr").first.evaluate(SHOWN)
-        assert set(shown) == {"Job", "Workers", "IPUs"}
+        labels = page.locator("#rows tbody tr").first.evaluate(SHOWN)
+        assert set(labels) == {"Job", "Workers", "IPUs"}
 
 
 @pytest.mark.parametrize("width", [1440, 1200])

@@ -78,8 +78,8 @@ def test_a_chip_filters_what_it_says_and_is_taken_back(
 @pytest.mark.usefixtures("_history")
 def test_chips_show_no_other_namespace(alice: User) -> None:
     client = browser(alice)
-    shown = {label: names(client, link) for label, (link, _) in chips(client, "/jobs/").items()}
-    assert shown == {
+    by_chip = {label: names(client, link) for label, (link, _) in chips(client, "/jobs/").items()}
+    assert by_chip == {
         "Waiting": {"waits"},
         "Running": {"runs"},
         "Failed 24 h": {"failed"},

@@ -93,8 +93,8 @@ def test_a_job_deleted_while_it_ran_is_not_said_to_run(staff: Client) -> None:
     jobhistory.job("silent", status="Pending", message="", created_at=now, deleted_at=now)
     jobhistory.job("ended", status="Failed", message="exit code 3", created_at=now, deleted_at=now)
     rows = json.loads(body(staff.get("/jobs/?format=json")))
-    said = {row["name"]: row["message"] for row in rows}
-    assert said == {
+    messages = {row["name"]: row["message"] for row in rows}
+    assert messages == {
         "gone": f"Deleted before it ended. Last message: {running}",
         "silent": "Deleted before it ended.",
         "ended": "exit code 3",

@@ -189,7 +189,7 @@ def test_jobs_with_and_without_an_end_are_read_in_one_query_by_one_index(
 def test_owners_of_jobs_are_found_in_indexes_of_their_names(
     scope: Scope, indexes: set[str]
 ) -> None:
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         found = names_like(scope, "-3", 50)
     kinds = {kind: visible_jobs(scope).filter(**{f"{kind}__contains": "-3"}) for kind in NAMED}
     want = {
@@ -197,6 +197,6 @@ def test_owners_of_jobs_are_found_in_indexes_of_their_names(
     }
     assert set(found) == want
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {asked[0]['sql']}")
+        cursor.execute(f"EXPLAIN {queries[0]['sql']}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert set(re.findall(r"(\w+) on jobs_jobrecord", plan)) <= indexes, plan

@@ -140,13 +140,13 @@ def test_files_and_the_api_have_the_order_of_the_page(admin: User, order: str) -
 @pytest.mark.usefixtures("_history")
 @pytest.mark.parametrize("order", ORDERS)
 def test_in_no_order_are_other_namespaces_shown(alice: User, order: str) -> None:
-    shown = [
+    in_order = [
         row["uid"]
         for row in json.loads(text_of(browser(alice).get(f"/jobs/?sort={order}&format=json")))
     ]
     own = set(JobRecord.objects.filter(namespace="team-a").values_list("uid", flat=True))
-    assert shown == [uid for uid in wanted(order) if uid in own]
-    assert uids(text_of(browser(alice).get(f"/jobs/?sort={order}"))) == shown[:50]
+    assert in_order == [uid for uid in wanted(order) if uid in own]
+    assert uids(text_of(browser(alice).get(f"/jobs/?sort={order}"))) == in_order[:50]
 
 
 def test_a_page_back_at_the_start_has_what_was_added_since(staff: Client) -> None:
@@ -167,15 +167,15 @@ def test_an_unknown_order_is_refused_with_the_ones_there_are(
 ) -> None:
     if form == "api":
         answer = tool(admin).get("/api/v1/jobs", {"sort": sort})
-        said = answer.json()["detail"]
+        detail = answer.json()["detail"]
     else:
         answer = browser(admin).get(
             "/jobs/", {"sort": sort, "format": "csv" if form == "csv" else ""}
         )
-        said = html.unescape(answer.content.decode())
+        detail = html.unescape(answer.content.decode())
     assert answer.status_code == 400
-    assert "is not one of created, name, ipus, ended, user, duration. Put - before it" in said
-    assert "sort=-created" in said
+    assert "is not one of created, name, ipus, ended, user, duration. Put - before it" in detail
+    assert "sort=-created" in detail
 
 
 @pytest.mark.parametrize("address", ["/partitions/", "/usage/pods/", "/api/v1/partitions"])
@@ -255,9 +255,9 @@ def test_heads_link_to_their_order_and_say_the_current_one(staff: Client) -> Non
             r'<th scope="col"([^>]*)><a class="sort" href="([^"]+)"[^>]*>([^<]+)',
             text_of(staff.get(address)),
         )
-        said = {label: re.search('aria-sort="(.+?)"', look) for look, _, label in found}
+        directions = {label: re.search('aria-sort="(.+?)"', look) for look, _, label in found}
         return {
-            label: (html.unescape(href), match[1] if (match := said[label]) else "")
+            label: (html.unescape(href), match[1] if (match := directions[label]) else "")
             for _, href, label in found
         }
 

@@ -183,8 +183,8 @@ def test_an_accountant_sees_the_cost_of_pods_and_nobody_else_does(
         assert ask(user, PODS)[0]["cost"] == "4000.00000"
         assert "4,000.00000 EUR" in text_of(user, "/usage/pods/")
     assert cost_of(ask(alice, PODS)[0]) == (None, None, None)
-    (shown,) = file_of(alice, "/usage/pods/?format=csv")  # nothing to add up
-    assert cost_of(shown) == ("", "", "")
+    (row,) = file_of(alice, "/usage/pods/?format=csv")  # nothing to add up
+    assert cost_of(row) == ("", "", "")
     assert "Cost" not in text_of(alice, "/usage/pods/")
     assert not ask(charlie, PODS)
 

@@ -45,12 +45,12 @@ def test_the_page_shows_the_chosen_columns_in_the_order_of_the_list(staff: Clien
 
 
 def test_files_have_exactly_the_filtered_rows_and_the_chosen_columns(staff: Client) -> None:
-    asked = "/jobs/?group=nlp&columns=name,uid"
-    rows = list(csv.reader(io.StringIO(body(staff.get(f"{asked}&format=csv")))))
+    url = "/jobs/?group=nlp&columns=name,uid"
+    rows = list(csv.reader(io.StringIO(body(staff.get(f"{url}&format=csv")))))
     assert [rows[0], [row[0] for row in rows[1:]]] == [["name", "uid"], ["bert"]]
-    (record,) = json.loads(body(staff.get(f"{asked}&format=json")))
+    (record,) = json.loads(body(staff.get(f"{url}&format=json")))
     assert list(record) == ["name", "uid"]
-    assert "columns=name%2Cuid&amp;format=csv" in body(staff.get(asked))
+    assert "columns=name%2Cuid&amp;format=csv" in body(staff.get(url))
 
 
 def test_forms_and_links_keep_the_choice_and_the_choice_keeps_them(staff: Client) -> None:

@@ -170,12 +170,12 @@ def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
 
 def test_a_process_that_asked_the_cluster_ends_without_a_word(tmp_path: Path) -> None:
     """Its connections are closed, also where no server answered on them."""
-    kubeconfig, said = tmp_path / "kubeconfig", tmp_path / "said"
+    kubeconfig, log = tmp_path / "kubeconfig", tmp_path / "said"
     kubeconfig.write_text(KUBECONFIG)
     address = {"KUBECONFIG": str(kubeconfig), "IPUHUB_PROXY_URL": "http://127.0.0.1:9"}
-    with started(said, **address) as port:
+    with started(log, **address) as port:
         assert status(port, "/api/v1/fleet", **bearer()) == 200
-    text = said.read_text()
+    text = log.read_text()
     assert "the dashboard serves" in text
     assert "Unclosed" not in text
     assert "Traceback" not in text

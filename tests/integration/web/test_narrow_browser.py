@@ -44,8 +44,8 @@ def test_the_header_of_a_desk_says_in_full_how_many_components_are_up(
         page.goto("/jobs/")
         page.locator('#health[class*=" is-"]').wait_for()
         page.evaluate("(html) => { document.getElementById('health').outerHTML = html; }", html)
-        shown = page.locator("#health .sentence")
-        needs, has = shown.evaluate("(text) => [text.scrollWidth, text.clientWidth]")
+        summary = page.locator("#health .sentence")
+        needs, has = summary.evaluate("(text) => [text.scrollWidth, text.clientWidth]")
         assert needs <= has
         assert page.locator("#health").get_attribute("title") == sentence
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440
@@ -145,8 +145,8 @@ def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, 
                 "(table) => [table.parentElement.scrollWidth, table.parentElement.clientWidth]"
             )
             assert needs <= has, path
-            shown = table.locator("tbody tr").first.evaluate(SHOWN)
-            assert columns <= set(shown), (path, shown)
+            labels = table.locator("tbody tr").first.evaluate(SHOWN)
+            assert columns <= set(labels), (path, labels)
             assert page.evaluate(WRONG_CHOICES) == [], path  # it says which have no room
             if every := page.locator("details.columns a").evaluate_all("(all) => all[0]?.href"):
                 page.goto(every)

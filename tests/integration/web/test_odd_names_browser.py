@@ -75,11 +75,11 @@ def test_every_name_is_shown_and_none_runs(address: str, cookie: str) -> None:
         for path in (*PAGES, "/usage/faults/", "/partitions/"):
             page.goto(path)
             page.wait_for_load_state("networkidle")
-            shown = said(page)
+            text = said(page)
             for what, name in ODD_NAMES.items():
                 # HTML has one kind of line end: a parser makes that kind of all.
                 lines = name.replace("\r\n", "\n").replace("\r", "\n")
-                assert lines in shown or name in shown, (path, what)
+                assert lines in text or name in text, (path, what)
             assert not has_run(page), path
 
 

@@ -119,7 +119,7 @@ def fail(cause: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "status", "said"),
+    ("cause", "status", "message"),
     [
         (psycopg.OperationalError("connection refused"), 503, "PostgreSQL) is unavailable"),
         (psycopg.errors.AdminShutdown("terminating"), 503, "PostgreSQL) is unavailable"),
@@ -128,7 +128,7 @@ def fail(cause: Exception) -> None:
     ],
 )
 def test_a_database_that_is_away_is_said_on_page_and_api(
-    admin: User, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int, said: str
+    admin: User, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int, message: str
 ) -> None:
     program, person = tool(admin), browser(admin)
     monkeypatch.setattr("ipuhub.web.lists.read_page", lambda *_: fail(cause))
@@ -137,10 +137,10 @@ def test_a_database_that_is_away_is_said_on_page_and_api(
         client.raise_request_exception = False
     answer = program.get("/api/v1/jobs")
     assert (answer.status_code, answer.json()["status"]) == (status, status)
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     page = person.get("/jobs/")
     assert page.status_code == status
-    assert said in page.content.decode()
+    assert message in page.content.decode()
     part = person.get("/jobs/", headers={"HX-Request": "true"})
     assert part.status_code == status
     assert part["Content-Type"].startswith("text/plain")

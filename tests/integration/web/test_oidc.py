@@ -50,10 +50,10 @@ def test_a_new_user_signs_in_and_comes_to_the_page_asked_for(provider: OidcProvi
 
 def test_the_request_carries_pkce_state_and_nonce(provider: OidcProvider) -> None:
     answer = Client().get("/oidc/start")
-    asked = dict(parse_qsl(urlsplit(answer["Location"]).query))
-    assert asked["code_challenge_method"] == "S256"
-    assert len({asked[name] for name in ("state", "nonce", "code_challenge")}) == 3
-    assert asked["redirect_uri"] == "http://testserver/oidc/callback"
+    query = dict(parse_qsl(urlsplit(answer["Location"]).query))
+    assert query["code_challenge_method"] == "S256"
+    assert len({query[name] for name in ("state", "nonce", "code_challenge")}) == 3
+    assert query["redirect_uri"] == "http://testserver/oidc/callback"
     cookie = answer.cookies["ipuhub_oidc"]
     assert (cookie["httponly"], cookie["samesite"], cookie["max-age"]) == (True, "Lax", 600)
 
@@ -192,8 +192,8 @@ def test_an_error_of_the_provider_is_a_page(
     provider: OidcProvider, error: str, want_status: int
 ) -> None:
     client = Client()
-    asked = dict(parse_qsl(urlsplit(client.get("/oidc/start")["Location"]).query))
-    answer = client.get("/oidc/callback", {"error": error, "state": asked["state"]})
+    query = dict(parse_qsl(urlsplit(client.get("/oidc/start")["Location"]).query))
+    answer = client.get("/oidc/callback", {"error": error, "state": query["state"]})
     assert answer.status_code == want_status
     assert "You are not signed in" in answer.content.decode()
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db
 
 
 def test_the_default_scopes_are_those_that_every_provider_knows(provider: OidcProvider) -> None:
-    asked = parse_qs(urlsplit(Client().get("/oidc/start")["Location"]).query)
-    assert asked["scope"] == ["openid profile email"]
+    query = parse_qs(urlsplit(Client().get("/oidc/start")["Location"]).query)
+    assert query["scope"] == ["openid profile email"]
 
 
 def test_groups_that_belong_to_a_scope_come_when_it_is_requested(

@@ -32,9 +32,9 @@ def test_sign_out_goes_to_the_provider_with_the_id_token(provider: OidcProvider)
     assert answer.status_code == 200
     address = answer.context["address"]
     assert address.startswith(f"{provider.issuer}/end_session?")
-    asked = dict(parse_qsl(urlsplit(address).query))
-    assert asked["post_logout_redirect_uri"] == "http://testserver/login/"
-    hint = jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+    query = dict(parse_qsl(urlsplit(address).query))
+    assert query["post_logout_redirect_uri"] == "http://testserver/login/"
+    hint = jwt.decode(query["id_token_hint"], options={"verify_signature": False})
     assert hint["sub"] == "0001"
     assert user_of(client) is None
     assert not ExternalSession.objects.exists()

@@ -32,8 +32,8 @@ __all__ = ["root"]
 def test_a_write_without_a_dry_run_refuses_to_be_one(root: User, headers: dict[str, str]) -> None:
     client = tool(root)
     for path, body in (("/api/v1/usage/rates", RATE), (SUBSCRIPTIONS, SUBSCRIPTION), (RUNS, {})):
-        asked = client.post(f"{path}?dry_run", body, content_type=JSON, headers=headers)
-        assert (asked.status_code, list(asked.json()["errors"])) == (400, ["dry_run"])
+        refusal = client.post(f"{path}?dry_run", body, content_type=JSON, headers=headers)
+        assert (refusal.status_code, list(refusal.json()["errors"])) == (400, ["dry_run"])
     assert not Rate.objects.exists()
 
 
@@ -52,9 +52,9 @@ def test_every_write_refuses_a_parameter_that_it_does_not_know(root: User) -> No
     client = tool(root)
     assert ("post", "/api/v1/jobs/1/cancel") in writes()
     for method, path in writes():
-        asked = getattr(client, method)(f"{path}?dryRun=All", {}, content_type=JSON)
-        assert asked.status_code == 400, (method, path, asked.content)
-        assert "'dryRun': unknown parameter." in asked.json()["detail"]
+        answer = getattr(client, method)(f"{path}?dryRun=All", {}, content_type=JSON)
+        assert answer.status_code == 400, (method, path, answer.content)
+        assert "'dryRun': unknown parameter." in answer.json()["detail"]
 
 
 @pytest.mark.django_db

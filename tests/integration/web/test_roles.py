@@ -78,11 +78,11 @@ def test_roles_of_several_namespaces_add_up(charlie: User) -> None:
 
 def test_an_administrator_grants_and_revokes_on_the_page(admin: User, charlie: User) -> None:
     form = {"user": "charlie", "role": "viewer", "namespace": "team-b", "change": "grant"}
-    shown = browser(admin).post(PAGE, form, follow=True).content.decode()
-    assert "charlie has now the role viewer in namespace team-b." in shown
-    assert "viewer: team-b" in shown
-    assert "Revoke<span" in shown
-    assert "admin of root" not in shown, "nobody takes his own role away"
+    html = browser(admin).post(PAGE, form, follow=True).content.decode()
+    assert "charlie has now the role viewer in namespace team-b." in html
+    assert "viewer: team-b" in html
+    assert "Revoke<span" in html
+    assert "admin of root" not in html, "nobody takes his own role away"
     assert access_of(fresh(charlie)).jobs == Scope(frozenset({"team-b"}))
     again = browser(admin).post(PAGE, form, follow=True).content.decode()
     assert "Nothing changed" in again
@@ -90,8 +90,8 @@ def test_an_administrator_grants_and_revokes_on_the_page(admin: User, charlie: U
     assert roles_of(charlie) == set()
     browser(admin).post(PAGE, {**form, "role": "admin", "namespace": "*"})
     assert access_of(fresh(charlie)).jobs == EVERYTHING
-    told = RoleChange.objects.order_by("id").values_list("by", "role", "namespace", "is_granted")
-    assert list(told) == [
+    changes = RoleChange.objects.order_by("id").values_list("by", "role", "namespace", "is_granted")
+    assert list(changes) == [
         ("root", "viewer", "team-b", True),
         ("root", "viewer", "team-b", False),
         ("root", "admin", "*", True),

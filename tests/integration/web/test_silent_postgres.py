@@ -76,8 +76,8 @@ def test_pages_and_probes_answer_and_recover(
         line.passes.clear()
         assert [status(port, "/healthz"), status(port, "/readyz")] == [200, 503]
         assert status(port, "/api/v1/jobs", **headers) == 503
-        said = page(port, "/jobs/", 503, **browser)
-        assert "A required service (PostgreSQL) is unavailable." in said
+        html = page(port, "/jobs/", 503, **browser)
+        assert "A required service (PostgreSQL) is unavailable." in html
         assert status(port, "/login/") == 200
         line.passes.set()
         assert status(port, "/api/v1/jobs", **headers) == 200
@@ -208,9 +208,9 @@ def test_the_queue_gives_a_silent_connection_up_and_takes_another(
 
 def test_a_server_notices_a_host_of_ours_that_vanished() -> None:
     names = ("tcp_keepalives_idle", "tcp_user_timeout")
-    shown = [f"current_setting('{name}')" for name in names]
+    columns = [f"current_setting('{name}')" for name in names]
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(shown)}")
+        cursor.execute(f"SELECT {', '.join(columns)}")
         assert cursor.fetchone() == ("10", "25000")
 
 

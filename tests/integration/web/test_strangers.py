@@ -93,11 +93,11 @@ def _keys(users: dict[str, User]) -> dict[str, int]:
     now = timezone.now()
     run = ReportRun.objects.create(requested_at=now, requested_by="carol")
     token, _text = make_token(users["owner"], "mine", now)
-    told = Subscription.objects.create(
+    subscription = Subscription.objects.create(
         owner=users["owner"], event="job-ended", channel="mail", created_at=now, since=now
     )
-    queue(told, [Fact("k", now, "Job team-a/secret-plan ended")], now)
-    found = {"subscription": told.pk}
+    queue(subscription, [Fact("k", now, "Job team-a/secret-plan ended")], now)
+    found = {"subscription": subscription.pk}
     return found | {"token": token.pk, "run": run.pk, "rate": rates.rate("ipu", "1").pk}
 
 
@@ -132,10 +132,10 @@ def test_every_caller_gets_what_he_may(
         if example.answers.nobody == 302 and example.form is None:  # a page may be polled, too
             _call(client, address, example, 401 if caller == "nobody" else want, _POLLED)
         for query in example.queries:
-            asked = f"{address}{query}"
-            text = _call(client, asked, example, want)
+            url = f"{address}{query}"
+            text = _call(client, url, example, want)
             if want == 200 and not example.tells_to(caller):
-                assert _SECRET not in text, f"{caller} reads of team-a's job in {asked}"
+                assert _SECRET not in text, f"{caller} reads of team-a's job in {url}"
 
 
 def _address(name: str, example: Example, keys: dict[str, int]) -> str:

@@ -68,16 +68,16 @@ def record(db: None) -> None:
 
 @pytest.mark.usefixtures("record")
 def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
-    shown = page(browser(admin))
-    assert shown.count(">stale<") == 1
+    html = page(browser(admin))
+    assert html.count(">stale<") == 1
     for part in ("epoch 4", "=prober-1", "0.25 s", "all &lt;pods&gt;", "7 pods checked"):
-        assert part in shown
-    assert "2 gone, closed" in shown
-    assert "namespace team-a: no answer" in shown
-    assert "?code=quantity&amp;watch=pods" in shown
-    assert "1 pod</a> running, 1 waiting for a node" in shown
-    assert "is not recorded" not in shown
-    assert 'aria-current="page" href="/system/"' in shown
+        assert part in html
+    assert "2 gone, closed" in html
+    assert "namespace team-a: no answer" in html
+    assert "?code=quantity&amp;watch=pods" in html
+    assert "1 pod</a> running, 1 waiting for a node" in html
+    assert "is not recorded" not in html
+    assert 'aria-current="page" href="/system/"' in html
 
 
 def test_its_polled_part_changes_with_what_a_row_says_and_not_with_its_name_alone(
@@ -97,8 +97,8 @@ def test_its_polled_part_changes_with_what_a_row_says_and_not_with_its_name_alon
 @pytest.mark.usefixtures("record")
 def test_each_of_its_links_leads_somewhere(admin: User) -> None:
     client = browser(admin)
-    shown = page(client)
-    links = re.findall('href="(/[^"]*)"', shown[shown.index('id="system"') :])
+    html = page(client)
+    links = re.findall('href="(/[^"]*)"', html[html.index('id="system"') :])
     assert len(links) > 5
     for link in links:
         assert page_at(client, unescape(link))
@@ -113,9 +113,9 @@ def test_its_twins_have_every_watch_and_no_formula(admin: User) -> None:
 
 
 def test_an_empty_record_says_what_to_start(admin: User) -> None:
-    shown = page(browser(admin))
-    assert "run_prober" in shown
-    assert "run_monitor" in shown
+    html = page(browser(admin))
+    assert "run_prober" in html
+    assert "run_monitor" in html
 
 
 def test_nobody_but_administrators_sees_it(alice: User, charlie: User) -> None:
@@ -132,21 +132,21 @@ def test_the_list_of_pods_shows_how_long_each_waited(admin: User) -> None:
     pod(None, created_at=began, finished_at=began + timedelta(minutes=2))
     found = json.loads(page_at(browser(admin), "/usage/pods/?format=json"))
     assert [one["waited_seconds"] for one in found] == [120, 60]
-    shown = page_at(browser(admin), "/usage/pods/")
-    assert "never scheduled" in shown
+    html = page_at(browser(admin), "/usage/pods/")
+    assert "never scheduled" in html
 
 
 def test_a_clock_that_was_off_is_shown(admin: User) -> None:
     pod("2026-01-05T12:01", "2026-01-05T12:01", skew_seconds=300)
-    shown = page_at(browser(admin), "/usage/pods/")
-    assert "clock off by 300 s" in shown
+    html = page_at(browser(admin), "/usage/pods/")
+    assert "clock off by 300 s" in html
 
 
 def test_stamps_of_jobs_that_are_not_recorded_are_counted_and_listed(admin: User) -> None:
     pod("2026-01-05T12:01", pod_name="plain")
     pod("2026-01-05T12:01", pod_name="forged", stamp={"job_uid": "j", "micro_ipus": 64_000_000})
-    shown = page(browser(admin))
-    assert '?unproved=true">1 pod</a> whose job is not recorded' in shown
+    html = page(browser(admin))
+    assert '?unproved=true">1 pod</a> whose job is not recorded' in html
     for wanted, name in (("true", "forged"), ("false", "plain")):
         found = page_at(browser(admin), f"/usage/pods/?format=json&unproved={wanted}")
         assert [one["pod_name"] for one in json.loads(found)] == [name]

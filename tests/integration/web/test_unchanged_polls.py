@@ -64,8 +64,8 @@ def test_an_unchanged_poll_asks_for_the_snapshot_alone(staff: Client, address: s
     tag = poll(staff, address)["ETag"]
     with CaptureQueriesContext(connection) as queries:
         answer = poll(staff, address, tag)
-        asked = len(queries.captured_queries)
-    assert (answer.status_code, answer["ETag"], asked) == (304, tag, _OF_SIGN_IN + 1)
+        query_count = len(queries.captured_queries)
+    assert (answer.status_code, answer["ETag"], query_count) == (304, tag, _OF_SIGN_IN + 1)
 
 
 def test_the_part_of_a_page_is_known_before_its_first_poll(staff: Client) -> None:
@@ -127,9 +127,9 @@ def test_a_change_amid_the_reading_is_seen(
     assert done
     with CaptureQueriesContext(connection) as queries:
         answer = poll(staff, "/jobs/", tag)
-        asked = len(queries.captured_queries)
+        query_count = len(queries.captured_queries)
     assert answer.status_code == (200 if is_after else 304)
-    assert asked > _OF_SIGN_IN + 1, "the rows were read again"
+    assert query_count > _OF_SIGN_IN + 1, "the rows were read again"
 
 
 def test_what_rolls_back_changes_nothing(staff: Client, recorder: psycopg.Connection[Any]) -> None:
@@ -178,5 +178,5 @@ def test_the_place_of_a_waiting_job_is_looked_up_at_each_poll(staff: Client) -> 
     tag = poll(staff, address)["ETag"]
     with CaptureQueriesContext(connection) as queries:
         poll(staff, address, tag)
-        asked = len(queries.captured_queries)
-    assert asked > _OF_SIGN_IN + 1
+        query_count = len(queries.captured_queries)
+    assert query_count > _OF_SIGN_IN + 1

@@ -66,9 +66,9 @@ def test_without_a_price_there_is_no_cost_and_no_zero(admin: User) -> None:
     found = ask(admin, "summary?by=group")
     assert (found["total"]["cost"], found["results"][0]["cost"]) == (None, None)
     assert found["pricing"]["currencies"] == []
-    shown = page(admin)
-    assert "0.00 EUR" not in shown.replace("0.000", "")
-    assert "Cost" not in shown
+    html = page(admin)
+    assert "0.00 EUR" not in html.replace("0.000", "")
+    assert "Cost" not in html
     assert "No rates apply to this month. Set rates" in page(admin, "measure=cost")
 
 
@@ -156,8 +156,8 @@ def test_a_stretch_without_any_price_is_said(admin: User) -> None:
         {"begin": "2026-11-01T00:00:00Z", "end": "2026-11-05T00:00:00Z"},
         {"begin": "2026-11-11T00:00:00Z", "end": "2026-11-21T12:00:00Z"},
     ]
-    said = "No rates from 2026-11-01 to 2026-11-04 and from 2026-11-11 to 2026-11-21."
-    assert said in page(admin)
+    sentence = "No rates from 2026-11-01 to 2026-11-04 and from 2026-11-11 to 2026-11-21."
+    assert sentence in page(admin)
 
 
 def test_a_step_has_a_cost_where_anything_has_a_price_in_it(admin: User) -> None:

@@ -275,9 +275,9 @@ def test_a_user_groups_his_own_namespaces_only(alice: User) -> None:
         total = client.get(f"{API}/summary?by={by}").json()["total"]
         assert (total["pods"], total["partitions"]) == (1, 0)
     for path in ("summary", "series", "lifetimes"):
-        asked = client.get(f"{API}/{path}?namespace=team-a&namespace=team-b")
-        assert asked.status_code == 403
-        assert "team-b" in asked.json()["detail"]
+        refusal = client.get(f"{API}/{path}?namespace=team-a&namespace=team-b")
+        assert refusal.status_code == 403
+        assert "team-b" in refusal.json()["detail"]
 
 
 @pytest.mark.parametrize(

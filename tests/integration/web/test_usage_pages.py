@@ -54,11 +54,11 @@ def test_the_twins_equal_the_page(admin: User, by: str) -> None:
     for n in range(4):
         pod("2026-11-20T00:00", f"2026-11-20T0{n + 1}:00", ipus=n, **{by: f"value-{n}"})
     client = browser(admin)
-    shown = table(client.get(f"/usage/?by={by}").content.decode())
+    rows = table(client.get(f"/usage/?by={by}").content.decode())
     text = b"".join(client.get(f"/usage/?by={by}&format=csv&total=no")).decode()
     lines = list(csv.DictReader(io.StringIO(text)))
     records = json.loads(b"".join(client.get(f"/usage/?by={by}&format=json")))
-    assert [list(line.values())[3:9] for line in lines] == shown
+    assert [list(line.values())[3:9] for line in lines] == rows
     assert [["" if v is None else str(v) for v in record.values()] for record in records] == [
         list(line.values()) for line in lines
     ]

@@ -150,13 +150,13 @@ def test_the_heat_map_can_be_downloaded_as_it_is_shown(
         assert int(total[name]) == sum(int(row[name]) for row in rows), name
     bare = browser(admin).get(f"{link}&total=no").getvalue().decode()
     assert bare == "".join(text.splitlines(keepends=True)[:-1])
-    shown = {
+    shares = {
         (name, str(cell.hour)): cell.share
         for name, cells in page.context["heat"].rows
         for cell in cells
     }
     for row in rows:
-        share = shown[row["weekday"], row["hour"]]
+        share = shares[row["weekday"], row["hour"]]
         held = row["reserved_percent"]
         assert bool(held) is (share != "no data")
         assert not held or float(held) == float(share.removesuffix(" %"))

@@ -38,12 +38,12 @@ class Site:
         if environ["PATH_INFO"] == "/file":
             start("200 OK", [("Content-Type", "text/csv")])
             return self._file()
-        told = f"{environ['REQUEST_METHOD']} {len(environ['wsgi.input'].read())}".encode()
-        told += f" {environ.get('HTTP_X_TOLD', '')} {environ['QUERY_STRING']}".encode()
+        body = f"{environ['REQUEST_METHOD']} {len(environ['wsgi.input'].read())}".encode()
+        body += f" {environ.get('HTTP_X_TOLD', '')} {environ['QUERY_STRING']}".encode()
         start(
-            "200 OK", [("Content-Length", str(len(told))), ("Set-Cookie", "a"), ("Set-Cookie", "b")]
+            "200 OK", [("Content-Length", str(len(body))), ("Set-Cookie", "a"), ("Set-Cookie", "b")]
         )
-        return [told]
+        return [body]
 
     def _file(self) -> Iterable[bytes]:
         try:

@@ -140,18 +140,18 @@ class World:
     async def unanswered(self) -> list[str]:
         """Return the API server's error when no replica answers: else a job is refused for what it
         is."""
-        said = []
+        answers = []
         for port in self.ports:
             await self.ask_at(port)
             body = ipujob().ipus(3).build()
             body["metadata"] = {"name": "asked-about", "namespace": "default"}
             try:
                 await self.admin.try_create(IPUJOBS, body)
-                said.append("the job was accepted")
+                answers.append("the job was accepted")
             except ApiError as error:
                 if "not a power of two" not in str(error):
-                    said.append(str(error))
-        return said
+                    answers.append(str(error))
+        return answers
 
 
 @pytest.fixture
@@ -294,8 +294,8 @@ async def test_a_secret_that_is_missing_is_named(world: World) -> None:
     await world.admin.delete(SECRETS, SECRET, SYSTEM)
     await kept.renew()
     await kept.refresh()
-    for said in (kept.unpublished, kept.problem):
-        assert said.startswith(f"Secret {SYSTEM}/{SECRET} does not exist: create it empty")
+    for problem in (kept.unpublished, kept.problem):
+        assert problem.startswith(f"Secret {SYSTEM}/{SECRET} does not exist: create it empty")
 
 
 async def test_leaving_the_lead_forgets_what_only_the_leader_knows(world: World) -> None:
@@ -327,11 +327,11 @@ async def test_the_process_makes_its_certificate_and_says_when_it_is_trusted(wor
     )
     try:
         readiness = partial(page, f"http://127.0.0.1:{health}/readyz")
-        said = await eventually(readiness, lambda said: "make_webhook_configuration" in said)
-        assert "webhook configurations: apply the output" in said
+        state = await eventually(readiness, lambda text: "make_webhook_configuration" in text)
+        assert "webhook configurations: apply the output" in state
         world.ports.append(port)
         await world.ask_at(port)
-        await eventually(readiness, lambda said: said == "ok")
+        await eventually(readiness, lambda text: text == "ok")
         assert await world.unanswered() == []
         lease = await world.admin.get(LEASES, "ipuhub-webhooks", SYSTEM)
         assert lease["spec"]["holderIdentity"]

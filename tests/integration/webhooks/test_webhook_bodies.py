@@ -73,9 +73,9 @@ async def review(port: int) -> Any:
 
 async def test_a_body_that_does_not_come_to_its_end_is_given_up() -> None:
     async with serving(webhooks(BodyReader(KIB, KIB, 0.05))) as port:
-        told = await answered(await begun(port, head(100) + b"{"))
-    assert told.startswith(b"HTTP/1.1 408 ")
-    assert b"did not arrive within 0.05 s" in told
+        answer = await answered(await begun(port, head(100) + b"{"))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"did not arrive within 0.05 s" in answer
 
 
 async def test_unfinished_bodies_share_a_bounded_memory_and_the_oldest_goes_first() -> None:

@@ -52,10 +52,10 @@ def printed_for(service: str, *options: str) -> list[dict[str, Any]]:
 def test_a_service_is_asked_by_its_path_and_run_webhooks_writes_the_ca() -> None:
     for configuration in printed_for("tools/hooks:8443"):
         for hook in configuration["webhooks"]:
-            asked = hook["clientConfig"]
-            assert "caBundle" not in asked
-            assert asked["service"].pop("path").startswith(("/mutate-", "/validate-"))
-            assert asked == {"service": {"namespace": "tools", "name": "hooks", "port": 8443}}
+            client = hook["clientConfig"]
+            assert "caBundle" not in client
+            assert client["service"].pop("path").startswith(("/mutate-", "/validate-"))
+            assert client == {"service": {"namespace": "tools", "name": "hooks", "port": 8443}}
     first = printed_for("tools/hooks")[0]["webhooks"][0]
     assert first["clientConfig"]["service"]["port"] == 443
     for wrong in ("hooks", "tools/hooks:port", "a/b/c", "tools/hooks:123456"):
@@ -67,12 +67,12 @@ def test_names_and_namespaces_come_from_the_settings(settings: SettingsWrapper) 
     settings.WEBHOOK_CONFIGURATION = "second"
     settings.WEBHOOK_NAMESPACES = ["lab", "kube-system"]
     settings.WEBHOOK_SKIPPED_NAMESPACES = ["kube-system"]
-    asked = {"lab": True, "other": False, "kube-system": False}
+    is_selected = {"lab": True, "other": False, "kube-system": False}
     for configuration in printed_for("tools/hooks"):
         assert configuration["metadata"]["name"] == "second"
         hook, *_ = configuration["webhooks"]
         selector = selector_of(hook["namespaceSelector"])
-        for name, wanted in asked.items():
+        for name, wanted in is_selected.items():
             assert selector.matches({"kubernetes.io/metadata.name": name}) is wanted
 
 
@@ -115,24 +115,26 @@ async def test_each_namespace_is_judged_once_by_the_profile_of_its_label(
     assert len({hook["name"] for hook in validating}) == len(validating)
     for label in (None, "odd", *PROFILES):
         labels = {} if label is None else {LABEL_POD_PROFILE: label}
-        asked = [
+        hooks = [
             hook for hook in validating if selector_of(hook["namespaceSelector"]).matches(labels)
         ]
-        (path,) = [hook["clientConfig"]["url"].removeprefix(URL) for hook in asked]
+        (path,) = [hook["clientConfig"]["url"].removeprefix(URL) for hook in hooks]
         assert path == (f"{VALIDATE_PATH}/{label}" if label in PROFILES else VALIDATE_PATH)
 
 
 async def test_creations_and_edits_are_asked_about_and_scaling_is_only_judged(
     cluster: DevCluster,
 ) -> None:
-    asked = {}
+    resources = {}
     for configuration in yaml.safe_load_all(printed(cluster)):
         for hook in configuration["webhooks"]:
             (rule,) = hook["rules"]
             assert rule["operations"] == ["CREATE", "UPDATE"]
             assert hook["matchPolicy"] == "Equivalent"  # whatever version somebody writes
-            assert asked.setdefault(configuration["kind"], rule["resources"]) == rule["resources"]
-    assert asked == {
+            assert (
+                resources.setdefault(configuration["kind"], rule["resources"]) == rule["resources"]
+            )
+    assert resources == {
         "MutatingWebhookConfiguration": ["ipujobs"],
         "ValidatingWebhookConfiguration": ["ipujobs", "ipujobs/scale"],
     }

@@ -44,7 +44,7 @@ async def test_it_answers_for_a_while_and_sends_its_callers_to_another(tmp_path:
         assert await ready() == (200, "ok")
         webhooks.process.send_signal(signal.SIGTERM)
         going = (503, "end: this replica is shutting down\n")
-        await eventually(ready, lambda said: said == going)
+        await eventually(ready, lambda text: text == going)
         assert await ask() == "close"  # by the connection that it has had, and by a new connection
         assert await ask() == "close"
 

@@ -22,13 +22,13 @@ HOOK = ("", "ipus-gc-ipu-operator-hide-ipus")
 NODES = {"resource": "nodes", "name": "node-1"}
 
 
-def event(at: float, user: str, verb: str, asked: dict[str, str], **more: Any) -> dict[str, Any]:
+def event(at: float, user: str, verb: str, target: dict[str, str], **more: Any) -> dict[str, Any]:
     """A request that is answered after half a second."""
     return {
         "user": {"username": user},
         "verb": verb,
         "requestURI": "/as/asked",
-        "objectRef": asked,
+        "objectRef": target,
         "requestReceivedTimestamp": (BEGAN + timedelta(seconds=at)).isoformat(),
         "stageTimestamp": (BEGAN + timedelta(seconds=at + 0.5)).isoformat(),
         "responseStatus": {"code": 200},
@@ -45,9 +45,9 @@ def denied(at: float, user: str = PROXY, **more: Any) -> dict[str, Any]:
 def binding(at: float, verb: str, named: tuple[str, str], **more: Any) -> dict[str, Any]:
     """A change of the binding of this namespace and name."""
     namespace, name = named
-    asked = {"resource": "rolebindings" if namespace else "clusterrolebindings", "apiGroup": RBAC}
-    asked |= {key: value for key, value in {"namespace": namespace, "name": name}.items() if value}
-    return event(at, "admin", verb, asked, **more)
+    target = {"resource": "rolebindings" if namespace else "clusterrolebindings", "apiGroup": RBAC}
+    target |= {key: value for key, value in {"namespace": namespace, "name": name}.items() if value}
+    return event(at, "admin", verb, target, **more)
 
 
 def bound(at: float, named: tuple[str, str], user: str = PROXY, **more: Any) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def test_a_review_uses_the_right_of_the_account_it_allows(tmp_path: Path, is_all
         "spec": {"user": operator, "resourceAttributes": attributes},
         "status": {"allowed": is_allowed},
     }
-    asked = {"resource": "subjectaccessreviews", "apiGroup": "authorization.k8s.io"}
-    found = audit(tmp_path, event(0, PROXY, "create", asked, responseObject=answer))
+    target = {"resource": "subjectaccessreviews", "apiGroup": "authorization.k8s.io"}
+    found = audit(tmp_path, event(0, PROXY, "create", target, responseObject=answer))
     used = "controller update ipujobs/partitions.graphcore.ai"
     assert (used in found.used) is is_allowed
 

@@ -112,17 +112,17 @@ def test_chart_images_and_example_have_the_version_of_the_code() -> None:
     images = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
     example = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
     (container,) = example["spec"]["workers"]["template"]["spec"]["containers"]
-    (shown,) = yaml.safe_load(chart["annotations"]["artifacthub.io/crdsExamples"])
-    assert shown == example
+    (published,) = yaml.safe_load(chart["annotations"]["artifacthub.io/crdsExamples"])
+    assert published == example
     found = [container["image"], *(each["image"] for each in images)]
     assert {image.rpartition(":")[2] for image in found} == {__version__}
 
 
 @pytest.mark.parametrize(
-    ("has_mpirun", "said"), [(True, "hello from rank 0 of 2\ndone\n"), (False, "done\n")]
+    ("has_mpirun", "output"), [(True, "hello from rank 0 of 2\ndone\n"), (False, "done\n")]
 )
 def test_the_launcher_of_the_trial_job_runs_mpirun_if_its_image_has_it(
-    tmp_path: Path, has_mpirun: bool, said: str
+    tmp_path: Path, has_mpirun: bool, output: str
 ) -> None:
     example = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
     rank = '[ "$1" = --allow-run-as-root ] || exit 1; shift\n'
@@ -137,4 +137,4 @@ def test_the_launcher_of_the_trial_job_runs_mpirun_if_its_image_has_it(
     done = subprocess.run(
         command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )
-    assert (done.stdout, done.stderr) == (said, "")
+    assert (done.stdout, done.stderr) == (output, "")

@@ -85,10 +85,10 @@ def later(*blockers: str) -> dict[str, Any]:
     return fit(32, inTheWay=8, block=BLOCK, blockers=[f"p-{name}" for name in blockers])
 
 
-def read(told: dict[str, Any], *holdings: Holding) -> SizeFit:
-    fleet = {"controllers": [controller()], "fits": [told]}
+def read(row: dict[str, Any], *holdings: Holding) -> SizeFit:
+    fleet = {"controllers": [controller()], "fits": [row]}
     found = size_fits(fleet, {("v1", each.id): each for each in holdings})
-    return next(each for each in found if each.size == told["size"])
+    return next(each for each in found if each.size == row["size"])
 
 
 def test_a_size_that_fits_names_the_machines_of_the_next_one() -> None:
@@ -112,8 +112,8 @@ def test_without_a_limit_or_with_a_holder_that_one_may_not_see_nobody_knows_when
 
 
 def test_sizes_beyond_the_largest_block_never_fit_and_shut_ones_name_no_block() -> None:
-    told = [fit(1, 4), fit(2, inTheWay=None, block=None, blockers=[])]
-    found = size_fits({"controllers": [controller()], "fits": told}, {})
+    rows = [fit(1, 4), fit(2, inTheWay=None, block=None, blockers=[])]
+    found = size_fits({"controllers": [controller()], "fits": rows}, {})
     assert [each.kind for each in found] == ["now", "shut", *["never"] * 5]
     assert size_fits({"controllers": []}, {}) == ()
 
@@ -121,7 +121,7 @@ def test_sizes_beyond_the_largest_block_never_fit_and_shut_ones_name_no_block() 
 def test_what_a_silent_controller_said_last_is_no_room_and_what_it_has_is_not_known() -> None:
     here, there = controller(), controller(address="v2", reachable=False)
     block = BLOCK | {"controller": "v2"}
-    told = [
+    rows = [
         fit(1, 4),  # on v1
         {"size": 2, "count": 3, "places": [{"controller": "v2", "count": 3}]},
         {
@@ -133,7 +133,7 @@ def test_what_a_silent_controller_said_last_is_no_room_and_what_it_has_is_not_kn
         fit(16, inTheWay=None, block=None, blockers=[]),
         later(),
     ]
-    found = size_fits({"controllers": [here, there], "fits": told}, {})
+    found = size_fits({"controllers": [here, there], "fits": rows}, {})
     kinds = [(each.kind, each.count, [place.controller for place in each.places]) for each in found]
     unknown = ("unknown", 0, [])
     assert kinds == [

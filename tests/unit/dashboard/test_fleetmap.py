@@ -265,9 +265,11 @@ def test_machines_of_a_silent_controller_are_drawn_as_old_and_the_others_are_not
         "v1:8090": False,
         "v2:8090": True,
     }
-    (said,) = found.silent
-    assert said.message == "v2:8090 does not answer"
-    assert said.read_at == (NOW - timedelta(seconds=150)).replace(second=0, microsecond=0)
+    (controller_state,) = found.silent
+    assert controller_state.message == "v2:8090 does not answer"
+    assert controller_state.read_at == (NOW - timedelta(seconds=150)).replace(
+        second=0, microsecond=0
+    )
 
 
 def test_the_address_of_a_machine_is_escaped_once_wherever_it_stands() -> None:
@@ -315,9 +317,9 @@ def test_a_large_fleet_draws_neighbours_of_one_holder_as_one() -> None:
     assert len(found.blocks) == 16
     # No name is drawn: a list has them, for the keyboard and for who does not see the map.
     assert len(found.names) == 256
-    shown = {"map": found, "fills": FILLS, "fill": "job", "now": NOW}
+    context = {"map": found, "fills": FILLS, "fill": "job", "now": NOW}
     page, overview = (
-        render_to_string("fleet/_map.html", shown | {"page": page})
+        render_to_string("fleet/_map.html", context | {"page": page})
         for page in ("fleet", "overview")
     )
     assert '<li><a href="/fleet/machines/v1:8090/ag255/">ag255</a></li>' in page

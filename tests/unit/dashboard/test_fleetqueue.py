@@ -51,7 +51,7 @@ def test_a_block_is_free_when_the_limits_of_all_that_hold_it_have_ended() -> Non
 
 
 def test_the_order_of_service_is_said_as_the_proxy_keeps_it() -> None:
-    said = {
+    orders = {
         seconds: draw_fleet(
             {"controllers": [controller()], "reserveAfterSeconds": seconds},
             {},
@@ -59,7 +59,7 @@ def test_the_order_of_service_is_said_as_the_proxy_keeps_it() -> None:
         ).policy
         for seconds in (None, 0.0, 600.0)
     }
-    assert said == {
+    assert orders == {
         None: "",
         0.0: "Oldest first. A newer job starts earlier if its block is free.",
         600.0: "Oldest first. A newer job starts earlier if its block is free; once the oldest has "
@@ -99,8 +99,8 @@ def test_a_block_of_a_controller_that_does_not_answer_is_promised_to_nobody() ->
         "queue": [taken, free],
     }
     found = draw_fleet(fleet, {}, Reader(lambda _: True, True, NOW))
-    said = ("block", "the V-IPU controller of its block does not answer", (), None)
-    assert [(one.kind, one.reason, one.blockers, one.free_by) for one in found.queue] == [said] * 2
+    entry = ("block", "the V-IPU controller of its block does not answer", (), None)
+    assert [(one.kind, one.reason, one.blockers, one.free_by) for one in found.queue] == [entry] * 2
     assert not any(one.is_open for one in found.queue)
     assert (found.next, {fit.kind for fit in found.fits}) == ("", {"unknown"})
     assert not any(machine.is_target for block in found.blocks for machine in block.machines)

@@ -238,14 +238,16 @@ def test_a_pod_that_ran_into_its_own_deadline_failed_and_was_not_stopped(
 
 
 def test_the_story_says_nothing_twice_and_joins_pods_of_one_second() -> None:
-    said = "Container main of train-launcher exited with code 1"
+    message = "Container main of train-launcher exited with code 1"
     made = job(
         user="alice",
-        transitions=[JobTransition(at=at(30), state="Failed", reason="IPUJobFailed", message=said)],
+        transitions=[
+            JobTransition(at=at(30), state="Failed", reason="IPUJobFailed", message=message)
+        ],
         attempts=[
             JobAttempt(
                 instance=0, attempt=0, outcome="Failed", began_at=NINE, ended_at=at(30),
-                message=said,
+                message=message,
             )
         ],
     )  # fmt: skip
@@ -257,7 +259,7 @@ def test_the_story_says_nothing_twice_and_joins_pods_of_one_second() -> None:
         [partition(4, 31)],
     )
     story = list_events(made, lives)
-    assert [event.message for event in story].count(said) == 1
+    assert [event.message for event in story].count(message) == 1
     assert [event.what for event in story if event.kind == "pod"][-1] == (
         "train-worker-0, train-worker-1 and 3 more: started"
     )
@@ -274,13 +276,13 @@ def cluster_event(seconds: float, reason: str, message: str, **given: Any) -> Jo
 
 
 def test_what_kubernetes_says_is_told_where_nobody_else_says_it() -> None:
-    said = "Waits for 4 IPUs."
+    message = "Waits for 4 IPUs."
     full = "0/2 nodes are available: 2 Insufficient cpu."
     worker = {"pod": "train-worker-0"}
     made = job(
-        transitions=[JobTransition(at=at(5), state="Pending", reason="NoIpus", message=said)],
+        transitions=[JobTransition(at=at(5), state="Pending", reason="NoIpus", message=message)],
         events=[
-            cluster_event(90, "NoIpus", said),
+            cluster_event(90, "NoIpus", message),
             cluster_event(6, "IPUJobPending", "IPUJob team-a/train is pending."),
             cluster_event(20, "Scheduled", "Assigned to node-1", **worker),
             cluster_event(22, "Pulled", "Image is there", **worker),
@@ -292,8 +294,10 @@ def test_what_kubernetes_says_is_told_where_nobody_else_says_it() -> None:
         ],
     )
     story = list_events(made, Lives([pod(scheduled_at=at(20))]))
-    told = [event for event in story if event.kind == "event"]
-    assert [(event.at, event.what, event.reason, event.state, event.message) for event in told] == [
+    events = [event for event in story if event.kind == "event"]
+    assert [
+        (event.at, event.what, event.reason, event.state, event.message) for event in events
+    ] == [
         (
             at(50),
             f"train-worker-0: {full}",
@@ -303,4 +307,4 @@ def test_what_kubernetes_says_is_told_where_nobody_else_says_it() -> None:
         ),
         (at(22), "train-worker-0, train-worker-1: Image is there", "Pulled", "", ""),
     ]
-    assert sum(said in (event.what, event.message) for event in story) == 1
+    assert sum(message in (event.what, event.message) for event in story) == 1

@@ -41,5 +41,5 @@ def test_what_the_pods_of_a_job_used_stands_in_one_precision_down_each_column() 
     pods = [pod("short", 15, 4), pod("long", 36_000, 4), PodLifetime(pod_name="waits")]
     usage = JobUsage(NOW, NOW, 3, 0, 0, 0, 0)
     table = usage_table(Held(pods, [], 0, usage), NOW)
-    shown = [[cell.value for cell in row if cell.kind == "number"][-3:] for row in table.cells]
-    assert shown == [["0.017", "0.0083", "0.0042"], ["40.000", "20.0000", "10.0000"]]
+    numbers = [[cell.value for cell in row if cell.kind == "number"][-3:] for row in table.cells]
+    assert numbers == [["0.017", "0.0083", "0.0042"], ["40.000", "20.0000", "10.0000"]]

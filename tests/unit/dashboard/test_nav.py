@@ -21,11 +21,11 @@ from dashboard import nav
 def test_a_page_computes_its_navigation_once_however_often_it_names_it(
     monkeypatch: pytest.MonkeyPatch, template: str, want: int
 ) -> None:
-    asked = []
-    monkeypatch.setattr(nav, "is_accountant", lambda user: asked.append(user) or False)
+    users = []
+    monkeypatch.setattr(nav, "is_accountant", lambda user: users.append(user) or False)
     request = RequestFactory().get("/")
     request.user, request.resolver_match = AnonymousUser(), None
     Template(template).render(Context(nav.navigation(request)))
     own = [each for each in nav.ENTRIES if each.accountants_only]
-    assert len(asked) == want * len(own)
+    assert len(users) == want * len(own)
     assert own

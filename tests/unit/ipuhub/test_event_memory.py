@@ -27,8 +27,8 @@ async def test_only_events_that_may_be_counted_up_and_budgets_in_use_are_remembe
     recorder = EventRecorder(server, "c", lambda: now)  # type: ignore[arg-type]
     for minute in range(60):
         job = {"kind": "IPUJob", "metadata": {"name": f"j{minute}", "namespace": "d", "uid": ""}}
-        for told in ({**job, "metadata": {**job["metadata"], "name": "steady"}}, job):
-            await recorder.record(told, reason="R", message="m")
+        for regarding in ({**job, "metadata": {**job["metadata"], "name": "steady"}}, job):
+            await recorder.record(regarding, reason="R", message="m")
         now += timedelta(minutes=1)
     assert len(recorder._seen) == 10 + 1
     assert len(recorder._budgets) == 5 + 1  # one Event is made up for after five minutes

@@ -40,8 +40,8 @@ def _collector_as_before() -> object:
 
 def test_a_process_gets_the_quick_loop_and_leaves_what_is_loaded_alone() -> None:
     command = [sys.executable, "-c", PROGRAM]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    loop, frozen, thresholds = json.loads(said)
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    loop, frozen, thresholds = json.loads(output)
     assert loop == uvloop.Loop.__module__
     assert frozen > 1000
     assert thresholds[0] >= 10_000
@@ -101,8 +101,8 @@ else:
 def test_all_threads_share_one_heap(tmp_path: Path) -> None:
     heaps = {}
     for loop in ("ours", "asyncio"):
-        told = tmp_path / loop
-        subprocess.run([sys.executable, "-c", _ARENAS, str(told), loop], check=True)
-        heaps[loop] = told.read_text("utf-8").count("<heap nr=")
+        report = tmp_path / loop
+        subprocess.run([sys.executable, "-c", _ARENAS, str(report), loop], check=True)
+        heaps[loop] = report.read_text("utf-8").count("<heap nr=")
     assert heaps["ours"] == 1
     assert heaps["asyncio"] > 1

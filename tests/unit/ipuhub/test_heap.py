@@ -34,9 +34,9 @@ c.fclose(ctypes.c_void_p(out))
 def test_large_blocks_lie_apart_from_what_stays(tmp_path: Path) -> None:
     mapped = {}
     for how in ("ours", "usual"):
-        told = tmp_path / how
-        subprocess.run([sys.executable, "-c", _PROGRAM, str(told), how], check=True)
-        found = re.search(r'type="mmap" count="(\d+)"', told.read_text("utf-8"))
+        report = tmp_path / how
+        subprocess.run([sys.executable, "-c", _PROGRAM, str(report), how], check=True)
+        found = re.search(r'type="mmap" count="(\d+)"', report.read_text("utf-8"))
         mapped[how] = int(found[1]) if found else 0
     assert mapped["ours"] >= 40
     assert mapped["usual"] < 40

@@ -126,7 +126,7 @@ def test_what_a_client_did_wrong_is_one_line(
         fail_with_a_secret()
     except ValueError:
         logging.getLogger(logger).exception("Failed: %s", "/path", extra=extra)
-    told = capsys.readouterr().err
-    assert ("Traceback" in told) is is_ours
-    assert (len(told.splitlines()) == 1) is (not is_ours or log_format == "json")
-    assert "Failed: /path" in told
+    output = capsys.readouterr().err
+    assert ("Traceback" in output) is is_ours
+    assert (len(output.splitlines()) == 1) is (not is_ours or log_format == "json")
+    assert "Failed: /path" in output

@@ -107,13 +107,13 @@ async def test_a_reader_that_was_held_up_dates_by_the_server_again() -> None:
     await server.times.opening()
     before = server.hear("101", after=20)
     server.later(120)  # Postgres was away: what follows waited in buffers
-    asked = server.now + timedelta(seconds=0.02)
+    instant = server.now + timedelta(seconds=0.02)
     server.version = "200"
     assert server.hear("150", after=0.02) == before
     await answers()
     assert server.questions == 2
     assert server.hear("199", after=0.02) == before
-    assert server.hear("200", after=0.02) == asked
+    assert server.hear("200", after=0.02) == instant
 
 
 async def test_a_stream_without_a_pause_is_dated_by_questions() -> None:

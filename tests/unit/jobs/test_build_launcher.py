@@ -148,8 +148,8 @@ def test_a_launcher_with_a_long_name_gets_a_hostname_that_mpirun_survives() -> N
 def test_the_sites_networks_are_for_commands_that_name_none() -> None:
     chosen = replace(context_of(ipujob()), options=PodOptions(mpi_interfaces="ib0,10.1.0.0/16"))
     main = build_launcher(chosen, PLACE)["spec"]["containers"][0]
-    told = {name: value for name, value in env_of(main).items() if name.endswith("_include")}
-    assert told == {
+    networks = {name: value for name, value in env_of(main).items() if name.endswith("_include")}
+    assert networks == {
         "OMPI_MCA_btl_tcp_if_include": "ib0,10.1.0.0/16",
         "OMPI_MCA_oob_tcp_if_include": "ib0,10.1.0.0/16",
     }

@@ -52,9 +52,9 @@ def test_only_who_sleeps_is_told_of_its_end() -> None:
     own = worker_of(ipujob().without_launcher())
     session = launcher_of(ipujob().interactive(60))
     pods = {"own": own, "session": session, "launcher": launcher_of(ipujob())}
-    told = {name for name, pod in pods.items() if "ipuhub.io/end" in str(pod["metadata"])}
+    ended = {name for name, pod in pods.items() if "ipuhub.io/end" in str(pod["metadata"])}
     watching = {name for name, pod in pods.items() if "/etc/mpi/end" in str(pod["spec"])}
-    assert told == watching == {"session"}
+    assert ended == watching == {"session"}
 
 
 def test_a_template_cannot_say_that_its_pods_were_told_to_end() -> None:

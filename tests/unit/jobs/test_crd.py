@@ -46,9 +46,9 @@ def test_the_applied_file_is_below_250_kb() -> None:
 def test_the_published_columns_come_first() -> None:
     (version,) = build_crd()["spec"]["versions"]
     columns = version["additionalPrinterColumns"]
-    shown = [c["name"] for c in columns if not c.get("priority")]
-    assert shown == ["status", "current", "desired", "LastMessage", "Age"]
-    assert [c["name"] for c in columns[:5]] == shown
+    names = [c["name"] for c in columns if not c.get("priority")]
+    assert names == ["status", "current", "desired", "LastMessage", "Age"]
+    assert [c["name"] for c in columns[:5]] == names
 
 
 def test_status_and_scale_are_subresources() -> None:

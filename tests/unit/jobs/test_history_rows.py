@@ -234,8 +234,8 @@ def test_attempts_end_with_the_job_and_later_ones_begin_with_its_state() -> None
 
 
 def test_deletion_takes_the_time_of_the_request_else_the_time_of_the_event() -> None:
-    asked = row_of(ipujob().deleted(90).build(), "", SEEN, is_deleted=True)
-    assert asked.deleted_at == at(90)
+    requested = row_of(ipujob().deleted(90).build(), "", SEEN, is_deleted=True)
+    assert requested.deleted_at == at(90)
     assert row(is_deleted=True).deleted_at == SEEN
     assert row_of(ipujob().deleted(90).build(), "", SEEN).deleted_at is None
 

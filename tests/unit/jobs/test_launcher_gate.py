@@ -26,8 +26,8 @@ def test_it_waits_for_workers_of_its_attempt_that_are_ready() -> None:
 
 def test_it_says_what_it_waits_for_and_why() -> None:
     pods = [worker(JOB, 0).running().build(), worker(JOB, 1).waiting("ErrImagePull").build()]
-    said = awaited(NAMES, pods, 0)
-    assert said.startswith("1 of 2 workers are ready; waiting for sample-worker-1 (ErrImagePull")
+    message = awaited(NAMES, pods, 0)
+    assert message.startswith("1 of 2 workers are ready; waiting for sample-worker-1 (ErrImagePull")
     assert awaited(NAMES, pods[:1], 0).endswith("sample-worker-1 (not there yet)")
     many = tuple(f"w-{n}" for n in range(9))
     assert awaited(many, [], 0).endswith("and 6 more")

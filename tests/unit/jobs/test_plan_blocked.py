@@ -107,8 +107,8 @@ def test_its_pods_go_before_the_partition_and_it_says_so_during_the_pause() -> N
     again = plan(free, at(603))
     assert requests_in(again) == []
     for patch in (planned, again):
-        said = [a for a in patch.actions if hasattr(a, "status") and "conditions" in a.status]
-        assert said == [], "it says StartBlocked already"
+        patches = [a for a in patch.actions if hasattr(a, "status") and "conditions" in a.status]
+        assert patches == [], "it says StartBlocked already"
     last = plan(free, at(900))
     assert steps(last)[:1] == ["try"]
     assert [one.attempt for one in requests_in(last)] == [1]
@@ -151,11 +151,11 @@ def test_pods_that_are_there_and_do_not_start_give_the_partition_back_too(
     assert steps(planned) == ["decide"]
     _, reason, message = condition_of(planned)
     assert reason == "StartBlocked"
-    said = (
+    prefix = (
         "The pods did not start in 30 min (IPUHUB_READY_HOLD_SECONDS). The partition is "
         "released and requested again at "
     )
-    assert message.startswith(f"{said}12:35:00 UTC. Pod sample-worker-0 {want}")
+    assert message.startswith(f"{prefix}12:35:00 UTC. Pod sample-worker-0 {want}")
     (entry,) = status_of(planned)["instances"]
     assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:35:00Z")
     sooner = replace(seen, patience=Patience(ready_seconds=60))

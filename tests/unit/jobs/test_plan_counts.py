@@ -159,9 +159,9 @@ def test_a_release_is_told_once(known: bool) -> None:
     pods = (worker(built).ended_by_operator(), launcher(built).exited())
     released = (partition(phase="released"),)
     first = plan(observed(built, *pods, partitions=released), at(9))
-    (told,) = [a for a in first.actions if isinstance(a, PatchStatus)]
-    assert [event.reason for event in told.events] == ["PartitionReleased"]
-    built["status"] |= told.status | {"workersStatus": {}}
+    (patch_status,) = [a for a in first.actions if isinstance(a, PatchStatus)]
+    assert [event.reason for event in patch_status.events] == ["PartitionReleased"]
+    built["status"] |= patch_status.status | {"workersStatus": {}}
     again = plan(observed(built, *pods, partitions=released), at(99))
     patches = [a for a in again.actions if isinstance(a, PatchStatus)]
     assert [event.reason for patch in patches for event in patch.events] == []

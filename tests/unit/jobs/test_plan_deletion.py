@@ -88,8 +88,8 @@ def test_nothing_is_said_in_the_first_ten_seconds() -> None:
 
 def test_what_is_said_already_is_not_said_again() -> None:
     seen = deleted(worker(ipujob().build()).running().deleting())
-    said = status_of(plan(seen, at(11)))
-    job = ipujob().running().with_status(**said)
+    status = status_of(plan(seen, at(11)))
+    job = ipujob().running().with_status(**status)
     again = deleted(worker(ipujob().build()).running().deleting(), job=job)
     assert plan(again, at(60)).actions == ()
 

@@ -152,8 +152,8 @@ def test_the_pods_of_the_attempt_go_before_the_partition_is_reset() -> None:
     assert work(plan(seen, NOW)) == []
     seen = observed(built, partitions=(partition(),), with_children=True)
     assert work(plan(seen, NOW)) == [], "the partition is asked for when the pause is over"
-    asked = next(s for s in plan(seen, at(10)).steps if s.name == "partitions").actions
-    assert [(a.instance, a.attempt) for a in asked] == [(0, 1)]
+    resets = next(s for s in plan(seen, at(10)).steps if s.name == "partitions").actions
+    assert [(a.instance, a.attempt) for a in resets] == [(0, 1)]
 
 
 def test_the_next_attempt_begins_when_its_pause_is_over() -> None:

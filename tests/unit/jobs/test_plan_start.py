@@ -119,9 +119,9 @@ def test_waiting_for_ipus_is_the_reason_and_the_last_message() -> None:
     assert status_of(planned)["iPUPartitionCreated"] is False
 
 
-@pytest.mark.parametrize(("said", "want"), [("Fragmented", "Fragmented"), ("", "NoCapacity")])
-def test_a_job_waits_for_the_reason_that_the_proxy_gives(said: str, want: str) -> None:
-    waits = partition(phase="waiting", id="", reason=said, message="4 needed", asked_at=NOW)
+@pytest.mark.parametrize(("reason", "want"), [("Fragmented", "Fragmented"), ("", "NoCapacity")])
+def test_a_job_waits_for_the_reason_that_the_proxy_gives(reason: str, want: str) -> None:
+    waits = partition(phase="waiting", id="", reason=reason, message="4 needed", asked_at=NOW)
     planned = plan(observed(ipujob().build(), partitions=(waits,)), NOW)
     assert condition_of(planned) == ("Pending", want, "4 needed")
 
@@ -220,9 +220,9 @@ def test_a_registry_that_words_each_refusal_anew_is_quoted_once() -> None:
 
 
 def test_the_trouble_of_another_image_is_not_told_in_the_words_of_the_first() -> None:
-    told = {"type": "Pending", "status": "True", "reason": "ImagePullFailed"}
-    told["message"] = 'Cannot pull image "old:1": no such image'
-    job = ipujob().with_status(launcherStatus="Pending", conditions=[told])
+    condition = {"type": "Pending", "status": "True", "reason": "ImagePullFailed"}
+    condition["message"] = 'Cannot pull image "old:1": no such image'
+    job = ipujob().with_status(launcherStatus="Pending", conditions=[condition])
     pods = (worker(job.build()).waiting("ErrImagePull", "denied"), launcher(job.build()))
     assert '"app:1"' in condition_of(plan(with_partition(job, *pods), NOW))[2]
 

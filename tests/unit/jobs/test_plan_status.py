@@ -34,10 +34,10 @@ def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
     assert (kind, reason) == ("Pending", "InvalidSpec")
     assert "use 4 or 8" in message
     assert steps(planned) == ["status"]
-    told = status_of(planned)
-    conditions, said = told.pop("conditions"), told.pop("lastMessage")
-    assert said == message == conditions[0]["message"]
-    assert told == {
+    status = status_of(planned)
+    conditions, last_message = status.pop("conditions"), status.pop("lastMessage")
+    assert last_message == message == conditions[0]["message"]
+    assert status == {
         "launcherStatus": "Pending",
         "restartCount": 0,
         "iPUPartitionCreated": False,
@@ -145,7 +145,7 @@ def test_every_transition_is_an_event() -> None:
 
 def test_a_release_that_takes_time_is_an_event_once() -> None:
     stored: dict[str, Any] = {"iPUPartitionCreated": True}
-    told = []
+    reasons = []
     for seconds, phase in enumerate(("active", "releasing", "released", "released")):
         job = ipujob().finished()
         built = job.build()
@@ -155,8 +155,8 @@ def test_a_release_that_takes_time_is_an_event_once() -> None:
         for action in plan(observed(built, *pods, partitions=parts), at(seconds * 10)).actions:
             if isinstance(action, PatchStatus):
                 stored |= action.status
-                told += [str(event.reason) for event in action.events]
-    assert told == ["PartitionReleased"]
+                reasons += [str(event.reason) for event in action.events]
+    assert reasons == ["PartitionReleased"]
 
 
 def test_a_partition_that_the_proxy_knows_nothing_of_is_released_in_the_status_too() -> None:

@@ -15,11 +15,11 @@ from tests.builders.plans import condition_of, status_of, with_partition
 
 def waiting_for_the_old_attempt(**condition: Any) -> Any:
     """A job that is to be started again, and whose worker of before is still being ended."""
-    told = {"type": "Restarting", "status": "True", "reason": "WorkerLost", "message": "lost"}
+    restarting = {"type": "Restarting", "status": "True", "reason": "WorkerLost", "message": "lost"}
     job = ipujob().with_spec(restartPolicy={"type": "OnFailure"})
     built = job.with_status(
         launcherStatus="Restarting",
-        conditions=[told | condition],
+        conditions=[restarting | condition],
         instances=[{"index": 0, "attempt": 1, "state": "Restarting"}],
         observedGeneration=1,
     ).build()

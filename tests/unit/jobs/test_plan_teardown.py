@@ -82,18 +82,19 @@ def test_a_sleeping_pod_is_told_to_end_and_ended_by_a_deadline_if_it_does_not() 
     built = ipujob().finished().build()
     seen = worker(built).running().annotated(**{"ipuhub.io/end": ""})
     seen = seen.with_status(startTime="2026-03-01T11:59:00Z")
-    told = "2026-03-01T12:00:00Z"
+    end_at = "2026-03-01T12:00:00Z"
     where = ("default", "sample-worker-0", seen.build()["metadata"]["uid"])
 
     def end(**spec: Any) -> Any:
         return plan(with_partition(ipujob().finished(), seen.with_spec(**spec)), NOW).actions[0]
 
-    assert end() == EndPod(*where, 80, told)
-    assert end(activeDeadlineSeconds=90) == EndPod(*where, 80, told)
-    assert end(activeDeadlineSeconds=70) == EndPod(*where, None, told)
-    asked = seen.annotated(**{"ipuhub.io/end": told})
+    assert end() == EndPod(*where, 80, end_at)
+    assert end(activeDeadlineSeconds=90) == EndPod(*where, 80, end_at)
+    assert end(activeDeadlineSeconds=70) == EndPod(*where, None, end_at)
+    annotated = seen.annotated(**{"ipuhub.io/end": end_at})
     assert not any(
-        isinstance(a, EndPod) for a in plan(with_partition(ipujob().finished(), asked), NOW).actions
+        isinstance(a, EndPod)
+        for a in plan(with_partition(ipujob().finished(), annotated), NOW).actions
     )
 
 

@@ -104,8 +104,8 @@ def test_five_minutes_before_its_end_a_session_is_warned_once() -> None:
     ]
     assert status_of(planned)["lastMessage"].startswith("The session ends at 13:00:01 UTC")
     assert planned.requeue_after == 300
-    told = job.with_status(lastMessage="The session ends at 13:00:01 UTC: save your work").build()
-    seen = observed(told, *pods, partitions=(partition(),), with_children=True)
+    warned = job.with_status(lastMessage="The session ends at 13:00:01 UTC: save your work").build()
+    seen = observed(warned, *pods, partitions=(partition(),), with_children=True)
     patches = [a for a in plan(seen, at(3320)).actions if isinstance(a, PatchStatus)]
     assert not [e for p in patches for e in p.events if e.reason == "SessionEnding"]
 

@@ -24,8 +24,8 @@ def test_a_running_job_goes_on_and_says_which_node_and_pods() -> None:
         "Node node-0 stopped reporting, with sample-worker-0. "
     )
     (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
-    told = [(event.reason, event.is_warning) for event in patch.events]
-    assert ("NodeNotReady", True) in told
+    events = [(event.reason, event.is_warning) for event in patch.events]
+    assert ("NodeNotReady", True) in events
     assert steps(planned) == ["status"]
 
 
@@ -54,8 +54,8 @@ def test_many_pods_are_counted() -> None:
     job = ipujob().workers(5).running()
     built = job.build()
     pods = [worker(built, number).unheard() for number in range(5)]
-    said = condition_of(plan(with_partition(job, *pods, launcher(built).unheard()), NOW))[2]
-    assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more. " in said
+    message = condition_of(plan(with_partition(job, *pods, launcher(built).unheard()), NOW))[2]
+    assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more. " in message
 
 
 def node(status: str, reason: str = "") -> dict[str, Any]:
@@ -87,9 +87,9 @@ def test_a_node_that_says_itself_that_it_is_not_ready_is_told_though_its_pods_ar
         on_node(replace(second, node="node-a"), "stopped reporting"),
         *(view for view in seen.pods if view.role == "launcher"),
     )
-    state, reason, said = condition_of(plan(replace(seen, pods=pods), NOW))
+    state, reason, message = condition_of(plan(replace(seen, pods=pods), NOW))
     assert (state, reason) == ("Running", "NodeNotReady")
-    assert said.startswith(
+    assert message.startswith(
         "Node node-a stopped reporting and node node-b went NotReady (KubeletNotReady), with "
         "sample-worker-0, sample-worker-1. "
     )

@@ -62,8 +62,8 @@ def test_a_field_that_a_standard_requires_is_missing() -> None:
 
 
 def test_it_is_judged_again_once_it_is_changed() -> None:
-    told = status_of(plan(observed(privileged().build()), NOW))
-    mended = ipujob().with_status(**told).build()
+    status = status_of(plan(observed(privileged().build()), NOW))
+    mended = ipujob().with_status(**status).build()
     assert steps(plan(observed(mended), at(1)))[0] != "status"
 
 
@@ -138,8 +138,8 @@ def published(**template: Any) -> IPUJobBuilder:
 
 @pytest.mark.parametrize("template", [{}, {"hostIPC": True}, {"hostNetwork": True}])
 def test_published_manifests_run_unchanged_by_default(template: dict[str, Any]) -> None:
-    asked = {"uid": "u-1", "operation": "CREATE", "object": published(**template).build()}
-    review = json.dumps({"request": asked}).encode()
+    request = {"uid": "u-1", "operation": "CREATE", "object": published(**template).build()}
+    review = json.dumps({"request": request}).encode()
     for path in (MUTATE_PATH, VALIDATE_PATH):
         answer = respond(path, review, webhook_rules())
         assert answer["response"]["allowed"], answer

@@ -78,8 +78,8 @@ def test_an_object_being_deleted_gets_no_finalizer() -> None:
 def test_only_creating_brings_the_finalizer_and_subresources_bring_nothing() -> None:
     bare = ipujob().without_finalizer().build()
     assert "finalizers" not in mutated(bare, ipujob().build())["metadata"]
-    asked = replace(review(bare, ipujob().build()), subresource="status")
-    assert operations(asked) == []
+    scale_review = replace(review(bare, ipujob().build()), subresource="status")
+    assert operations(scale_review) == []
     assert operations(replace(review(bare), operation="DELETE")) == []
 
 
@@ -195,8 +195,8 @@ def test_a_number_written_in_another_way_is_no_change(path: str) -> None:
         return job
 
     def changed(old: object, new: object) -> list[str]:
-        told = judge(review(with_number(new), with_number(old)), Privileges())
-        return [p.field for p in told if "cannot change" in p.message]
+        problems = judge(review(with_number(new), with_number(old)), Privileges())
+        return [p.field for p in problems if "cannot change" in p.message]
 
     for old, new in (("4", 4), (4, "4"), ("04", 4), (4, 4.0)):
         assert changed(old, new) == []
@@ -264,8 +264,8 @@ def test_metadata_of_a_wrong_type_is_refused_with_the_requests_uid(
     job = ipujob().build()
     target = job if where == "metadata" else job["metadata"]
     target[where.rpartition(".")[2]] = ODD_METADATA[where]
-    asked = {"uid": "u-7", "operation": "UPDATE", "object": ipujob().build(), part: job}
-    answer = respond(path, json.dumps({"request": asked}).encode(), WebhookRules())["response"]
+    request = {"uid": "u-7", "operation": "UPDATE", "object": ipujob().build(), part: job}
+    answer = respond(path, json.dumps({"request": request}).encode(), WebhookRules())["response"]
     assert (answer["uid"], answer["allowed"]) == ("u-7", False)
     assert answer["status"]["code"] == 400
     assert f"request.{part}.{where} is not a" in answer["status"]["message"]
@@ -371,8 +371,8 @@ def test_the_answers_are_admission_reviews() -> None:
     text = base64.b64decode(answer["response"]["patch"])
     assert json.loads(text) == [{"op": "remove", "path": "/x"}]
     assert "patchType" not in patched("u-1", [])["response"]
-    asked = review(ipujob().ipus(3).build(), name="three")
-    answer = refused(asked, judge(asked, Privileges()))
+    creation = review(ipujob().ipus(3).build(), name="three")
+    answer = refused(creation, judge(creation, Privileges()))
     assert answer["response"]["uid"] == "u-1"
     status = answer["response"]["status"]
     assert status["details"]["name"] == "three"  # kubectl prints it

@@ -37,13 +37,13 @@ def test_a_code_that_is_no_signal_names_none(code: int) -> None:
 
 def test_it_names_container_code_and_signal_in_condition_event_and_instance() -> None:
     planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).failed(137))
-    said = "Container main of sample-launcher exited with code 137 (SIGKILL)"
+    message = "Container main of sample-launcher exited with code 137 (SIGKILL)"
     assert condition_of(planned) == (
         "Failed",
         "IPUJobFailed",
-        f"IPUJob default/sample has failed: {said}.",
+        f"IPUJob default/sample has failed: {message}.",
     )
-    assert status_of(planned)["instances"][0]["message"] == said
+    assert status_of(planned)["instances"][0]["message"] == message
     assert [e.message for e in planned.actions[0].events] == [condition_of(planned)[2]]
 
 
@@ -131,8 +131,8 @@ def test_the_templates_own_deadline_is_told_from_ours() -> None:
 
 
 def test_a_pod_without_a_code_tells_what_the_node_said() -> None:
-    said = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough cpu"}
-    planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).with_status(**said))
+    status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough cpu"}
+    planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).with_status(**status))
     assert (
         "sample-launcher has failed: OutOfcpu: Node didn't have enough cpu"
         in condition_of(planned)[2]
@@ -140,13 +140,13 @@ def test_a_pod_without_a_code_tells_what_the_node_said() -> None:
 
 
 def test_an_eviction_tells_what_the_node_lacked() -> None:
-    why = "The node was low on resource: memory"
+    message = "The node was low on resource: memory"
     planned = ended(
-        lambda j: worker(j).exited(137, "Evicted").with_status(message=why),
+        lambda j: worker(j).exited(137, "Evicted").with_status(message=message),
         lambda j: launcher(j).running(),
     )
     assert condition_of(planned)[1] == "WorkerLost"
-    assert f"was removed: Evicted: {why}" in condition_of(planned)[2]
+    assert f"was removed: Evicted: {message}" in condition_of(planned)[2]
 
 
 def test_the_last_lines_of_a_final_attempt_are_in_its_instance() -> None:

@@ -61,13 +61,13 @@ class Server:
 
     pods: list[Any] = field(default_factory=list)
     lists: list[Any] = field(default_factory=list)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    queries: list[dict[str, str]] = field(default_factory=list)
 
     async def get(self, *_: object) -> Any:
         return self._next(self.pods)
 
     async def list_page(self, _kind: object, _namespace: str, params: dict[str, str]) -> bytes:
-        self.asked.append(dict(params))
+        self.queries.append(dict(params))
         return orjson.dumps(self._next(self.lists))
 
     @staticmethod
@@ -84,9 +84,9 @@ def page(*uids: str, **meta: Any) -> dict[str, Any]:
 
 
 async def ask(server: Server, suspects: int = 1) -> Answer:
-    asked = tuple(Suspect(f"u{n + 1}", "a", f"pod-{n + 1}", NOW) for n in range(suspects))
+    question = tuple(Suspect(f"u{n + 1}", "a", f"pod-{n + 1}", NOW) for n in range(suspects))
     census = PodCensus(server, lambda: NOW)  # type: ignore[arg-type]
-    return await census.ask(Question("a", asked))
+    return await census.ask(Question("a", question))
 
 
 def missing(**details: str) -> NotFound:
@@ -141,4 +141,4 @@ async def test_a_list_whose_version_is_lost_halfway_is_asked_for_in_one_piece() 
     gone = Gone(410, "Expired", "too old")
     server = Server([], [page("u1", **{"continue": "more"}), gone, page("u2", "u3")])
     assert (await ask(server, FEW + 1)).present == {"u2", "u3"}
-    assert server.asked == [{"limit": "500"}, {"limit": "500", "continue": "more"}, {}]
+    assert server.queries == [{"limit": "500"}, {"limit": "500", "continue": "more"}, {}]

@@ -8,7 +8,7 @@ from usage.sums.pieces import table_of
 
 
 @pytest.mark.parametrize(
-    ("asked", "want_table"),
+    ("dimensions", "want_table"),
     [
         ((), "usage_kind"),
         (("group",), "usage_kind"),
@@ -20,6 +20,6 @@ from usage.sums.pieces import table_of
     ],
 )
 def test_the_smallest_sums_that_know_all_dimensions_are_read(
-    asked: tuple[str, ...], want_table: str
+    dimensions: tuple[str, ...], want_table: str
 ) -> None:
-    assert table_of(asked) == want_table
+    assert table_of(dimensions) == want_table

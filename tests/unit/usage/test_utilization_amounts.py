@@ -8,8 +8,8 @@ SECOND = 10**6
 
 
 def test_what_a_job_takes_leaves_less_to_others_and_nothing_negative() -> None:
-    told = State(0, total=8, free=2, down=2)  # four in use, and nobody holds them
-    timeline = ControllerTimeline((told,), holdings=(Holding(10 * SECOND, 20 * SECOND, 7),))
+    state = State(0, total=8, free=2, down=2)  # four in use, and nobody holds them
+    timeline = ControllerTimeline((state,), holdings=(Holding(10 * SECOND, 20 * SECOND, 7),))
     before, then = sweep(timeline, [0, 10, 20])
     assert (before.reserved, before.by_others, before.idle, before.down) == (40, 40, 20, 20)
     assert (then.reserved, then.by_others, then.idle, then.down) == (70, 0, 0, 10)

@@ -71,8 +71,8 @@ def test_a_client_never_gets_a_file_where_it_reads_json() -> None:
         if "get" not in methods:
             continue
         kinds = set(methods["get"]["responses"]["200"]["content"])
-        asked = {each["name"] for each in methods["get"].get("parameters", ())}
-        assert "format" not in asked, path
+        parameters = {each["name"] for each in methods["get"].get("parameters", ())}
+        assert "format" not in parameters, path
         if "application/json" in kinds and len(kinds) > 1:
             assert set(paths[path + ".{form}"]["get"]["responses"]["200"]["content"]) == {
                 "text/csv",

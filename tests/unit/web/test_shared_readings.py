@@ -58,8 +58,8 @@ def test_what_is_current_is_begun_after_it_was_asked_for_and_all_who_wait_share_
 ) -> None:
     shared, built = Shared[str, int](), []
     ticks = count()
-    said: list[int] = []
-    clock = SimpleNamespace(monotonic=lambda: said.append(next(ticks)) or said[-1])
+    instants: list[int] = []
+    clock = SimpleNamespace(monotonic=lambda: instants.append(next(ticks)) or instants[-1])
     monkeypatch.setattr(readings, "time", clock)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -74,7 +74,7 @@ def test_what_is_current_is_begun_after_it_was_asked_for_and_all_who_wait_share_
         first = pool.submit(shared.get_current, "a", NOON, build)
         assert begun.wait(10)
         others = [pool.submit(shared.get_current, "a", NOON, build) for _ in range(4)]
-        wait_until(lambda: len(said) == 2 + len(others), "all to have asked")
+        wait_until(lambda: len(instants) == 2 + len(others), "all to have asked")
         go_on.set()
         assert first.result(10) == 1
         assert [each.result(10) for each in others] == [2, 2, 2, 2]
@@ -169,8 +169,8 @@ def test_who_waited_for_a_build_fails_with_it_and_builds_none_of_their_own(
 ) -> None:
     shared, built = Shared[str, int](), []
     ticks = count()
-    said: list[int] = []
-    clock = SimpleNamespace(monotonic=lambda: said.append(next(ticks)) or said[-1])
+    instants: list[int] = []
+    clock = SimpleNamespace(monotonic=lambda: instants.append(next(ticks)) or instants[-1])
     monkeypatch.setattr(readings, "time", clock)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -184,7 +184,7 @@ def test_who_waited_for_a_build_fails_with_it_and_builds_none_of_their_own(
         first = pool.submit(ask, shared, "a", NOON, fail)
         assert begun.wait(10)
         others = [pool.submit(ask, shared, "a", NOON, fail) for _ in range(4)]
-        wait_until(lambda: len(said) == 2 + len(others), "all to have asked")
+        wait_until(lambda: len(instants) == 2 + len(others), "all to have asked")
         go_on.set()
         # The build under way began before they asked: they share the next build.
         assert [str(each.exception(10)) for each in (first, *others)] == ["1", *["2"] * 4]

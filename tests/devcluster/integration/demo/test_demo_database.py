@@ -51,9 +51,9 @@ def test_users_and_tokens_are_made_in_the_demo(
     call_command("make_user", "ann", **there)
     connection.settings_dict["NAME"] = NO_DATABASE
     call_command("make_api_token", "ann", **there)
-    said = capsys.readouterr()
-    token = said.out.splitlines()[-1]
-    assert f'Bearer {token}" http://localhost:8765/api/v1/jobs' in said.err
+    output = capsys.readouterr()
+    token = output.out.splitlines()[-1]
+    assert f'Bearer {token}" http://localhost:8765/api/v1/jobs' in output.err
     assert get_user_model().objects.get().username == "ann"
     assert ApiToken.objects.count() == 1
 

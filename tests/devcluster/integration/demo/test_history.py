@@ -78,8 +78,8 @@ def test_what_was_planned_is_what_the_tables_say(connection: psycopg.Connection[
         assert worker.memory_bytes == past.job.memory_gib * 2**30
         partition = PartitionLifetime.objects.get(job_uid=past.uid)
         assert (partition.size, partition.group) == (past.job.ipus, past.job.team.group)
-        for told in (record, worker):
-            assert (told.user, told.user_verified) == (past.job.user, True)
+        for row in (record, worker):
+            assert (row.user, row.user_verified) == (past.job.user, True)
         assert partition.user == past.job.user
     assert {group for (group,) in PodLifetime.objects.values_list("group")} == {
         team.group for team in TEAMS

@@ -44,9 +44,9 @@ def test_of_two_starts_one_migrates_and_the_other_finds_it_done(database_url: st
                 "INSERT INTO django_migrations (app, name, applied) VALUES"
                 " ('jobs', '9999_of_tomorrow', now()), ('gone', '0001_initial', now())"
             )
-        told = subprocess.check_output(
+        output = subprocess.check_output(
             [sys.executable, "-c", CODE], env=environment, text=True, timeout=240
         )
-        assert "a newer version migrated this database" in told
-        assert "['jobs.9999_of_tomorrow']" in told
+        assert "a newer version migrated this database" in output
+        assert "['jobs.9999_of_tomorrow']" in output
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -45,15 +45,15 @@ def _of_a_recorder(name: str) -> Any:
         return (own.execute(f"SHOW {name}").fetchone() or ())[0]
 
 
-@pytest.mark.parametrize("shown", [_of_django, _of_a_download, _of_a_recorder])
-def test_no_connection_lets_the_server_compile_queries(shown: Callable[[str], Any]) -> None:
-    assert shown("jit") == "off"
+@pytest.mark.parametrize("setting_of", [_of_django, _of_a_download, _of_a_recorder])
+def test_no_connection_lets_the_server_compile_queries(setting_of: Callable[[str], Any]) -> None:
+    assert setting_of("jit") == "off"
 
 
 def test_what_the_url_sets_counts_and_takes_nothing_else_away(database_url: str) -> None:
     url = f"{database_url}?options=-c%20jit%3Don%20-c%20work_mem%3D5MB"
     with psycopg.connect(**connection_arguments(database_settings(url))) as own:
-        shown = {
+        settings = {
             name: (own.execute(f"SHOW {name}").fetchone() or ())[0]
             for name in ("jit", "work_mem", "statement_timeout", "timezone", _IDLE)
         }
@@ -64,7 +64,7 @@ def test_what_the_url_sets_counts_and_takes_nothing_else_away(database_url: str)
         "TimeZone": "UTC",
         _IDLE: "1min",
     }
-    assert list(shown.values()) == list(want.values())
+    assert list(settings.values()) == list(want.values())
 
 
 def test_nobody_else_connects() -> None:

@@ -74,10 +74,10 @@ async def test_a_command_runs_and_its_log_and_exit_code_show(kubectl: Kubectl) -
 
 async def test_exec_runs_beside_and_hands_streams_and_codes_through(kubectl: Kubectl) -> None:
     await running(kubectl, container={"env": [{"name": "COLOUR", "value": "blue"}]})
-    said = await kubectl.run("exec", "p", "--", "sh", "-c", "echo $COLOUR; echo no >&2; exit 7")
-    assert (said.code, said.out) == (7, "blue\n")
-    assert said.err.startswith("no\n")
-    assert "exit code 7" in said.err
+    result = await kubectl.run("exec", "p", "--", "sh", "-c", "echo $COLOUR; echo no >&2; exit 7")
+    assert (result.code, result.out) == (7, "blue\n")
+    assert result.err.startswith("no\n")
+    assert "exit code 7" in result.err
     big = "line of some length\n" * 20_000
     assert await kubectl("exec", "-i", "p", "--", "cat", stdin=big) == big
 
@@ -156,9 +156,9 @@ async def test_a_pod_has_a_host_name_and_a_temporary_folder_of_its_own(kubectl: 
     if not can_isolate():
         pytest.fail("this test needs user namespaces")
     await running(kubectl)
-    said = await kubectl("exec", "p", "--", "sh", "-c", "hostname; echo $HOSTNAME; mktemp")
-    host, told, made = said.split()
-    assert (host, told) == ("p", "p")
+    output = await kubectl("exec", "p", "--", "sh", "-c", "hostname; echo $HOSTNAME; mktemp")
+    host, host_name, made = output.split()
+    assert (host, host_name) == ("p", "p")
     uid = await kubectl("get", "pod", "p", "-o", "jsonpath={.metadata.uid}")
     assert f"/{uid}/tmp/main/" in made
 
@@ -213,10 +213,10 @@ async def test_init_containers_run_first_and_volumes_are_shared(kubectl: Kubectl
 
 async def test_a_pod_speaks_to_the_api_as_its_account(kubectl: Kubectl) -> None:
     await running(kubectl)
-    told = await kubectl.run("exec", "p", "--", "sh", "-c", "unset KUBECONFIG; kubectl get pods")
-    assert told.code == 1
+    result = await kubectl.run("exec", "p", "--", "sh", "-c", "unset KUBECONFIG; kubectl get pods")
+    assert result.code == 1
     account = 'User "system:serviceaccount:default:default" cannot list resource "pods"'
-    assert account in told.err
+    assert account in result.err
 
 
 async def test_a_missing_config_map_keeps_the_pod_waiting(kubectl: Kubectl) -> None:
@@ -225,7 +225,7 @@ async def test_a_missing_config_map_keeps_the_pod_waiting(kubectl: Kubectl) -> N
     event = "jsonpath={.items[?(@.reason=='FailedMount')].message}"
     await eventually(
         lambda: kubectl("get", "events", "-o", event),
-        lambda said: 'configmap "late" not found' in said,
+        lambda output: 'configmap "late" not found' in output,
     )
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
     await apply(kubectl, config)

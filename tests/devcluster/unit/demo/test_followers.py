@@ -30,12 +30,12 @@ class Started:
 async def test_with_usage_off_nothing_is_recorded_or_reported(
     tmp_path: Path, meters: bool, want: list[str]
 ) -> None:
-    started, said = Started(), []
-    demo = Demo(tmp_path, meters=meters, say=said.append, supervisor=started)  # type: ignore[arg-type]
+    started, lines = Started(), []
+    demo = Demo(tmp_path, meters=meters, say=lines.append, supervisor=started)  # type: ignore[arg-type]
     demo.ports = {**PORTS, **AGENT_PORTS}
     await demo.start_followers()
     assert started.names == want
-    assert ("Usage is off" in "".join(said)) is not meters
+    assert ("Usage is off" in "".join(lines)) is not meters
 
 
 @pytest.mark.parametrize(("meters", "want"), [(True, "on"), (False, "off")])

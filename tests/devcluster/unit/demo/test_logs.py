@@ -29,12 +29,12 @@ INFO = "2026-11-24T20:21:42.461331Z [info     ] leading lease=ipu-operator"
     ],
 )
 def test_problems_are_shown_once_all_is_up(tmp_path: Path, line: str, want: bool) -> None:
-    logs, shown = ProcessLogs(tmp_path / "logs"), []
+    logs, lines = ProcessLogs(tmp_path / "logs"), []
     logs.write("operator", line)
-    assert shown == []
-    logs.show = lambda name, text: shown.append((name, text))
+    assert lines == []
+    logs.show = lambda name, text: lines.append((name, text))
     logs.write("operator", line)
-    assert shown == ([("operator", line)] if want else [])
+    assert lines == ([("operator", line)] if want else [])
     assert (tmp_path / "logs" / "operator.log").read_text() == f"{line}\n{line}\n"
 
 

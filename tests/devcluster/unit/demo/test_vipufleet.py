@@ -54,15 +54,15 @@ def test_half_a_controller_is_refused_with_what_to_write(machines: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machines", "shown", "rest"), [(64, 2, ""), (128, 4, ""), (1024, 4, "28")]
+    ("machines", "listed", "rest"), [(64, 2, ""), (128, 4, ""), (1024, 4, "28")]
 )
 def test_a_large_fleet_is_summed_up_on_one_screen(
-    tmp_path: Path, machines: int, shown: int, rest: str
+    tmp_path: Path, machines: int, listed: int, rest: str
 ) -> None:
     demo = Demo(tmp_path, machines=machines, is_fleet=True)
     demo.ports = PORTS | AGENT_PORTS | ports_of(controllers_of(machines, is_fleet=True))
     (tmp_path / "admin-password").write_text("secret")
-    said = demo.summary(1.0)
-    assert said.count(" list partitions") == shown
-    assert f"and {rest} more controllers, whose ports are in" in said or not rest
-    assert len(said.splitlines()) <= 24
+    summary = demo.summary(1.0)
+    assert summary.count(" list partitions") == listed
+    assert f"and {rest} more controllers, whose ports are in" in summary or not rest
+    assert len(summary.splitlines()) <= 24

@@ -53,7 +53,7 @@ def test_05_lines_of_the_summary_say_what_makes_them_differ(
 ) -> None:
     """There, lines are split by an instance type that they do not show."""
     for kind in ("cpu-1", "gpu-2"):
-        meter.pod(kind, spans(BEGAN, "2026-10-01T01:00:00Z"), said=usage(instance_type=kind))
+        meter.pod(kind, spans(BEGAN, "2026-10-01T01:00:00Z"), stamp=usage(instance_type=kind))
     with meter.probing():
         pass
     accountant.make()
@@ -69,7 +69,7 @@ def test_06_a_pod_that_ended_unscheduled_does_not_spoil_the_month(
     """There, one such pod alone in its group is a NULL that ends the whole run."""
     refused = [condition("PodScheduled", BEGAN, "False", "Unschedulable")]
     meter.pod(
-        "refused", {"phase": "Failed", "conditions": refused}, said=usage(group="alone-in-it")
+        "refused", {"phase": "Failed", "conditions": refused}, stamp=usage(group="alone-in-it")
     )
     meter.pod("sound", spans(BEGAN, "2026-10-01T01:00:00Z"), requests={"cpu": "1"})
     with meter.probing():

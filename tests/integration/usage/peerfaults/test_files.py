@@ -139,8 +139,8 @@ def test_19_names_keep_their_columns_and_run_in_no_spreadsheet(
     meter: Meter, accountant: Accountant
 ) -> None:
     """There, `a,b` moves all columns after it, `=1+1` is a formula, and the file is text/html."""
-    said = usage(group="a,b", user="=1+1", component_name='say "x"\nand go')
-    meter.pod("named", spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z"), said=said)
+    stamp = usage(group="a,b", user="=1+1", component_name='say "x"\nand go')
+    meter.pod("named", spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z"), stamp=stamp)
     with meter.probing():
         pass
     accountant.make()

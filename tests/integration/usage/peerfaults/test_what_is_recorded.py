@@ -27,11 +27,11 @@ def test_01_one_odd_pod_does_not_stop_the_accounting_of_all_others(
     """There, invalid JSON, a missing key, a pod without requests or a name of more than 63
     characters ends the watch, which meets the same pod at every later start."""
     long_name, long_group = "n" * 253, "g" * 253
-    meter.pod("no-json", RAN, said="{component: job")
-    meter.pod("no-group", RAN, said='{"component": "job", "component_name": "x"}')
+    meter.pod("no-json", RAN, stamp="{component: job")
+    meter.pod("no-group", RAN, stamp='{"component": "job", "component_name": "x"}')
     meter.pod("no-requests", RAN)
     meter.pod("no-cpu", RAN, requests={"memory": "1Gi"})
-    meter.pod(long_name, RAN, said=usage(group=long_group, user="u" * 64), requests={"cpu": "2"})
+    meter.pod(long_name, RAN, stamp=usage(group=long_group, user="u" * 64), requests={"cpu": "2"})
     meter.pod("sound", RAN, requests={"cpu": "1"})
     with meter.probing():
         pass

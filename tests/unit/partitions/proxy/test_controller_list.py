@@ -58,7 +58,7 @@ async def test_what_was_read_last_stays_and_what_prevents_a_read_is_logged_once(
     maps.controllers = ControllerList(
         cast("KubeClient", maps), "default", path=str(path), configmap="controllers"
     )
-    with capture_logs() as told, pytest.raises(asyncio.CancelledError):
+    with capture_logs() as entries, pytest.raises(asyncio.CancelledError):
         await maps.controllers.run(every_seconds=0)
     assert maps.lists == want_lists
-    assert [each["log_level"] for each in told] == ["warning"] * want_warnings
+    assert [each["log_level"] for each in entries] == ["warning"] * want_warnings

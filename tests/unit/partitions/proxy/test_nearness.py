@@ -41,10 +41,10 @@ def test_the_labels_are_those_that_the_operator_writes() -> None:
 
 
 def test_a_jobs_pod_passes_only_on_nodes_of_its_controller() -> None:
-    asked = whole(node("near", NEAR), node("far", FAR), node("bare"))
-    answer = filter_nodes(read_question(asked), PLACE)
+    body = whole(node("near", NEAR), node("far", FAR), node("bare"))
+    answer = filter_nodes(read_question(body), PLACE)
     assert names_of(answer) == ["near"]
-    assert answer["Nodes"]["items"][0] == asked["Nodes"]["items"][0]
+    assert answer["Nodes"]["items"][0] == body["Nodes"]["items"][0]
     assert answer["NodeNames"] is None
     assert answer["FailedNodes"] == {}
     assert answer["FailedAndUnresolvableNodes"].keys() == {"far", "bare"}
@@ -53,8 +53,8 @@ def test_a_jobs_pod_passes_only_on_nodes_of_its_controller() -> None:
 
 
 def test_names_are_answered_with_names() -> None:
-    asked = {"Pod": pod(), "Nodes": None, "NodeNames": ["a", "b"]}
-    answer = filter_nodes(read_question(asked), PLACE)
+    body = {"Pod": pod(), "Nodes": None, "NodeNames": ["a", "b"]}
+    answer = filter_nodes(read_question(body), PLACE)
     # Nodes of which only the name is known may have the label: the pod's selector judges them.
     assert (answer["NodeNames"], answer["Nodes"]) == (["a", "b"], None)
 
@@ -67,8 +67,8 @@ def test_a_pod_without_a_place_passes_unchanged() -> None:
 
 
 def test_a_selector_of_the_template_wins_over_the_controllers_label() -> None:
-    asked = whole(node("near", NEAR), node("far", FAR), nodeSelector=FAR)
-    question = read_question(asked)
+    body = whole(node("near", NEAR), node("far", FAR), nodeSelector=FAR)
+    question = read_question(body)
     assert names_of(filter_nodes(question, PLACE)) == ["far"]
     assert rank_nodes(question, PLACE) == [
         {"Host": "near", "Score": 0},
@@ -86,8 +86,8 @@ def test_a_selector_of_the_template_wins_over_the_controllers_label() -> None:
 )
 def test_the_controllers_own_host_ranks_first(controller: str, host: dict[str, Any]) -> None:
     place = Place(controller, "vipu-ctrl", "v1")
-    asked = whole(node("labelled", NEAR, "10.0.0.8"), host, node("bare", {}, "10.0.0.9"))
-    scores = {row["Host"]: row["Score"] for row in rank_nodes(read_question(asked), place)}
+    body = whole(node("labelled", NEAR, "10.0.0.8"), host, node("bare", {}, "10.0.0.9"))
+    scores = {row["Host"]: row["Score"] for row in rank_nodes(read_question(body), place)}
     assert scores == {"labelled": 5, host["metadata"]["name"]: 10, "bare": 0}
 
 
@@ -104,8 +104,8 @@ def test_the_controllers_own_host_ranks_first(controller: str, host: dict[str, A
     ],
 )
 def test_whose_pod_it_is(labels: dict[str, str] | None, want_holder: object) -> None:
-    asked = {"Pod": {"metadata": {"labels": labels}}, "NodeNames": []}
-    assert read_question(asked).holder == want_holder
+    body = {"Pod": {"metadata": {"labels": labels}}, "NodeNames": []}
+    assert read_question(body).holder == want_holder
 
 
 @pytest.mark.parametrize(

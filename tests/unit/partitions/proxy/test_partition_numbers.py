@@ -64,8 +64,8 @@ def test_what_is_active_here_and_unknown_or_broken_there_is_found() -> None:
     drift = compare([entry(0), entry(1), entry(2)], [view(broken, partition(2, size=8))])
     assert drift.lost == (entry(0),)
     assert drift.faulty == (entry(1),)
-    why = "p-2 has 8 IPUs, not 4: it is not this job's"
-    assert drift.replaced == ((entry(2), why),)
+    problem = "p-2 has 8 IPUs, not 4: it is not this job's"
+    assert drift.replaced == ((entry(2), problem),)
 
 
 def test_healed_is_what_failed_by_itself_and_is_active_there() -> None:
@@ -107,10 +107,10 @@ def test_late_is_what_a_tombstone_asked_for_and_nothing_else() -> None:
     }.items():
         assert bool(compare([replace(tomb, terms=terms)], made).late) is is_ours, terms
     today = ControllerSpec("v1", "a=b", PartitionSettings(num_gcds=4))
-    asked = tombstones.finish_release(
+    late = tombstones.finish_release(
         entry(0, phase=Phase.RELEASING, num_gcds=2, terms="2r", may_come=True), NOW
     )
-    assert compare([asked], [replace(made[0], spec=today)]).late == (asked,)
+    assert compare([late], [replace(made[0], spec=today)]).late == (late,)
 
 
 def test_a_silent_or_unasked_controller_proves_nothing() -> None:

@@ -23,10 +23,10 @@ class Fleet:
     """Returns the places of v1's IPUs, and none of the other controller's."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
 
     async def fleet(self) -> Mapping[str, Any]:
-        self.asked += 1
+        self.requests += 1
         return {
             "controllers": [
                 {"address": "v1:8090", "reachable": True, "placesKnown": True, "machines": []},
@@ -49,11 +49,11 @@ async def test_a_controller_that_does_not_say_places_is_not_asked_about_at_every
     recorder = PlaceRecorder(cast("ProxyClient", proxy), unplaced, write)
     for _ in range(3):
         await recorder.once()
-    assert proxy.asked == 1
+    assert proxy.requests == 1
     rows.append(OURS)  # its place may be said a moment later
     for _ in range(2):
         await recorder.once()
-    assert proxy.asked == 3
+    assert proxy.requests == 3
     assert written[1:] == [[OURS], [OURS]]
 
 

@@ -81,9 +81,9 @@ def test_a_creation_is_sent_where_it_can_succeed_in_some_order_and_nowhere_else(
     entries = [coming(n, other) for n, other in enumerate(reserved)]
     at, guessed = view(frozenset(used)), view(frozenset(used), is_guess=True)
     is_sent = at.may_take(size) and has_block_left(at, size, entries)
-    asked = (frozenset(used), tuple(sorted(reserved)), size)
-    assert is_sent == left_by_the_allocator(*asked)
-    assert is_sent or not left_anywhere(*asked)  # another allocator has no more room
+    arguments = (frozenset(used), tuple(sorted(reserved)), size)
+    assert is_sent == left_by_the_allocator(*arguments)
+    assert is_sent or not left_anywhere(*arguments)  # another allocator has no more room
     assert has_block_left(guessed, size, entries) or not is_sent
 
 

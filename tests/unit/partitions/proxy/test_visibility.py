@@ -38,18 +38,18 @@ def merged(present: Any, patch: Any) -> dict[str, str]:
     return {key: value for key, value in both.items() if value is not None}
 
 
-def applied(shown: ShownNode, change: NodeChange) -> ShownNode:
+def applied(before: ShownNode, change: NodeChange) -> ShownNode:
     metadata, status = change.metadata.get("metadata", {}), change.status.get("status", {})
 
     def amount(path: str, present: str) -> str:
         return (status[path][RESOURCE] or "") if path in status else present
 
     return replace(
-        shown,
-        labels=merged(shown.labels, metadata.get("labels")),
-        marks=merged(shown.marks, metadata.get("annotations")),
-        capacity=amount("capacity", shown.capacity),
-        allocatable=amount("allocatable", shown.allocatable),
+        before,
+        labels=merged(before.labels, metadata.get("labels")),
+        marks=merged(before.marks, metadata.get("annotations")),
+        capacity=amount("capacity", before.capacity),
+        allocatable=amount("allocatable", before.allocatable),
     )
 
 
@@ -88,10 +88,10 @@ def test_masters_show_nothing_unless_asked() -> None:
     nodes = [node("a", labels={MASTER: ""}), node("b")]
     assert capacities(settle(nodes, V1)) == {"b": "32"}
     assert settle(nodes, V1)["a"] == nodes[0]
-    asked = settle(nodes, V1, on_masters=True)
-    assert capacities(asked) == {"a": "32"}
+    settled = settle(nodes, V1, on_masters=True)
+    assert capacities(settled) == {"a": "32"}
     # No longer asked: it goes.
-    assert settle([*asked.values()], V1)["a"] == nodes[0]
+    assert settle([*settled.values()], V1)["a"] == nodes[0]
 
 
 def test_what_a_kubelet_zeroed_is_written_again() -> None:
@@ -176,7 +176,7 @@ NODES = st.lists(
         capacity=st.sampled_from(["", "0", "8"]),
         is_usable=st.booleans(),
     ),
-    unique_by=lambda shown: shown.name,
+    unique_by=lambda each: each.name,
 )
 
 

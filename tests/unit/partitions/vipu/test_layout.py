@@ -135,8 +135,8 @@ def test_the_fleet_is_told_in_the_order_of_its_ipu_links_not_of_its_agents_names
     layout = Layout({"c": Cluster("c", (("ag5", "ag2"), ("ag4",)))})
     ipus = {"ag2": 2, "ag4": 2, "ag5": 2}
     (spec,) = parse_controllers("v1:8090:vipu-ctrl=v1")
-    told = fleet_to_json([ControllerView(spec, topology_of(layout, ipus))], [], [])
-    machines = told["controllers"][0]["machines"]
+    fleet = fleet_to_json([ControllerView(spec, topology_of(layout, ipus))], [], [])
+    machines = fleet["controllers"][0]["machines"]
     assert [(one["agent"], one["domain"]) for one in machines] == [
         ("ag5", 0),
         ("ag2", 0),

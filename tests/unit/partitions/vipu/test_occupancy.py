@@ -26,31 +26,33 @@ steps = st.lists(st.one_of(st.sampled_from(PARTITION_SIZES), st.just(0), machine
 def test_any_history_leaves_the_free_blocks_of_the_whole_fleet(
     steps: list[int | MachineRecord],
 ) -> None:
-    occupancy, held, said = Occupancy.of(FLEET), dict[str, tuple[IpuId, ...]](), {}
+    occupancy, held, records = Occupancy.of(FLEET), dict[str, tuple[IpuId, ...]](), {}
     for number, step in enumerate(steps):
         if isinstance(step, MachineRecord):
-            said[step.agent] = step
+            records[step.agent] = step
             occupancy = occupancy.closed(step.agent, step.why_closed)
         elif step == 0 and held:
             occupancy = occupancy.freed(held.pop(next(iter(held))))
-        elif step and (got := place(FLEET, used(held, said), step)):
+        elif step and (got := place(FLEET, used(held, records), step)):
             held[f"p{number}"] = got
             occupancy = occupancy.taken(got, f"p{number}")
     blocks = sorted(occupancy.free_blocks())
-    assert blocks == sorted(free_blocks(FLEET, used(held, said)))
+    assert blocks == sorted(free_blocks(FLEET, used(held, records)))
     for allocation, cluster in FLEET.allocations.items():
         part = FLEET.only(allocation=allocation)
-        want = sorted(free_blocks(part, used(held, said)))
+        want = sorted(free_blocks(part, used(held, records)))
         assert sorted(occupancy.free_blocks(allocation=allocation, cluster=cluster)) == want
     for partition, ipus in held.items():
         assert {occupancy.holder(ipu) for ipu in ipus} == {partition}
     for ipu in FLEET.ipus:
-        record = said.get(ipu.agent, MachineRecord(ipu.agent))
+        record = records.get(ipu.agent, MachineRecord(ipu.agent))
         assert (occupancy.why_closed(ipu.id) or "") == record.why_closed(ipu.index)
 
 
-def used(held: dict[str, tuple[IpuId, ...]], said: dict[str, MachineRecord]) -> set[IpuId]:
+def used(held: dict[str, tuple[IpuId, ...]], records: dict[str, MachineRecord]) -> set[IpuId]:
     closed = {
-        ipu.id for ipu in FLEET.ipus if ipu.agent in said and said[ipu.agent].why_closed(ipu.index)
+        ipu.id
+        for ipu in FLEET.ipus
+        if ipu.agent in records and records[ipu.agent].why_closed(ipu.index)
     }
     return closed | {ipu for ipus in held.values() for ipu in ipus}

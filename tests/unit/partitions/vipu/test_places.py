@@ -86,10 +86,10 @@ def test_partitions_of_more_ipus_than_a_user_sees_are_counted_all_the_same() -> 
 
 @pytest.mark.parametrize("clusters", [["c"], ["c", "d"]])
 def test_places_without_a_cluster_are_of_the_one_that_partitions_name(clusters: list[str]) -> None:
-    told = fleet_of_parts(4, 4, [("", "")])
+    fleet = fleet_of_parts(4, 4, [("", "")])
     ipus = [tuple(IpuId(0, n, cluster) for n in range(4)) for cluster in clusters]
     partitions = [VipuPartition(one[0].cluster, 4, one, ReadyState.ACTIVE) for one in ipus]
-    found = with_places(told, partitions)
+    found = with_places(fleet, partitions)
     assert found.is_guess is (len(clusters) > 1)
     assert {cluster for cluster, _ in found.domains} == set(clusters)
     used = [ipu for one in ipus for ipu in one]

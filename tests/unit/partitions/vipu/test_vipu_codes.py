@@ -75,7 +75,7 @@ def test_only_what_may_work_later_is_retryable() -> None:
     ],
 )
 def test_a_method_that_a_server_lacks_is_explained(message: str, want: str) -> None:
-    said = str(error_of(StatusCode.UNIMPLEMENTED, message))
-    assert said.startswith(message)
-    assert want in said
-    assert want or said == message
+    text = str(error_of(StatusCode.UNIMPLEMENTED, message))
+    assert text.startswith(message)
+    assert want in text
+    assert want or text == message

@@ -57,8 +57,14 @@ def test_a_heartbeat_is_told_of_named_agents_only_and_of_no_sensor_that_is_not_t
     assert found.sensors == sensors | {2: Sensors(), 3: Sensors()}
     assert heartbeat_from_json(json.loads(json.dumps(heartbeat_to_json(found)))) == found
     others = ipu_attributes(FLEET, ["ag3"], hardware=hardware, published_only=True)
-    for said in (named["ag4"], others["ag3"], {0: {HEARD_ATTRIBUTE: "soon", POWER_ATTRIBUTE: "?"}}):
-        assert heartbeat_from_attributes(said) == Heartbeat(None, dict.fromkeys(said, Sensors()))
+    for attributes in (
+        named["ag4"],
+        others["ag3"],
+        {0: {HEARD_ATTRIBUTE: "soon", POWER_ATTRIBUTE: "?"}},
+    ):
+        assert heartbeat_from_attributes(attributes) == Heartbeat(
+            None, dict.fromkeys(attributes, Sensors())
+        )
     # All agents are read again whenever something changed: that must not be each second.
     assert ipu_attributes(FLEET, [], hardware=hardware) == ipu_attributes(FLEET, [])
 

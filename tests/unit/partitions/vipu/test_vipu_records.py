@@ -96,13 +96,13 @@ def test_what_is_said_of_a_machine_is_read_back_as_it_was_written(record: Machin
 
 def test_a_machine_is_in_service_until_something_is_said_of_it() -> None:
     assert MachineRecord("ag0").is_in_service
-    for said in (
+    for record in (
         MachineRecord("ag0", cordon=""),
         MachineRecord("ag0", faults={1: "it is hot"}),
         MachineRecord("ag0", lost="ag0 does not answer"),
     ):
-        assert not said.is_in_service
-        assert said.why_closed(1)
+        assert not record.is_in_service
+        assert record.why_closed(1)
     assert MachineRecord("ag0", cordon="new cables").why_closed(0) == "ag0 is cordoned: new cables"
     assert not MachineRecord("ag0", faults={1: "it is hot"}).why_closed(0)
 

@@ -97,7 +97,7 @@ def test_explicit_ipus_across_two_allocations_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "asked", "want"),
+    ("size", "routing", "want"),
     [
         (4, IpuLinkRouting.UNDEFINED, IpuLinkRouting.DNC),
         (64, IpuLinkRouting.UNDEFINED, IpuLinkRouting.RINGSWNC),
@@ -105,9 +105,9 @@ def test_explicit_ipus_across_two_allocations_are_refused() -> None:
     ],
 )
 def test_the_routing_is_chosen_where_none_is_asked_for(
-    size: int, asked: IpuLinkRouting, want: IpuLinkRouting
+    size: int, routing: IpuLinkRouting, want: IpuLinkRouting
 ) -> None:
-    assert routing_of(CreateRequest("p", size, routing=asked), has_loops=True) is want
+    assert routing_of(CreateRequest("p", size, routing=routing), has_loops=True) is want
 
 
 def test_a_mesh_has_no_loop_links() -> None:
