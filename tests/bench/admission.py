@@ -56,7 +56,7 @@ class Admission:
         )
 
     @contextlib.asynccontextmanager
-    async def asked(self, kubeconfig: Path) -> AsyncIterator[None]:
+    async def configured(self, kubeconfig: Path) -> AsyncIterator[None]:
         """Have the API server ask the webhooks meanwhile."""
         scope = WebhookScope(
             at=f"https://{HOST}:{self.port}",

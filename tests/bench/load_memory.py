@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> None:
             for minute in range(options.minutes + 1):
                 time.sleep(max(0.0, began + 60 * minute - time.monotonic()))
                 samples.take((time.monotonic() - began) / 60, demo.process.pid)
-                print(said(samples, minute), flush=True)
+                print(line_of_minute(samples, minute), flush=True)
             counts = {kind: count(demo, kind) for kind in ("ipujobs", "pods", "events")}
         finally:
             load.send_signal(signal.SIGINT)
@@ -138,7 +138,7 @@ def count(demo: RunningDemo, kind: str) -> int:
     return len(demo.kubectl("get", kind, "-A", "-o", "name").split())
 
 
-def said(samples: Samples, minute: int) -> str:
+def line_of_minute(samples: Samples, minute: int) -> str:
     """Return one minute's line: the own memory of all and of each process."""
     now = {name: series[-1].own for name, series in samples.sizes.items()}
     parts = " ".join(f"{name}={size / MIB:.1f}" for name, size in sorted(now.items()))

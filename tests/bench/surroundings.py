@@ -122,7 +122,7 @@ async def processes(
         try:
             for process in wanted[1:]:
                 await supervisor.wait_ready(process.name)
-            async with admission.asked(kubeconfig) if admission else contextlib.nullcontext():
+            async with admission.configured(kubeconfig) if admission else contextlib.nullcontext():
                 yield around
         finally:
             await supervisor.stop()

@@ -60,11 +60,11 @@ class Replicas:
         """Seconds from the time `since` until a replica has said these words in its log."""
         log = self.folder / f"{identity}.log"
 
-        def said() -> str:
+        def line_with_words() -> str:
             return next((line for line in log.read_text().splitlines() if words in line), "")
 
-        wait_until(lambda: bool(said()), f"{words!r} of {identity}", 60)
-        return datetime.fromisoformat(said().split(maxsplit=1)[0]).timestamp() - since
+        wait_until(lambda: bool(line_with_words()), f"{words!r} of {identity}", 60)
+        return datetime.fromisoformat(line_with_words().split(maxsplit=1)[0]).timestamp() - since
 
 
 def run(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ def reason(world: ChaosWorld) -> str:
     return next((c["reason"] for c in conditions if c["status"] == "True"), "")
 
 
-def said(world: ChaosWorld) -> str:
+def last_message(world: ChaosWorld) -> str:
     return str(world.status().get("lastMessage", ""))
 
 
@@ -52,7 +52,7 @@ async def deleted_while_a_node_is_lost(world: ChaosWorld) -> None:
     world.kube.lose_pod("sample-worker-1")
     world.kube.delete_job("sample")
     waits = "waiting for pod sample-worker-1"
-    await world.until(lambda: waits in said(world), launcher_exit=None)
+    await world.until(lambda: waits in last_message(world), launcher_exit=None)
     assert len(world.partitions.held()) == 1
     world.kube.force_delete_pod("sample-worker-1")
     await world.settle(launcher_exit=None)
@@ -134,7 +134,7 @@ async def webhooks_away_while_running(world: ChaosWorld) -> None:
     world.kube.set_webhook_away(away=True)
     await world.until(lambda: world.state() == "Completed")
     world.kube.delete_job("sample")
-    await world.until(lambda: "failed calling webhook" in said(world))
+    await world.until(lambda: "failed calling webhook" in last_message(world))
     assert world.partitions.held() == []
     world.kube.set_webhook_away(away=False)
     await world.settle()

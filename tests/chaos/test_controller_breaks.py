@@ -38,7 +38,7 @@ def restarted_after_losses(world: ChaosWorld) -> None:
     world.kube.add_job = add_job  # type: ignore[method-assign]
 
 
-async def told(story: Story, breakage: Breakage, **faults: Any) -> None:
+async def live_through(story: Story, breakage: Breakage, **faults: Any) -> None:
     world = ChaosWorld(Faults(breakage=breakage, **faults))
     if not breakage.waits_for_start:
         restarted_after_losses(world)
@@ -57,7 +57,9 @@ async def test_the_controller_may_be_out_of_order_for_a_while(story: Story) -> N
     for since in one_in_turn(SINCE, turn_of(story)):
         for seconds in SECONDS:
             for breaks in (False, True):
-                await told(story, Breakage(since, seconds, breaks, waits_for_start=is_never))
+                await live_through(
+                    story, Breakage(since, seconds, breaks, waits_for_start=is_never)
+                )
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -65,7 +67,7 @@ async def test_and_the_operator_dies_on_top(story: Story) -> None:
     is_never = story.name.endswith("_under_never")
     for write in one_in_turn(range(2, 30, 3), turn_of(story)):
         breakage = Breakage(4.0, 60.0, breaks=True, waits_for_start=is_never)
-        await told(story, breakage, kill_at=write, downtime=20.0)
+        await live_through(story, breakage, kill_at=write, downtime=20.0)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -74,7 +76,9 @@ async def test_the_controller_may_restart_empty(story: Story) -> None:
     is_never = story.name.endswith("_under_never")
     for since in one_in_turn(SINCE, turn_of(story)):
         for seconds in OUTAGES:
-            await told(story, Breakage(since, seconds, forgets=True, waits_for_start=is_never))
+            await live_through(
+                story, Breakage(since, seconds, forgets=True, waits_for_start=is_never)
+            )
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -82,7 +86,7 @@ async def test_and_the_operator_dies_while_the_controller_is_away(story: Story) 
     is_never = story.name.endswith("_under_never")
     for write in one_in_turn(range(2, 30, 3), turn_of(story)):
         breakage = Breakage(6.0, 40.0, forgets=True, waits_for_start=is_never)
-        await told(story, breakage, kill_at=write, downtime=20.0)
+        await live_through(story, breakage, kill_at=write, downtime=20.0)
 
 
 async def test_a_controller_that_never_heals_ends_the_job_with_its_own_reason() -> None:

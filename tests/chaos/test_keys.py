@@ -66,7 +66,7 @@ TALES = (
 )
 
 
-async def told(tale: Tale, faults: Faults) -> ChaosWorld:
+async def live_through(tale: Tale, faults: Faults) -> ChaosWorld:
     """A life under faults; at its end no key is valid, and each was in a Secret only."""
     world = ChaosWorld(faults)
     world.partitions.is_secure = True
@@ -79,21 +79,21 @@ async def told(tale: Tale, faults: Faults) -> ChaosWorld:
 
 @pytest.mark.parametrize("tale", TALES)
 async def test_a_job_gets_along_whatever_write_is_its_operators_last(tale: Tale) -> None:
-    calm = await told(tale, Faults())
+    calm = await live_through(tale, Faults())
     assert calm.invariants.keys_used > 0 or tale is is_deleted_while_its_key_is_stored
     for write in range(1, calm.writes + 1):
-        await told(tale, Faults(kill_at=write, downtime=(0.0, 40.0)[write % 2]))
+        await live_through(tale, Faults(kill_at=write, downtime=(0.0, 40.0)[write % 2]))
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_calls_that_fail_or_get_no_answer_cost_a_key_and_no_job(seed: int) -> None:
     for tale in (completes, restarts):
-        await told(tale, Faults(mischief=Mischief(random.Random(seed))))
+        await live_through(tale, Faults(mischief=Mischief(random.Random(seed))))
 
 
 @pytest.mark.parametrize("since", [3.0, 5.0, 9.0])
 async def test_of_two_operators_none_starts_pods_with_the_others_dead_key(since: float) -> None:
-    await told(restarts, Faults(rival=Rival(since, Feed())))
+    await live_through(restarts, Faults(rival=Rival(since, Feed())))
 
 
 async def test_a_job_on_an_insecure_controller_gets_no_secret_and_no_write_more() -> None:

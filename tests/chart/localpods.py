@@ -147,7 +147,7 @@ class LocalPod:
         ports = {each["name"]: each["containerPort"] for each in self.container.get("ports", ())}
         return int(ports.get(wanted, wanted))
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text("utf-8")
 
     async def passes(self, probe: Mapping[str, Any]) -> bool:

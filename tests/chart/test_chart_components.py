@@ -99,11 +99,13 @@ async def test_every_component_becomes_ready_and_a_job_is_run_counted_and_measur
     assert await uninstalls(helm, kubectl, pods, 2) == (0, "No IPUJob needs the operator.\n")
 
     for component, pod in started.items():
-        assert pod.process.poll() is None, (component, pod.said()[-2000:])
+        assert pod.process.poll() is None, (component, pod.log_text()[-2000:])
         for wrong in ("is forbidden", "Traceback", "Read-only file system", "Permission denied"):
-            assert wrong not in pod.said(), (component, pod.said()[-4000:])
+            assert wrong not in pod.log_text(), (component, pod.log_text()[-4000:])
         if component != "database":
-            assert [line for line in pod.said().splitlines() if not is_json(line)] == [], component
+            assert [line for line in pod.log_text().splitlines() if not is_json(line)] == [], (
+                component
+            )
 
 
 async def test_two_probers_and_a_monitor_migrate_where_there_is_no_dashboard(
@@ -131,11 +133,11 @@ async def test_two_probers_and_a_monitor_migrate_where_there_is_no_dashboard(
     migrating = [pod for pod in pods.pods if component_of(pod) in {"prober", "monitor"}]
 
     def migrations() -> int:
-        return "".join(pod.said() for pod in migrating).count("the database is migrated")
+        return "".join(pod.log_text() for pod in migrating).count("the database is migrated")
 
     await eventually(migrations)
     assert migrations() == 1
-    assert not any("Traceback" in pod.said() for pod in migrating)
+    assert not any("Traceback" in pod.log_text() for pod in migrating)
 
 
 def is_json(line: str) -> bool:
@@ -163,13 +165,13 @@ async def becomes_ready(component: str, pod: LocalPod, seconds: float = PATIENCE
     probes = [pod.container[name] for name in PROBES]
 
     async def is_ready() -> bool:
-        assert pod.process.poll() is None, (component, pod.said()[-2000:])
+        assert pod.process.poll() is None, (component, pod.log_text()[-2000:])
         return all([await pod.passes(probe) for probe in probes])
 
     try:
         await eventually(is_ready, seconds=seconds)
     except AssertionError as error:
-        raise AssertionError(f"{component}: {error}\n{pod.said()[-4000:]}") from None
+        raise AssertionError(f"{component}: {error}\n{pod.log_text()[-4000:]}") from None
 
 
 async def uninstalls(helm: Helm, kubectl: Kubectl, pods: LocalPods, number: int) -> tuple[int, str]:
@@ -186,7 +188,7 @@ async def uninstalls(helm: Helm, kubectl: Kubectl, pods: LocalPods, number: int)
     )
     await asyncio.to_thread(kubectl.run, "apply", "-f", "-", stdin=rights)
     pod = await pods.start(f"{job['metadata']['name']}-{number}", job["spec"]["template"])
-    return await asyncio.to_thread(pod.process.wait, 90), pod.said()
+    return await asyncio.to_thread(pod.process.wait, 90), pod.log_text()
 
 
 async def rows(kubectl: Kubectl, database: LocalPod, uid: str) -> tuple[str, int] | None:

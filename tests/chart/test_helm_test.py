@@ -77,7 +77,7 @@ def ended(of: dict[str, Any], **metadata: str) -> dict[str, Any]:
 
 
 def run(cluster: type[Cluster], folder: Path, *, ready_port: int = 0) -> tuple[int, str, str]:
-    """What the checks print of a release whose dashboard answers at `ready_port`."""
+    """Return what the checks print of a release whose dashboard answers at `ready_port`."""
     (folder / "token").write_text("secret")
     authority = make_authority("api", datetime.now(UTC))
     (folder / "ca.crt").write_bytes(pem_of(authority.certificate))
@@ -174,7 +174,7 @@ def test_webhooks_that_are_not_asked_are_noticed(
     assert run(Unasked, tmp_path)[::2] == (1, want)
 
 
-def asked(*values: str) -> dict[str, int]:
+def probed_ports(*values: str) -> dict[str, int]:
     """The ports that the chart has the checks ask, by component."""
     (test,) = (each for each in named(render(*values), "Pod").values())
     return dict(json.loads(test["spec"]["containers"][0]["args"][1])["ports"])
@@ -189,12 +189,16 @@ def test_each_component_with_readyz_is_asked_at_the_port_of_its_probe() -> None:
         if probe.get("path") == "/readyz":
             ports = {each["name"]: each["containerPort"] for each in container["ports"]}
             probed[name.removeprefix("gc-ipu-operator-")] = ports[probe["port"]]
-    assert probed == asked(*everything)
+    assert probed == probed_ports(*everything)
     assert set(probed) == {
         "beat", "controller-manager", "monitor", "prober", "vipu-proxy", "web", "webhook", "worker",
     }  # fmt: skip
     gone = ("controller.replicas=0", "worker.replicas=0", "web.enabled=false")
-    assert set(probed) - set(asked(*everything, *gone)) == {"controller-manager", "worker", "web"}
-    assert set(asked(VIPU, "admissionWebhooks.enabled=false")) == {
+    assert set(probed) - set(probed_ports(*everything, *gone)) == {
+        "controller-manager",
+        "worker",
+        "web",
+    }
+    assert set(probed_ports(VIPU, "admissionWebhooks.enabled=false")) == {
         "controller-manager", "vipu-proxy",
     }  # fmt: skip

@@ -65,8 +65,8 @@ def api_reader(demo: RunningDemo) -> Ask:
 def wait_for_words(page: Page, path: str, *wanted: str) -> None:
     """Load the page again until it shows these words, be it in the titles of a map."""
 
-    def shown() -> bool:
+    def has_words() -> bool:
         page.goto(urljoin(page.url, path))
         return all(words in page.content() for words in wanted)
 
-    wait_until(shown, f"{path} says {wanted}")
+    wait_until(has_words, f"{path} says {wanted}")

@@ -137,14 +137,14 @@ class Jobs:
     def until_reason(self, name: str, reason: str) -> str:
         """Return the message of the condition with this reason, once it is True."""
 
-        def told() -> str | None:
+        def true_message() -> str | None:
             for condition in self.status(name).get("conditions") or ():
                 if (condition["status"], condition["reason"]) == ("True", reason):
                     return str(condition["message"])
             return None
 
         try:
-            return str(wait_until(told, f"{name}: {reason}"))
+            return str(wait_until(true_message, f"{name}: {reason}"))
         except AssertionError as error:
             about = self.kubectl("describe", "ipujob", name)
             raise AssertionError(f"{error}\n{about[-3000:]}") from None

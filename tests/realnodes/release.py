@@ -65,7 +65,7 @@ def make_restricted(cluster: RealCluster, *namespaces: str) -> None:
 
 
 def refused_pods(cluster: RealCluster, namespace: str) -> list[str]:
-    """Why pods of a namespace could not be created, by its events."""
+    """Return the reasons why pods of a namespace could not be created, by its events."""
     found = cluster.get("events", "-n", namespace, "--field-selector", "reason=FailedCreate")
     return [str(event["message"]) for event in found["items"]]
 

@@ -33,7 +33,7 @@ def let_go(jobs: Jobs, name: str) -> None:
     """End its command; the node's kubelet may be on its way back."""
     errors: list[str] = []
 
-    def told() -> bool:
+    def is_released() -> bool:
         done = jobs.cluster.try_kubectl(
             "-n", jobs.namespace, "exec", f"{name}-launcher", "--", "touch", "/tmp/go"
         )
@@ -42,7 +42,7 @@ def let_go(jobs: Jobs, name: str) -> None:
         return done.returncode == 0 or jobs.status(name).get("launcherStatus") == "Completed"
 
     try:
-        wait_until(told, "exec into the launcher")
+        wait_until(is_released, "exec into the launcher")
     except AssertionError as error:
         raise AssertionError(f"{error}; {len(errors)} attempts, the last: {errors[-1]}") from None
     jobs.until(name, "Completed")

@@ -103,7 +103,7 @@ async def why_pending(cluster: RealCluster, space: str, pod: str) -> str:
     return " ".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
 
 
-def asked(verb: str, pod: str) -> float:
+def extended_count(verb: str, pod: str) -> float:
     return float(EXTENDED.labels(verb, pod)._value.get())
 
 
@@ -134,13 +134,13 @@ async def test_kube_scheduler_asks_the_proxy_and_goes_on_without_it(
         await eventually(lambda: try_ensure(operator))
         await eventually(lambda: proxy.nodes.find(f"{space}-host"))
         questions = [("filter", "job"), ("prioritize", "job"), ("filter", "other")]
-        before = [asked(*question) for question in questions]
+        before = [extended_count(*question) for question in questions]
         # Without a selector of the operator: only the extender knows where the IPUs are.
         submit(server, space, "worker", of_job)
         assert await node_of(server, space, "worker") == "host"
         submit(server, space, "web", {"app": "web"})
         await node_of(server, space, "web")
-        after = [asked(*question) for question in questions]
+        after = [extended_count(*question) for question in questions]
         assert all(now > then for now, then in zip(after, before, strict=True)), after
 
         # The one node that its template allows does not reach the IPUs: the pod says so.

@@ -42,7 +42,7 @@ PHRASE = re.compile(rf"\b({'|'.join(BANNED)})\b", re.IGNORECASE)
 RIDDLE = re.compile(rf"\b({'|'.join((*BANNED, *ONLY_IN_CODE))})\b", re.IGNORECASE)
 
 
-def shown(page: Path) -> str:
+def readable_text(page: Path) -> str:
     """The page without the parts that no reader sees: tags of templates, code."""
     text = (ROOT / page).read_text()
     text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", " ", text)
@@ -51,7 +51,7 @@ def shown(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_no_page_uses_a_phrase_that_reads_as_translated(page: Path) -> None:
-    lines = enumerate(shown(page).splitlines(), start=1)
+    lines = enumerate(readable_text(page).splitlines(), start=1)
     found = [f"{page}:{number}: {line.strip()}" for number, line in lines if PHRASE.search(line)]
     assert not found, "\n".join(found)
 
@@ -99,7 +99,8 @@ class Words:
                     self.names[f"{at} {name}"] = name
                 case ast.Module():
                     self.modules[at] = ast.get_docstring(node) or ""
-                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.names[f"{at} {name}"] = name
                     self.functions[at] = ast.get_docstring(node) or ""
                 case ast.ClassDef():
                     self.classes[at] = ast.get_docstring(node) or ""

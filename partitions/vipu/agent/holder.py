@@ -35,13 +35,13 @@ class Holder:
 
 @dataclass(slots=True)
 class RefusedHosts:
-    """The hosts of refused controllers, for one sentence about each; of 8 at most, since whoever
-    reaches an agent may call from as many hosts, and under as many ids, as they like."""
+    """The hosts of refused controllers, for one sentence about each; of 8 at most, since a
+    caller of an agent may use as many hosts, and as many ids, as it likes."""
 
     _known: set[str] = field(default_factory=set)
 
     def is_new(self, host: str) -> bool:
-        """Return whether this host is to be told of, and count it as told."""
+        """Return whether no sentence named this host yet, and count it as named."""
         if host in self._known or len(self._known) >= _MOST_HOSTS:
             return False
         self._known.add(host)

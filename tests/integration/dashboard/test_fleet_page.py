@@ -35,7 +35,7 @@ IDLE = {
 RUNNING: dict[str, Any] = {"launcherStatus": "Running", "workersStatus": {"active": 1}}
 
 
-def shown(client: Client, address: str = "/fleet/", **headers: str) -> str:
+def get_page(client: Client, address: str = "/fleet/", **headers: str) -> str:
     answer = client.get(address, headers=headers)
     assert answer.status_code == 200, answer.content
     return answer.content.decode()
@@ -55,7 +55,7 @@ def test_the_map_by_group_has_the_groups_for_which_usage_counts(
     for name in ("bert", "unseen"):
         hold(cluster, proxy, name, "team-a", 4)
     job_row("bert", uid="uid-bert", group="vision")
-    legend = shown(admin, f"{address}?fill=group").partition("fleet-legend")[2]
+    legend = get_page(admin, f"{address}?fill=group").partition("fleet-legend")[2]
     assert re.search(r"vision\s*<strong>4</strong>", legend)
     assert re.search(r"group not known yet\s*<strong>4</strong>", legend)
 
@@ -65,7 +65,7 @@ def test_who_holds_which_ipus_is_one_click_away(
     admin: Client, cluster: Cluster, proxy: Proxy, address: str
 ) -> None:
     uid = hold(cluster, proxy, "bert", "team-a", 4)
-    text = shown(admin, address)
+    text = get_page(admin, address)
     assert text.count('class="ipu is-free"') == 28 + 1  # and its key in the legend
     assert text.count(reverse("jobs:detail", args=[uid])) >= 5  # each square, and the legend
     assert "team-a/bert, p-bert-team-a-0" in text
@@ -78,7 +78,7 @@ def test_nothing_on_the_map_names_what_one_may_not_see(
     hold(cluster, proxy, "mine", "team-a", 4)
     hold(cluster, proxy, "secret", "team-b", 8)
     proxy.hold("waiting-secret", "team-b", 32)
-    text = shown(user, address)
+    text = get_page(user, address)
     assert "secret" not in text
     assert "team-b" not in text
     assert "a job of another namespace" in text
@@ -92,7 +92,7 @@ def test_held_without_pods_is_said_on_the_overview(
         uid = cluster.add_job(name, "team-a", user=user, launcherStatus="Pending")
         proxy.hold(name, "team-a", 4, uid=uid)
         clock.later(3600)
-        text = shown(admin, "/")
+        text = get_page(admin, "/")
         figure = text.partition("Held but idle</span>")[2].partition("<svg")[0]
         ipus, owners, figure_label = IDLE[name]
         assert re.search(rf'">{ipus} <span [^>]*>IPUs of {owners}</span>', figure)
@@ -105,7 +105,7 @@ def test_the_figure_and_the_map_count_one_fleet(
 ) -> None:
     hold(cluster, proxy, "bert", "team-a", 4)
     proxy.world.vipu.cordons["ag7"] = "cables"
-    text = " ".join(shown(admin, "/").split())
+    text = " ".join(get_page(admin, "/").split())
     assert "IPUs held</span>" in text
     assert re.search(r'<span class="h1">4 <span [^>]*>of 32</span>', text)
     assert "8 IPU-Machines · 32 IPUs" in text
@@ -124,7 +124,7 @@ def test_the_colouring_stays_while_the_page_is_polled(
     admin: Client, cluster: Cluster, proxy: Proxy
 ) -> None:
     for address in ("/?fill=user", "/fleet/?fill=user"):
-        assert re.search(r'hx-get="[^"]*\?fill=user"', shown(admin, address))
+        assert re.search(r'hx-get="[^"]*\?fill=user"', get_page(admin, address))
 
 
 def test_the_polled_part_is_304_until_something_changes(
@@ -144,10 +144,10 @@ def test_while_the_proxy_is_away_the_map_stays_and_is_said_to_be_old(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     hold(cluster, proxy, "bert", "team-a", 4)
-    shown(admin)
+    get_page(admin)
     proxy.stop()
     clock.later(75)
-    text = shown(admin)
+    text = get_page(admin)
     assert "The V-IPU Proxy does not answer" in text
     assert "is-stale" in text
     assert "team-a/bert" in text
@@ -160,7 +160,7 @@ def test_what_was_never_read_is_unknown_and_not_nothing(
     unknown = "Unknown until the V-IPU Proxy answers."
     proxy.stop()
     for address, count in (("/", 3), ("/fleet/", 1), ("/queue/", 1)):
-        text = shown(admin, address)
+        text = get_page(admin, address)
         assert text.count(unknown) == count
         for claim in ("No job waits", "No job is waiting", "Pods run on all", "0 IPU-Machines"):
             assert claim not in text
@@ -171,7 +171,7 @@ def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
     user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     with CaptureQueriesContext(connection) as queries:
-        shown(user)
+        get_page(user)
     assert questions(queries) <= 3
     hold(cluster, proxy, "all", "team-a", 32)
     proxy.hold("waits", "team-a", 4, uid=cluster.add_job("waits", "team-a"))
@@ -179,10 +179,10 @@ def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
     # Both ask for which groups jobs count; the map asks how long such jobs take as those that wait.
     for address, asks in (("/fleet/?fill=group", 5), ("/fleet/table/", 4)):
         with CaptureQueriesContext(connection) as queries:
-            shown(user, address)
+            get_page(user, address)
         assert questions(queries) == asks
     with CaptureQueriesContext(connection) as queries:
-        assert "waits" in shown(user, "/queue/")
+        assert "waits" in get_page(user, "/queue/")
     assert questions(queries) <= 4
 
 
@@ -194,7 +194,7 @@ def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: 
     job_row("c", reason="IPUJobFailed", **failed)
     job_row("d", status="Completed", completed_at=ended)
     job_row("old", status="Failed", completed_at=clock.now() - dt.timedelta(hours=25))
-    text = shown(admin, "/")
+    text = get_page(admin, "/")
     assert re.search(r"Failed in 24 h</span>\s*<span class=\"h1\">3 <[^>]*>of 4 that ended", text)
     assert "2 out of memory · 1 non-zero exit" in text
 
@@ -203,7 +203,7 @@ def test_failures_of_other_namespaces_are_not_counted(user: Client, clock: Clock
     ended = clock.now() - dt.timedelta(hours=1)
     job_row("mine", "team-a", status="Completed", completed_at=ended)
     job_row("theirs", "team-b", status="Failed", completed_at=ended)
-    assert re.search(r"<span class=\"h1\">0 <[^>]*>of 1 that ended", shown(user, "/"))
+    assert re.search(r"<span class=\"h1\">0 <[^>]*>of 1 that ended", get_page(user, "/"))
 
 
 def test_the_held_ipus_of_a_day_are_those_of_the_records(clock: Clock) -> None:
@@ -282,7 +282,7 @@ def test_free_ipus_are_held_against_the_largest_block_a_job_can_get(
         "possible": 16,
         "percent": 0,
     }
-    text = shown(admin)
+    text = get_page(admin)
     assert "Free blocks: 1 of 16, 1 of 8, 1 of 4" in text
     assert "% fragmented" not in text
 
@@ -303,11 +303,11 @@ def test_the_page_says_of_each_size_whether_it_fits_where_and_when(
     status = RUNNING | {"startTime": clock.now().isoformat()}
     uid = cluster.add_job("bert", "team-a", spec, **status)
     proxy.hold("bert", "team-a", 1, uid=uid)
-    sizes = " ".join(shown(user, "/queue/").split()).partition('id="fits"')[2]
+    sizes = " ".join(get_page(user, "/queue/").split()).partition('id="fits"')[2]
     assert f'once <a href="/jobs/{uid}/">bert</a> ends: by <time' in sizes
     assert "never: no block of the fleet is so large" in sizes
     hold(cluster, proxy, "secret", "team-b", 16)
     clock.later(3)
-    sizes = " ".join(shown(user, "/queue/").split()).partition('id="fits"')[2]
+    sizes = " ".join(get_page(user, "/queue/").split()).partition('id="fits"')[2]
     assert "others end" in sizes
     assert "secret" not in sizes

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from dashboard import fleettable
 from tests.builders.fleetrows import job_row
-from tests.integration.dashboard.test_fleet_page import hold, shown
+from tests.integration.dashboard.test_fleet_page import get_page, hold
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -25,8 +25,8 @@ def test_the_table_has_every_square_of_the_map(
 ) -> None:
     uid = hold(cluster, proxy, "bert", "team-a", 4)
     job_row("bert", uid=uid, group="vision")
-    assert reverse("fleet-table") in shown(admin, "/fleet/")
-    text = shown(admin, "/fleet/table/")
+    assert reverse("fleet-table") in get_page(admin, "/fleet/")
+    text = get_page(admin, "/fleet/table/")
     assert text.count("<tr>") == 32 + 1
     assert text.count(reverse("jobs:detail", args=[uid])) == 4
     lines = b"".join(admin.get("/fleet/table/?format=json").streaming_content)
@@ -35,7 +35,7 @@ def test_the_table_has_every_square_of_the_map(
     assert [row["state"] for row in rows].count("free") == 28
     assert admin.get("/fleet/table/?format=xml").status_code == 400
     monkeypatch.setattr(fleettable, "A_PAGE", 20)
-    last = shown(admin, "/fleet/table/?page=2")
+    last = get_page(admin, "/fleet/table/?page=2")
     assert (last.count("<tr>"), "Page 2 of 2" in last) == (12 + 1, True)
 
 

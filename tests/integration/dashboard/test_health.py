@@ -110,11 +110,11 @@ def test_each_component_is_judged_by_its_own_sign_of_life(
     assert re.fullmatch(r"v1\.\d+\.\d+.*", listed["Kubernetes API"]["version"])
     assert listed["IPU Operator"]["leads_since"] == "2026-11-20T09:00:00Z"
     assert listed["Prober"]["leads_since"] is None
-    text = shown(admin, "IPU Operator")
+    text = tile_text(admin, "IPU Operator")
     assert re.search(r"up: leads Version 0\.0\.9 Leader ipu-operator-0, for \d+ d", text)
 
 
-def shown(admin: Client, name: str) -> str:
+def tile_text(admin: Client, name: str) -> str:
     """Return the words of a component's tile on System."""
     tiles = admin.get("/system/").content.decode().split('<ul class="components">')[1]
     (tile,) = [each for each in tiles.split("</li>") if f"<strong>{name}</strong>" in each]
@@ -149,10 +149,10 @@ def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client
     last = read_stored(timezone.now()).outages[agents]
     assert (last.members, last.ended_at) == (("ag1", "ag2"), day + dt.timedelta(minutes=6))
     assert last.reason == "ag1, ag2: does not answer"
-    assert "Last outage 2026-11-26 14:02 to 14:07 : stopped: no" in shown(admin, "Prober")
-    assert "2026-11-26 14:02 to 2026-11-27 14:02 :" in shown(admin, "Beat")
-    assert "Last outage 2026-11-26 14:02 until now: no heartbeat" in shown(admin, "Worker")
-    assert "Last outage none in 60 days" in shown(admin, "Monitor")
+    assert "Last outage 2026-11-26 14:02 to 14:07 : stopped: no" in tile_text(admin, "Prober")
+    assert "2026-11-26 14:02 to 2026-11-27 14:02 :" in tile_text(admin, "Beat")
+    assert "Last outage 2026-11-26 14:02 until now: no heartbeat" in tile_text(admin, "Worker")
+    assert "Last outage none in 60 days" in tile_text(admin, "Monitor")
 
 
 def test_how_far_the_work_of_prober_and_worker_is_behind(admin: Client, clock: Clock) -> None:
@@ -168,7 +168,7 @@ def test_how_far_the_work_of_prober_and_worker_is_behind(admin: Client, clock: C
         "Prober": 1.5,
         "Worker": 12.0,
     }
-    assert "Lag 1.50 s" in shown(admin, "Prober")
+    assert "Lag 1.50 s" in tile_text(admin, "Prober")
     clock.later(1)
     same = admin.get("/api/v1/components", headers={"If-None-Match": answer["ETag"]})
     assert same.status_code == 304
@@ -371,18 +371,18 @@ def test_the_dots_of_all_readers_share_what_is_stored_for_a_few_seconds(
     other = Client()
     other.force_login(get_user_model().objects.create_user("bob"))
 
-    def asked(client: Client) -> tuple[int, str]:
+    def get_health(client: Client) -> tuple[int, str]:
         with CaptureQueriesContext(connection) as queries:
             text = client.get("/system/health").content.decode()
         return sum(Heartbeat._meta.db_table in each["sql"] for each in queries), text
 
     Heartbeat.objects.create(name="worker", at=clock.now() - dt.timedelta(minutes=3))
-    first, second = asked(admin), asked(other)
+    first, second = get_health(admin), get_health(other)
     assert (first[0], second[0]) == (1, 0)
     assert ("Worker" in first[1], "Worker" in second[1]) == (True, False)
     Heartbeat.objects.update(at=clock.now())
     clock.later(6)
-    again = asked(admin)
+    again = get_health(admin)
     assert (again[0], "Worker" in again[1]) == (1, False)
 
 

@@ -52,7 +52,7 @@ def page(client: Client, job: JobRecord, query: str = "") -> str:
     return client.get(f"/jobs/{job.uid}/logs/{query}").content.decode()
 
 
-def shown(text: str) -> list[str]:
+def log_lines(text: str) -> list[str]:
     return re.findall(r'<div class="line"><time[^>]*>[^<]*</time><span>(.*?)</span></div>', text)
 
 
@@ -73,11 +73,11 @@ def test_the_page_shows_searches_and_bounds_the_log_of_a_running_container(
 ) -> None:
     pod = pods.add(log="\n".join(f"line {number}" for number in range(1, 251)))
     pods.say(pod, running())
-    lines = shown(page(user, job))
+    lines = log_lines(page(user, job))
     assert (len(lines), lines[0], lines[-1]) == (100, "line 151", "line 250")
-    assert len(shown(page(user, job, "?lines=1000"))) == 250
+    assert len(log_lines(page(user, job, "?lines=1000"))) == 250
     found = page(user, job, "?lines=1000&q=LINE 25")
-    assert shown(found) == ["<mark>line 25</mark>", "<mark>line 25</mark>0"]
+    assert log_lines(found) == ["<mark>line 25</mark>", "<mark>line 25</mark>0"]
     assert "2 of the newest 250 lines contain" in found
     assert 'data-more="?pod=' in found
 
@@ -88,7 +88,7 @@ def test_hostile_bytes_are_shown_and_do_nothing(
     pod = pods.add(log=HOSTILE)
     pods.say(pod, running())
     want = "red <script>alert(1)</script>\u2407 abc<U+202E>fdp.exe <U+009B>2J"
-    line = shown(page(user, job))[0]
+    line = log_lines(page(user, job))[0]
     assert line == want.replace("<", "&lt;").replace(">", "&gt;")
     assert text_of(api(user, job)) == f"{want}\n"
     assert text_of(user.get(f"/jobs/{job.uid}/logs/?format=text")) == f"{want}\n"
@@ -157,7 +157,7 @@ def test_following_shows_each_line_once_and_ends_with_the_container(
     pod = pods.add(log="\n".join(written))
     pods.say(pod, running())
     text = page(user, job)
-    seen = shown(text)
+    seen = log_lines(text)
     mark = re.findall('data-mark="([^"]*)"', text)[0]
     state = "running"
     for number in range(6):
@@ -168,7 +168,7 @@ def test_following_shows_each_line_once_and_ends_with_the_container(
             pods.say(pod, ended(0))
         answer = user.get(f"/jobs/{job.uid}/logs/", {"pod": pod.uid, "after": mark})
         assert answer.status_code == 200
-        seen += shown(answer.content.decode())
+        seen += log_lines(answer.content.decode())
         mark, state = answer["X-Log-Mark"], answer["X-Log-State"]
         assert state == ("running" if number < 4 else "ended")
     assert seen == written
@@ -185,7 +185,7 @@ def test_who_follows_late_gets_the_newest_lines_and_is_told_of_a_gap(
     answer = user.get(f"/jobs/{job.uid}/logs/", {"pod": pod.uid, "after": mark})
     text = answer.content.decode()
     assert "Older lines were skipped" in text
-    assert shown(text) == written[-2000:]
+    assert log_lines(text) == written[-2000:]
     again = user.get(f"/jobs/{job.uid}/logs/", {"pod": pod.uid, "after": answer["X-Log-Mark"]})
     assert again.content == b""
     sent = LogRequest(ref_of(pod), "main", tail_lines=2000, since=BEGAN).params()
@@ -203,7 +203,7 @@ def test_a_container_that_has_written_nothing_yet_can_be_followed(
     waits = user.get(f"/jobs/{job.uid}/logs/", query)
     assert (waits.content, waits["X-Log-State"]) == (b"", "running")
     pods.say(pod, running(10))
-    assert shown(user.get(f"/jobs/{job.uid}/logs/", query).content.decode()) == ["hello"]
+    assert log_lines(user.get(f"/jobs/{job.uid}/logs/", query).content.decode()) == ["hello"]
     none = api(user, job, "?previous=true")
     assert (none.status_code, none.json()["type"]) == (409, "urn:ipuhub:problem:no-log")
     assert "was not restarted" in page(user, job, "?previous=on")

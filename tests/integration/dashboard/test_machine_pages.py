@@ -20,7 +20,7 @@ from partitions.vipu.telemetry import Heartbeat, Sensors
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.fleetrows import job_row, partition_row
 from tests.builders.questions import questions
-from tests.integration.dashboard.test_fleet_page import hold, shown
+from tests.integration.dashboard.test_fleet_page import get_page, hold
 from tests.integration.web.livepages import axe_violations, live_server, page_of, show_as
 from tests.integration.web.looks import WIDTHS, looks_of
 
@@ -39,14 +39,14 @@ def test_a_machine_shows_each_ipu_with_its_job_and_what_it_is_made_of(
     admin: Client, cluster: Cluster, proxy: Proxy
 ) -> None:
     uid = hold(cluster, proxy, "bert", "team-a", 2)
-    text = shown(admin, AG0)
+    text = get_page(admin, AG0)
     assert text.count(reverse("jobs:detail", args=[uid])) == 2
     assert text.count("p-bert-team-a-0") == 2
     assert text.count("ipu is-free") == 2
     assert "2 of 4 IPUs held" in text
     for fact in ("Board serial number", "M2000", "1330MHz", "answers"):
         assert fact in text
-    ipu = shown(admin, f"{AG0}ipus/1/")
+    ipu = get_page(admin, f"{AG0}ipus/1/")
     assert "ag0, IPU 1" in ipu
     assert ipu.count("p-bert-team-a-0") == 1
 
@@ -55,19 +55,21 @@ def test_a_machine_shows_its_last_heartbeat_and_its_sensors_or_that_nobody_repor
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     ipu = f"{AG0}ipus/1/"
-    assert 'Last heartbeat</dt><dd><span class="text-secondary">not reported' in shown(admin, AG0)
-    assert shown(admin, ipu).count("not reported") == 4
+    assert 'Last heartbeat</dt><dd><span class="text-secondary">not reported' in get_page(
+        admin, AG0
+    )
+    assert get_page(admin, ipu).count("not reported") == 4
     unknown = admin.get(API).json()
     assert unknown["heard_at"] is None
     assert {one["temperature_celsius"] for one in unknown["ipus"]} == {None}
     heard = clock.now().replace(microsecond=0) - dt.timedelta(seconds=7)
     sensors = {0: Sensors(41.26, 98.4, 1.33e9), 1: Sensors(39.0)}
     proxy.world.vipu.heartbeats["ag0"] = Heartbeat(heard, sensors)
-    text = shown(admin, AG0)
+    text = get_page(admin, AG0)
     assert f'datetime="{heard.isoformat()}"' in text
     assert "41.3\u00a0°C, 98\u00a0W, 1330\u00a0MHz" in text
-    assert "Power</dt><dd>not reported" in shown(admin, ipu)
-    assert "Temperature</dt><dd>39.0\u00a0°C" in shown(admin, ipu)
+    assert "Power</dt><dd>not reported" in get_page(admin, ipu)
+    assert "Temperature</dt><dd>39.0\u00a0°C" in get_page(admin, ipu)
     found = admin.get(f"{API}/ipus/0").json()
     assert found["heard_at"] == heard.isoformat().replace("+00:00", "Z")
     (one,) = found["ipus"]
@@ -83,7 +85,7 @@ def test_a_cordoned_machine_says_so_while_jobs_hold_all_of_it(
 ) -> None:
     hold(cluster, proxy, "bert", "team-a", 4)
     proxy.world.vipu.cordons["ag0"] = "new cables on Monday"
-    text = shown(admin, AG0)
+    text = get_page(admin, AG0)
     assert ">cordoned</span>" in text
     assert "None of its IPUs gets a new partition." in text
     assert admin.get(API).json()["state"] == "cordoned"
@@ -94,16 +96,16 @@ def test_map_search_job_and_partition_pages_lead_to_the_machine(
 ) -> None:
     link = f'href="{AG0}"'
     for address in ("/", "/fleet/", "/search/?q=AG0"):
-        assert link in shown(admin, address), address
+        assert link in get_page(admin, address), address
     job = job_row("bert")
     partition_row("bert", machines={"ag0": [0, 1, 2, 3]}, job_uid=job.uid)
     for address in (f"/jobs/{job.uid}/", f"/jobs/{job.uid}/pods/", "/partitions/"):
-        assert link in shown(admin, address), address
+        assert link in get_page(admin, address), address
 
 
 def test_a_file_has_all_machines_of_a_partition(admin: Client) -> None:
     partition_row("bert", machines={f"ag{n}": [4 * n] for n in (10, 2, 1)})
-    assert "ag1 + 2" in shown(admin, "/partitions/")
+    assert "ag1 + 2" in get_page(admin, "/partitions/")
     answer: Any = admin.get("/partitions/", {"format": "json"})
     (row,) = json.loads(b"".join(answer))
     assert row["machines"] == "ag1, ag2, ag10"
@@ -125,11 +127,11 @@ def test_the_jobs_of_the_last_day_stand_on_the_machine_and_on_their_ipus_alone(
         times = {"reserved_at": now - hours * hour, "released_at": released}
         partition_row(name, machines=machines, **times)
     partition_row("other-controller", machines={"ag0": [0]}, controller="v2:8090")
-    text = shown(admin, AG0)
+    text = get_page(admin, AG0)
     for name in ("elsewhere", "long-ago", "ran-long-ago", "other-controller"):
         assert f">{name}<" not in text
     assert "2 of 4" in text
-    ipu = shown(admin, f"{AG0}ipus/2/")
+    ipu = get_page(admin, f"{AG0}ipus/2/")
     assert (">stays<" in ipu, ">here<" in ipu) == (True, False)
     found = admin.get(API).json()
     assert [each["job_name"] for each in found["partitions"]] == [
@@ -158,7 +160,7 @@ def test_outages_of_its_agent_and_controller_are_told(
         "Its agent answers again",
         "Its agent stopped answering",
     ]
-    assert "Its agent stopped answering" in shown(admin, AG0)
+    assert "Its agent stopped answering" in get_page(admin, AG0)
 
 
 def test_cordons_and_faults_are_told_with_their_times(
@@ -173,35 +175,35 @@ def test_cordons_and_faults_are_told_with_their_times(
         record_incidents({"controllers": [controller | silent]}, now)
         return now
 
-    def told(address: str = API) -> list[str]:
+    def event_texts(address: str = API) -> list[str]:
         return [event["what"] for event in admin.get(address).json()["events"]]
 
     silent: dict[str, Any] = {}
     ipus: dict[int, dict[str, str]] = {n: {"cordon": "ag0 is cordoned: cables"} for n in range(4)}
     began = look()
     look()
-    assert told() == ["ag0 is cordoned: cables"]
+    assert event_texts() == ["ag0 is cordoned: cables"]
     ipus = {2: {"fault": "ag0: IPU 2 is hot"}}
     look()
-    assert told() == ["ag0: IPU 2 is hot", "No longer cordoned", "ag0 is cordoned: cables"]
+    assert event_texts() == ["ag0: IPU 2 is hot", "No longer cordoned", "ag0 is cordoned: cables"]
     at = admin.get(API).json()["events"][-1]["at"]
     assert dt.datetime.fromisoformat(at) == began
     ipus = {n: {"fault": "ag0 has not answered"} for n in range(4)}
     look(lost="ag0 has not answered")
     ipus, silent = {}, {"reachable": False}
     look()
-    assert len(told()) == 3  # nobody knows
+    assert len(event_texts()) == 3  # nobody knows
     silent = {}
     look()
-    assert told()[0] == "IPU 2 works again"
-    assert "IPU 2 works again" in shown(admin, AG0)
-    assert told(f"{API}/ipus/2") == told()
-    assert told(f"{API}/ipus/1") == ["No longer cordoned", "ag0 is cordoned: cables"]
+    assert event_texts()[0] == "IPU 2 works again"
+    assert "IPU 2 works again" in get_page(admin, AG0)
+    assert event_texts(f"{API}/ipus/2") == event_texts()
+    assert event_texts(f"{API}/ipus/1") == ["No longer cordoned", "ag0 is cordoned: cables"]
     ipus = {1: {"fault": "ag0: IPU 1 is hot"}}
     look()
     clock.later(60)
     record_incidents({"controllers": []}, clock.now())  # the controller is taken off the list
-    assert told()[:2] == ["IPU 1 works again", "ag0: IPU 1 is hot"]
+    assert event_texts()[:2] == ["IPU 1 works again", "ag0: IPU 1 is hot"]
     assert not MachineIncident.objects.filter(ended_at=None).exists()
 
 
@@ -209,10 +211,10 @@ def test_nothing_names_what_one_may_not_see(user: Client, cluster: Cluster, prox
     hold(cluster, proxy, "secret", "team-b", 4)
     partition_row("secret", "team-b", machines={"ag0": [0, 1, 2, 3]})
     for address in (AG0, f"{AG0}ipus/0/", API, f"{API}/ipus/0"):
-        text = shown(user, address)
+        text = get_page(user, address)
         assert "secret" not in text, address
         assert "team-b" not in text, address
-    assert "held by others" in shown(user, AG0)
+    assert "held by others" in get_page(user, AG0)
 
 
 def test_what_does_not_exist_is_not_found_and_what_is_not_known_is_said(
@@ -225,16 +227,16 @@ def test_what_does_not_exist_is_not_found_and_what_is_not_known_is_said(
     # A machine that left the fleet is known as long as jobs of the last day stood on it.
     partition_row("before", machines={"ag99": [4]}, reserved_at=clock.now(), controller="v9:1")
     gone = "fleet/machines/v9:1/ag99"
-    text = shown(admin, f"/{gone}/")
+    text = get_page(admin, f"/{gone}/")
     assert "not in the fleet any more" in text
     assert ">before<" in text
     found = admin.get(f"/api/v1/{gone}").json()
     assert (found["state"], len(found["partitions"])) == ("gone", 1)
     assert admin.get(f"/{gone}/ipus/9/").status_code == 404
-    shown(admin, AG0)
+    get_page(admin, AG0)
     proxy.stop()
     clock.later(75)
-    text = shown(admin, AG0)
+    text = get_page(admin, AG0)
     assert "The V-IPU Proxy does not answer" in text
     assert "ipu-tiles is-stale" in text
     assert admin.get(API).json()["problem"]
@@ -242,7 +244,7 @@ def test_what_does_not_exist_is_not_found_and_what_is_not_known_is_said(
 
 
 def test_before_the_first_reading_the_machine_is_unknown(admin: Client) -> None:
-    assert "Nothing is known of this IPU-Machine yet" in shown(admin, AG0)
+    assert "Nothing is known of this IPU-Machine yet" in get_page(admin, AG0)
     assert admin.get(API).json()["state"] == "unknown"
 
 
@@ -277,7 +279,7 @@ def test_the_polled_part_is_304_until_something_changes(
 
 def test_a_machine_costs_six_questions(user: Client, cluster: Cluster, proxy: Proxy) -> None:
     with CaptureQueriesContext(connection) as queries:
-        shown(user, AG0)
+        get_page(user, AG0)
     assert questions(queries) <= 6
 
 

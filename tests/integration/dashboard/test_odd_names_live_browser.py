@@ -18,7 +18,7 @@ from tests.builders.oddnames import ODD_NAMES
 from tests.fakes.chromium import expect
 from tests.integration.web.livepages import live_server, page_of
 from tests.integration.web.test_jobs_browser import in_thread
-from tests.integration.web.test_odd_names_browser import has_run, said
+from tests.integration.web.test_odd_names_browser import has_run, text_of_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def opened(transactional_db: None, cluster: Cluster, proxy: Proxy) -> Iterator[P
 
 def assert_said(page: Page, path: str, names: list[str]) -> None:
     page.goto(path)
-    text = said(page)
+    text = text_of_document(page)
     for name in names:
         lines = name.replace("\r\n", "\n").replace("\r", "\n")  # HTML has one kind of line end
         assert lines in text or name in text, (path, name)

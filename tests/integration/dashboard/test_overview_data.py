@@ -42,7 +42,7 @@ def fault() -> None:
     )
 
 
-def shown(client: Client) -> str:
+def get_overview(client: Client) -> str:
     answer = client.get("/")
     assert answer.status_code == 200
     return answer.content.decode()
@@ -51,11 +51,11 @@ def shown(client: Client) -> str:
 def test_a_new_job_shows_at_the_next_poll(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    assert "No IPUJobs yet" in shown(admin)
+    assert "No IPUJobs yet" in get_overview(admin)
     cluster.add_job("bert", "team-a", **RUNNING)
     proxy.hold("bert", "team-a", 4)
     clock.later(3)
-    text = shown(admin)
+    text = get_overview(admin)
     assert "1 running" in text
     assert "1 partition" in text
     assert reverse("jobs:list") in text
@@ -73,7 +73,7 @@ def test_a_user_sees_nothing_of_other_namespaces(
     job_row("done", "team-a", completed_at=NOON + dt.timedelta(minutes=3))
     job_row("secret-done", "team-b", completed_at=NOON + dt.timedelta(minutes=3))
     fault()
-    text = shown(user)
+    text = get_overview(user)
     assert "mine" in text
     assert "done" in text
     assert "secret" not in text
@@ -86,7 +86,7 @@ def test_a_user_sees_nothing_of_other_namespaces(
 def test_a_finished_job_leaves_the_active_ones(admin: Client, cluster: Cluster) -> None:
     cluster.add_job("over", "team-a", launcherStatus="Completed")
     job_row("over", completed_at=NOON + dt.timedelta(seconds=65))
-    text = shown(admin)
+    text = get_overview(admin)
     assert "0 running" in text
     assert reverse("jobs:detail", args=["uid-team-a-over"]) in text
     assert "60 s" in text  # how long it ran: started 5 s after noon
@@ -96,11 +96,11 @@ def test_while_the_api_server_is_away_the_last_jobs_show_with_their_age(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     cluster.add_job("bert", "team-a", **RUNNING)
-    assert "1 running" in shown(admin)
+    assert "1 running" in get_overview(admin)
     cluster.stop()
     try:
         clock.later(75)
-        text = shown(admin)
+        text = get_overview(admin)
         assert "1 running" in text
         assert "The Kubernetes API does not answer" in text
         assert "75 s" in text
@@ -108,7 +108,7 @@ def test_while_the_api_server_is_away_the_last_jobs_show_with_their_age(
     finally:
         cluster.start()
     clock.later(10)
-    assert "does not answer" not in shown(admin)
+    assert "does not answer" not in get_overview(admin)
 
 
 def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(
@@ -118,7 +118,7 @@ def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(
     job_row("bert", partitions=[{"id": "p-bert-team-a-0"}])
     job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
     partition_row("bert")
-    text = shown(admin)
+    text = get_overview(admin)
     assert "1 partition" in text
     assert "5 min" in text  # the age of what stands in
     assert "1 running" in text
@@ -126,10 +126,10 @@ def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(
 
 
 def test_the_history_says_how_far_it_goes(admin: Client) -> None:
-    assert "start <code>manage.py run_prober" in shown(admin)
+    assert "start <code>manage.py run_prober" in get_overview(admin)
     checkpoint("pods", NOON + dt.timedelta(hours=3))
     checkpoint("ipujobs", NOON)
-    assert "2026-11-20 12:00 UTC" in shown(admin)
+    assert "2026-11-20 12:00 UTC" in get_overview(admin)
 
 
 def test_gaps_of_this_month_stand_beside_how_far_the_history_goes(
@@ -143,9 +143,9 @@ def test_gaps_of_this_month_stand_beside_how_far_the_history_goes(
         ended_at=NOON.replace(year=2020),
         cause="old",
     )
-    assert "gap</a>" not in shown(admin)
+    assert "gap</a>" not in get_overview(admin)
     WatchGap.objects.create(watch="pods", began_at=began, ended_at=clock.now(), cause="away")
-    text = shown(admin)
+    text = get_overview(admin)
     assert "1 gap</a> this month" in text
     assert f"{began:%Y-%m-%d %H:%M} UTC" in text
 
@@ -167,12 +167,12 @@ def test_ipu_hours_of_the_month_are_those_of_the_namespaces_one_may_see(
             finished_at=month + dt.timedelta(minutes=90),
             updated_at=month,
         )
-    assert ">6.00 <" in shown(user)  # the hour before the month is not of it
+    assert ">6.00 <" in get_overview(user)  # the hour before the month is not of it
 
 
 def test_an_admin_is_led_to_the_faults(admin: Client) -> None:
     fault()
-    assert "1 fault<" in shown(admin)
+    assert "1 fault<" in get_overview(admin)
 
 
 def test_the_polled_part_is_304_until_a_job_changes(
@@ -238,7 +238,7 @@ def test_a_page_that_is_opened_shares_nothing_with_polls(
     fault()
     assert "1 fault<" in admin.get("/", headers={"HX-Request": "true"}).text
     RecordFault.objects.all().delete()
-    assert "1 fault<" not in shown(admin)
+    assert "1 fault<" not in get_overview(admin)
 
 
 def test_polls_share_nothing_with_those_who_may_see_less(
@@ -274,7 +274,7 @@ def test_the_month_stands_against_the_same_time_of_last_month(admin: Client, clo
             finished_at=began + dt.timedelta(hours=hours),
             updated_at=began,
         )
-    text = shown(admin)
+    text = get_overview(admin)
     assert "48.0 <span" in text  # 24 IPU-hours at 2 each
     assert "24.0 IPU-h · +100 % on" in text
     assert "24.00 EUR, 12.0 IPU-hours of pods" in text
@@ -284,7 +284,7 @@ def test_the_share_held_this_month_stands_beside_that_of_now(
     admin: Client, proxy: Proxy, clock: Clock
 ) -> None:
     def held(client: Client) -> str:
-        return shown(client).partition("IPUs held")[2].partition("</a>")[0]
+        return get_overview(client).partition("IPUs held")[2].partition("</a>")[0]
 
     month = clock.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     clock.later((month + dt.timedelta(days=10) - clock.now()).total_seconds())
@@ -327,7 +327,7 @@ def test_each_figure_has_its_day_in_words_and_as_a_line(admin: Client, clock: Cl
         updated_at=at,
     )
     job_row("slow", created_at=ago[3], started_at=ago[1], completed_at=at, status="Failed")
-    text = shown(admin)
+    text = get_overview(admin)
     assert "IPUs held in the last 24 hours: from 0 to 4, now 0" in text
     assert "IPUs held but idle in the last 24 hours: from 0 to 4, now 0" in text
     assert "Jobs waiting in the last 24 hours: from 0 to 1, now 0" in text
@@ -375,15 +375,15 @@ def test_the_page_asks_few_questions(
 def test_a_job_that_is_about_to_run_is_polled_each_second(
     admin: Client, cluster: Cluster, clock: Clock
 ) -> None:
-    assert "data-soon" not in shown(admin)
+    assert "data-soon" not in get_overview(admin)
     cluster.add_job("bert", "team-a", launcherStatus="Pending")
     clock.later(3)
-    assert "data-soon" in shown(admin)
+    assert "data-soon" in get_overview(admin)
     clock.later(60)
-    assert "data-soon" not in shown(admin)
+    assert "data-soon" not in get_overview(admin)
 
 
 def test_addresses_of_what_is_away_are_for_administrators(user: Client, settings: Any) -> None:
-    text = shown(user)
+    text = get_overview(user)
     assert "The web process has no usable kubeconfig." in text
     assert settings.KUBECONFIG not in text

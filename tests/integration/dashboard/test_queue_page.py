@@ -16,7 +16,7 @@ from dashboard.queue import page as queue_of
 from dashboard.queue import typical
 from ipuhub.web.readings import Shared
 from tests.builders.fleetrows import NOON, job_row
-from tests.integration.dashboard.test_fleet_page import hold, shown
+from tests.integration.dashboard.test_fleet_page import get_page, hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,11 +37,11 @@ def test_the_queue_names_who_is_in_the_way(
     proxy.hold("large", "team-a", 32)
     proxy.hold("huge", "team-a", 64)
     for address in ("/fleet/", "/queue/"):
-        text = shown(admin, address)
+        text = get_page(admin, address)
         assert "needs a block of 32, largest free 16" in text
         assert re.search(r'blocked by <a href="[^"]*uid-small[^"]*">small</a>', text)
         assert "never fits: the largest block has 32" in text
-    assert "1 can never fit" in shown(admin, "/")
+    assert "1 can never fit" in get_page(admin, "/")
 
 
 def test_all_who_wait_are_on_the_pages_of_the_queue(
@@ -52,10 +52,10 @@ def test_all_who_wait_are_on_the_pages_of_the_queue(
     hold(cluster, proxy, "all", "team-a", 32)
     for number in range(5):
         proxy.hold(f"waits-{number}", "team-a", 2**number)
-    assert 'href="/queue/">All 5 that wait' in shown(user)
+    assert 'href="/queue/">All 5 that wait' in get_page(user)
     sizes = []
     for number in (1, 2, 3, 9):  # a page that is gone is the last
-        text = shown(user, f"/queue/?page={number}")
+        text = get_page(user, f"/queue/?page={number}")
         assert "5 jobs for 31 IPUs, in the order of service" in text
         sizes.append(re.findall(r"</svg>(\d+) IPU", text))
         assert ('rel="next"' in text) is (number < 3)
@@ -75,7 +75,7 @@ def test_who_waits_without_a_limit_is_told_how_long_such_jobs_ran(
         job_row(name, ipus=ipus, started_at=NOON, completed_at=done)
         job_row(name, "team-b", ipus=ipus, started_at=NOON, completed_at=NOON)
     for address in ("/", "/fleet/", "/queue/"):
-        assert "; jobs of this size ran 20 min (median of 3)" in shown(user, address), address
+        assert "; jobs of this size ran 20 min (median of 3)" in get_page(user, address), address
     (line,) = user.get("/api/v1/fleet").json()["queue"]
     assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)
     assert user.get("/api/v1/queue").json()["results"] == [line]
@@ -91,7 +91,7 @@ def test_what_is_read_while_the_cache_is_renewed_is_shown(
     proxy.hold("large", "team-a", 16, uid=uid)
     job_row("large", uid=uid, ipus=16)
     job_row("a", ipus=16, started_at=NOON, completed_at=NOON + dt.timedelta(minutes=10))
-    assert "; jobs of this size ran 10 min (median of 1)" in shown(user, address)
+    assert "; jobs of this size ran 10 min (median of 1)" in get_page(user, address)
 
 
 def test_the_queue_has_files_and_pages_of_the_api(
@@ -103,7 +103,7 @@ def test_the_queue_has_files_and_pages_of_the_api(
         uid = cluster.add_job(name, namespace, user=f"user-{number}")
         proxy.hold(name, namespace, ipus, uid=uid)
     clock.later(3)
-    page = shown(user, "/queue/")
+    page = get_page(user, "/queue/")
     table, rows, lines = (
         b"".join(user.get(f"/queue/?format={form}").streaming_content).decode()
         for form in ("csv", "json", "jsonl")
@@ -155,9 +155,9 @@ def test_how_long_jobs_ran_is_read_once_a_minute_for_each_that_waits(
         proxy.hold(name, "team-a", 16, uid=uid)
         job_row(name, uid=uid, ipus=16)
     for address in ("/queue/", "/queue/?page=2", "/fleet/", "/queue/"):
-        shown(user, address)
+        get_page(user, address)
     assert [len(each) for each in reads] == [1, 1]
     assert reads[0] | reads[1] == {first, second}
     clock.later(61)
-    shown(user, "/fleet/")
+    get_page(user, "/fleet/")
     assert reads[2:] == [{first, second}]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders.fleetrows import checkpoint, job_row
-from tests.integration.dashboard.test_fleet_page import shown
+from tests.integration.dashboard.test_fleet_page import get_page
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -41,7 +41,7 @@ def test_a_page_of_the_present_says_when_it_was_read(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
 ) -> None:
     clock.hold()
-    word, at = as_of(shown(admin, address))
+    word, at = as_of(get_page(admin, address))
     assert word == "Read"
     assert abs(dt.datetime.fromisoformat(at) - clock.now()) < dt.timedelta(seconds=1)
 
@@ -53,7 +53,7 @@ def test_a_page_of_records_says_how_far_they_go(admin: Client, clock: Clock, add
     for watch in ("ipujobs", "tracker", "pods"):
         checkpoint(watch, seen)
     job_row("bert")
-    word, at = as_of(shown(admin, address))
+    word, at = as_of(get_page(admin, address))
     assert word == "Recorded"
     assert abs(dt.datetime.fromisoformat(at) - seen) < dt.timedelta(seconds=1)
 
@@ -61,10 +61,10 @@ def test_a_page_of_records_says_how_far_they_go(admin: Client, clock: Clock, add
 def test_an_old_reading_is_loud_and_keeps_its_age(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    read = as_of(shown(admin, "/fleet/"))
+    read = as_of(get_page(admin, "/fleet/"))
     proxy.stop()
     clock.later(75)
-    text = shown(admin, "/fleet/")
+    text = get_page(admin, "/fleet/")
     assert as_of(text) == read
     assert "The V-IPU Proxy does not answer" in text
     proxy.start()

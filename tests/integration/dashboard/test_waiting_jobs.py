@@ -36,7 +36,7 @@ def waits(name: str, minute: int = 0, **fields: Any) -> JobRecord:
     return jobhistory.job(name, **(defaults | fields))
 
 
-def asked(client: Client, job: JobRecord) -> Any:
+def get_waiting(client: Client, job: JobRecord) -> Any:
     answer = client.get(f"/api/v1/jobs/{job.uid}/waiting")
     assert answer.status_code == 200
     return answer.json()
@@ -55,7 +55,7 @@ def test_page_and_api_show_who_is_before_and_what_is_free_at_this_moment(
 ) -> None:
     job = waits("train", 5)
     older = waits("older", 1, namespace="team-b")
-    assert asked(user, job) == {
+    assert get_waiting(user, job) == {
         "waits": True,
         "jobs_before": 1,
         "queue_length": 0,
@@ -69,7 +69,7 @@ def test_page_and_api_show_who_is_before_and_what_is_free_at_this_moment(
     proxy.hold("other", size=8)
     JobRecord.objects.filter(pk=older.pk).update(status="Running", reason="IPUJobRunning")
     clock.later(2)
-    assert (asked(user, job)["jobs_before"], asked(user, job)["free"]) == (0, 24)
+    assert (get_waiting(user, job)["jobs_before"], get_waiting(user, job)["free"]) == (0, 24)
     assert facts(user, job) == {"Older waiting jobs": "0", "Free IPUs": "24"}
 
 
@@ -84,7 +84,7 @@ def test_before_it_are_older_jobs_that_ask_and_those_that_have_run(
     waits("another-trouble", 1, reason="InvalidSpec")
     waits("suspended", 1, status="Suspended", reason="IPUJobSuspended")
     waits("gone", 1, deleted_at=timezone.now())
-    assert asked(admin, job)["jobs_before"] == 3
+    assert get_waiting(admin, job)["jobs_before"] == 3
 
 
 def test_the_order_is_that_in_which_the_operator_asks(admin: Client, proxy: Proxy) -> None:
@@ -96,7 +96,7 @@ def test_the_order_is_that_in_which_the_operator_asks(admin: Client, proxy: Prox
             {"metadata": {"creationTimestamp": made}, "status": {"launcherStatus": job.status}}
         )
 
-    in_order = sorted(jobs, key=lambda job: asked(admin, job)["jobs_before"])
+    in_order = sorted(jobs, key=lambda job: get_waiting(admin, job)["jobs_before"])
     first = sorted(jobs, key=turn)
     assert [job.name for job in in_order] == ["job-3", "job-0", "job-1", "job-2", "job-4"]
     assert [job.name for job in in_order] == [job.name for job in first]
@@ -104,7 +104,7 @@ def test_the_order_is_that_in_which_the_operator_asks(admin: Client, proxy: Prox
 
 def test_jobs_of_one_second_have_different_places(admin: Client, proxy: Proxy) -> None:
     jobs = [waits(name) for name in ("a", "b", "c")]
-    assert [asked(admin, job)["jobs_before"] for job in jobs] == [0, 1, 2]
+    assert [get_waiting(admin, job)["jobs_before"] for job in jobs] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_job_that_asks_for_no_ipus_has_no_place(
     admin: Client, proxy: Proxy, state: dict[str, Any]
 ) -> None:
     job = waits("train", **state)
-    assert asked(admin, job) == {
+    assert get_waiting(admin, job) == {
         "waits": False,
         "jobs_before": None,
         "queue_length": None,
@@ -136,11 +136,11 @@ def test_while_the_proxy_is_away_the_last_number_has_its_time(
     admin: Client, proxy: Proxy, clock: Clock
 ) -> None:
     job = waits("train")
-    assert asked(admin, job)["free"] == 32
+    assert get_waiting(admin, job)["free"] == 32
     assert facts(admin, job)["Free IPUs"] == "32"
     proxy.stop()
     clock.later(10)
-    found = asked(admin, job)
+    found = get_waiting(admin, job)
     assert (found["jobs_before"], found["free"]) == (0, 32)
     assert dt.datetime.fromisoformat(found["free_as_of"]) < clock.now() - dt.timedelta(seconds=9)
     assert found["problem"].startswith("The V-IPU Proxy does not answer")
@@ -150,7 +150,7 @@ def test_while_the_proxy_is_away_the_last_number_has_its_time(
 
 def test_a_number_that_was_never_read_is_unknown(admin: Client) -> None:
     job = waits("train")
-    assert asked(admin, job)["free"] is None
+    assert get_waiting(admin, job)["free"] is None
     assert facts(admin, job)["Free IPUs"] == "unknown"
 
 
@@ -206,7 +206,7 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     page = admin.get(f"/jobs/{job.uid}/").content.decode()
     assert page.count('<div class="machine is-target">') == 8
     assert "<title>ag0: team-a/limited, p-limited-team-a-0" in page
-    called = asked(admin, job)
+    called = get_waiting(admin, job)
     assert called["line"] == admin.get("/api/v1/queue").json()["results"][0]
     assert (called["line"]["position"], called["queue_length"]) == (1, 1)
     assert (called["line"]["blockers"], called["largest_free"]) == ([limited], 16)
@@ -274,7 +274,7 @@ def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
     assert "Starts at the latest" not in rows
     assert rows["Jobs of this size ran"] == "20 min (median of 3)"
     with CaptureQueriesContext(connection) as queries:
-        line = asked(admin, job)["line"]
+        line = get_waiting(admin, job)["line"]
     assert (line["typical_seconds"], line["typical_jobs"]) == (1200, 3)
     # The run times come with the job.
     assert [each for each in queries.captured_queries if "percentile" in each["sql"]] == []

@@ -58,11 +58,11 @@ async def test_a_node_that_goes_notready_is_told_at_once_and_when_it_is_back(
     conditions = pods["sample-worker-0"]["status"]["conditions"]
     assert {"Ready": "True"}.items() <= {c["type"]: c["status"] for c in conditions}.items()
 
-    async def told() -> bool:
+    async def has_warning() -> bool:
         events = (await cluster.client.list(EVENTS, cluster.namespace)).items
         return ("NodeNotReady", "Warning") in {(e["reason"], e["type"]) for e in events}
 
-    await eventually(told)
+    await eventually(has_warning)
     await set_ready(cluster, node, "True", "KubeletReady")
     await cluster.until_reason("sample", "IPUJobRunning")
 

@@ -39,7 +39,7 @@ async def test_a_finalizer_that_cannot_be_added_or_removed_is_said_until_the_web
     def refused(count: int) -> bool:
         return f"{LINE}{count}.0\n" in page_of(cluster)
 
-    async def said() -> bool:
+    async def is_reported() -> bool:
         job = await cluster.job("sample") or {}
         return "failed calling webhook" in job["status"]["lastMessage"]
 
@@ -61,7 +61,7 @@ async def test_a_finalizer_that_cannot_be_added_or_removed_is_said_until_the_web
     await set_away(cluster, away=True)
     try:
         await cluster.delete("sample")
-        await eventually(said)
+        await eventually(is_reported)
         await eventually(lambda: refused(1))  # counted in what the operator watches
         assert cluster.partitions.used == 0
     finally:

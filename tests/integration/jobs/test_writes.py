@@ -84,10 +84,10 @@ async def test_a_whole_life_takes_at_most_four_status_patches_and_six_events(
     await cluster.until_state("sample", "Completed")
     await eventually(lambda: cluster.partitions.used == 0)
 
-    async def told() -> bool:
+    async def has_release_event() -> bool:
         events = (await cluster.client.list(EVENTS, cluster.namespace)).items
         reasons = [e["reason"] for e in events if e["involvedObject"]["kind"] == "IPUJob"]
         return "PartitionReleased" in reasons and len(reasons) <= 6
 
-    await eventually(told)
+    await eventually(has_release_event)
     assert len(statuses.urgent) <= 4

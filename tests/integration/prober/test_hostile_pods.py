@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 SAID = {"component": "c", "component_name": "n", "group": "g", "instance_type": "i", "user": "u"}
 
 
-def said(**fields: Any) -> str:
+def stamp_of(**fields: Any) -> str:
     return orjson.dumps({**SAID, **fields}).decode()
 
 
-_SOUND = said()
+_SOUND = stamp_of()
 ANNOTATIONS = {
     "empty": "",
     "blank": " ",
@@ -31,14 +31,14 @@ ANNOTATIONS = {
     "null": "null",
     "string": '"job"',
     "list": f"[{_SOUND}]",
-    "null-group": said(group=None),
-    "object-group": said(group={"a": "b"}),
-    "number-user": said(user=7),
-    "nul": said(group="a\0b"),
-    "long": said(user="x" * 1000),
-    "many-ipus": said(ipus=2**63),
-    "negative-ipus": said(ipus=-1),
-    "half-ipus": said(ipus=0.5),
+    "null-group": stamp_of(group=None),
+    "object-group": stamp_of(group={"a": "b"}),
+    "number-user": stamp_of(user=7),
+    "nul": stamp_of(group="a\0b"),
+    "long": stamp_of(user="x" * 1000),
+    "many-ipus": stamp_of(ipus=2**63),
+    "negative-ipus": stamp_of(ipus=-1),
+    "half-ipus": stamp_of(ipus=0.5),
     "huge-number": _SOUND[:-1] + ',"ipus":' + "9" * 5000 + "}",
     "deep": _SOUND[:-1] + ',"x":' + "[" * 20_000 + "]" * 20_000 + "}",
     "half-surrogate": _SOUND.replace('"g"', '"\\ud83d"'),

@@ -98,11 +98,11 @@ class Replicas:
             return 0, ""
 
     async def until_page(self, name: str, path: str, *want: Any) -> None:
-        async def shown() -> bool:
+        async def has_words() -> bool:
             status, text = await self.page(name, path)
             return status == want[0] and all(word in text for word in want[1:])
 
-        await eventually(shown)
+        await eventually(has_words)
 
     async def submit(self, name: str) -> None:
         body = ipujob(name).build()

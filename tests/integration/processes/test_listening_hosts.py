@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def pages_of_a_process() -> AsyncIterator[int]:
-    async def said(request: web.Request) -> web.Response:
+    async def answer_with_caller(request: web.Request) -> web.Response:
         return web.Response(text=request.remote)
 
     app = web.Application()
-    app.router.add_get("/metrics", said)
+    app.router.add_get("/metrics", answer_with_caller)
     runner = build_runner(app)
     # Of both families: a port that one of them chooses may be taken in the other.
     async with listening(runner, EVERYWHERE, free_port()) as port:

@@ -53,7 +53,7 @@ async def serving(limits: Limits, context: ssl.SSLContext | None = None) -> Asyn
         yield port
 
 
-async def said(port: int, sent: bytes, context: ssl.SSLContext | None = None) -> bytes:
+async def exchange(port: int, sent: bytes, context: ssl.SSLContext | None = None) -> bytes:
     """All that comes back until the server hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(sent)
@@ -65,7 +65,7 @@ async def said(port: int, sent: bytes, context: ssl.SSLContext | None = None) ->
 @pytest.mark.parametrize("sent", [b"", b"POST /si", POST, POST + b"X: y\r\n"])
 async def test_a_head_that_does_not_end_is_hung_up(sent: bytes) -> None:
     async with serving(HASTY) as port:
-        assert await said(port, sent) == b""
+        assert await exchange(port, sent) == b""
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_a_head_that_does_not_end_is_hung_up(sent: bytes) -> None:
 )
 async def test_a_body_that_does_not_end_is_a_408(sent: bytes) -> None:
     async with serving(HASTY) as port:
-        answer = await said(port, sent)
+        answer = await exchange(port, sent)
         assert answer.startswith(b"HTTP/1.1 408 The body did not arrive within 0.2 s.")
 
 
@@ -90,9 +90,9 @@ async def test_what_is_whole_is_answered_beside_many_that_are_not() -> None:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
         for number, (_, writer) in enumerate(silent):
             writer.write([b"", POST, POST + b"Content-Length: 10\r\n\r\n1"][number % 3])
-        whole = await said(port, POST + CLOSE + b"Content-Length: 3\r\n\r\n123")
+        whole = await exchange(port, POST + CLOSE + b"Content-Length: 3\r\n\r\n123")
         assert whole.endswith(b"\r\n\r\n3")
-        assert (await said(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
+        assert (await exchange(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
         for _, writer in silent:
             writer.close()
 
@@ -125,7 +125,7 @@ async def test_probes_and_requests_in_progress_outlive_more_silent_ones_than_the
         watching.write(begun)
         await answers.readuntil(b"\r\n\r\n")
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
-        assert (await said(port, PROBE, trusting)).startswith(b"HTTP/1.1 200 OK")
+        assert (await exchange(port, PROBE, trusting)).startswith(b"HTTP/1.1 200 OK")
         oldest = (reader.read() for reader, _ in silent[: 60 - 20 - FOR_PROBES])
         ended = asyncio.gather(*oldest, return_exceptions=True)
         for end in await asyncio.wait_for(ended, PATIENCE_SECONDS):  # they make room
@@ -223,13 +223,13 @@ async def test_with_the_limit_of_requests_in_progress_only_probes_are_answered()
             writer.write(begun)
             await reader.readuntil(b"\r\n\r\n")
         whole = POST + CLOSE + b"Content-Length: 1\r\n\r\n1"
-        refused = await said(port, whole)
+        refused = await exchange(port, whole)
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: " in refused
-        assert (await said(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
+        assert (await exchange(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
         watches[0][1].write(b"end")
         await watches[0][0].readuntil(b"0\r\n\r\n")
-        assert (await said(port, whole)).endswith(b"\r\n\r\n1")
+        assert (await exchange(port, whole)).endswith(b"\r\n\r\n1")
         for _, writer in watches:
             writer.close()
 
@@ -266,7 +266,7 @@ async def test_silent_connections_never_take_all_open_files(others: int, loop: l
             port, files = map(int, child.stdout.readline().split())
             assert files == 128  # all that the system allows
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-            assert (await said(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
+            assert (await exchange(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
             for _, writer in silent:
                 writer.close()
         finally:
@@ -283,14 +283,14 @@ async def test_large_bodies_share_a_bound_and_small_ones_wait_for_nobody() -> No
         large = POST + b"Content-Length: 140000\r\nConnection: close\r\n\r\n"
         _, holder = await asyncio.open_connection("127.0.0.1", port)
         holder.write(large + b"1")  # takes the room, and does not end
-        answers = asyncio.gather(*(said(port, large + b"1" * 70_000) for _ in range(3)))
-        small = await said(port, POST + b"Content-Length: 1\r\nConnection: close\r\n\r\n1")
+        answers = asyncio.gather(*(exchange(port, large + b"1" * 70_000) for _ in range(3)))
+        small = await exchange(port, POST + b"Content-Length: 1\r\nConnection: close\r\n\r\n1")
         assert small.endswith(b"\r\n\r\n1")
         codes = sorted(answer.split()[1] for answer in await answers)
         assert set(codes) <= {b"408", b"503"}
         assert b"503" in codes
         holder.close()
-        assert (await said(port, large + b"1" * 140_000)).endswith(b"\r\n\r\n140000")
+        assert (await exchange(port, large + b"1" * 140_000)).endswith(b"\r\n\r\n140000")
 
 
 async def test_who_leaves_while_he_is_asked_to_go_on_is_one_line(
@@ -316,7 +316,7 @@ async def test_the_metrics_of_an_agent_log_no_traceback_for_bytes_of_strangers(
     port = await exporter.start("127.0.0.1", 0)
     get = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     broken = b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde"
-    assert b" 400 " in await said(port, b"GET /metrics HTTP/9.9\r\nHost: x\r\n\r\n")
-    assert b" 200 " in await said(port, get + broken)
+    assert b" 400 " in await exchange(port, b"GET /metrics HTTP/9.9\r\nHost: x\r\n\r\n")
+    assert b" 200 " in await exchange(port, get + broken)
     await exporter.stop()
     assert [record.exc_info for record in caplog.records] == [None]

@@ -21,7 +21,7 @@ from ipuhub.recording.store import connection_arguments
 from ipuhub.schema import once_it_answers
 from tests.fakes.silentline import SilentLine
 from tests.fakes.waiting import eventually, wait_until
-from tests.integration.web.webprocess import said, started, status
+from tests.integration.web.webprocess import get_text, started, status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +195,7 @@ def test_meanwhile_it_says_what_it_waits_for_and_then_serves_by_itself(tmp_path:
             503,
             503,
         ]
-        assert said(port, "/readyz").startswith("postgres: does not answer yet.")
+        assert get_text(port, "/readyz").startswith("postgres: does not answer yet.")
         assert log.read_text().count("waiting for the database") == 1
         line.refuses.clear()
         wait_until(lambda: status(port, "/readyz") == 200, "it serves")

@@ -133,10 +133,10 @@ async def test_what_falls_silent_after_it_was_chosen_is_not_waited_for(world: Wo
             await proxy.fleet.api(HEALTHY).partition_status("p")
     answers = [views, [replace(views[0], topology=None), views[1]]]
 
-    async def told() -> object:
+    async def next_views() -> object:
         return answers.pop(0)
 
-    proxy.fleet.views = told  # type: ignore[method-assign,assignment]
+    proxy.fleet.views = next_views  # type: ignore[method-assign,assignment]
     await proxy.service.ensure(request())
     await eventually(lambda: world.entry().phase is Phase.ACTIVE)
     assert world.entry().controller == "v2:8090"
@@ -267,20 +267,20 @@ async def test_a_controller_that_was_taken_off_the_list_is_forgotten(world: Worl
 
 
 async def test_the_metrics_show_its_state_and_count_outages(world: World) -> None:
-    def shown(text: str) -> float:
+    def metric_value(text: str) -> float:
         line = next(line for line in metrics.PROXY.render().decode().splitlines() if text in line)
         return float(line.rpartition(" ")[2])
 
     proxy = await world.start()
     await proxy.fleet.views()
     trips = 'ipuhub_vipu_circuit_trips_total{calls="all",controller="v1:8090"}'
-    before = shown(trips)
+    before = metric_value(trips)
     world.vipu.down = NoAnswer("v1:8090: no answer")
     await silence(proxy.fleet)
     for _ in range(3):
         await proxy.fleet.views()  # each a trial that fails
     metrics.fill_circuits(proxy.fleet.circuits())
-    assert shown(trips) == before + 1
+    assert metric_value(trips) == before + 1
     of_v1 = 'ipuhub_vipu_circuit_state{calls="all",controller="v1:8090",state='
-    states = {each.value: shown(f'{of_v1}"{each}"}}') for each in CircuitState}
+    states = {each.value: metric_value(f'{of_v1}"{each}"}}') for each in CircuitState}
     assert states == {"open": 1, "half-open": 0, "closed": 0}

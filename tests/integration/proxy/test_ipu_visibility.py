@@ -58,7 +58,7 @@ def led_by(lab: Lab, options: ProxyOptions, identity: str) -> ProxyOptions:
     return replace(options, election=election)
 
 
-async def shown(lab: Lab, name: str) -> tuple[str, str, str]:
+async def capacity_of(lab: Lab, name: str) -> tuple[str, str, str]:
     """Capacity, allocatable and label of a node."""
     node = await lab.client.get(NODES, name)
     status = node.get("status") or {}
@@ -70,7 +70,7 @@ async def shows(lab: Lab, **nodes: tuple[str, str, str]) -> None:
     """Return once these nodes show this."""
 
     async def all_do() -> bool:
-        found = {name: await shown(lab, name.replace("_", "-")) for name in nodes}
+        found = {name: await capacity_of(lab, name.replace("_", "-")) for name in nodes}
         return found == nodes
 
     await eventually(all_do)
@@ -134,7 +134,7 @@ async def test_capacity_on_one_node_comes_back_after_a_kubelets_reset(lab: Lab) 
         assert (status, text) == (200, "ok")
 
     # It is no part of an orderly end: another replica goes on.
-    assert await shown(lab, "proxytest") == (number, number, number)
+    assert await capacity_of(lab, "proxytest") == (number, number, number)
     assert await hide(lab) == (0, "Nodes that no longer show IPUs: proxytest, proxytest-2.\n")
     for name in ("proxytest", "proxytest-2"):
         node = await lab.client.get(NODES, name)
@@ -152,7 +152,7 @@ async def test_only_the_leader_writes_to_nodes(lab: Lab) -> None:
         async with running(led_by(lab, showing(lab), "b")) as other:
             await eventually(lambda: other.leadership.standby)
             await eventually(lambda: not other.nodes.problem)
-            assert await shown(lab, "proxytest") == ("", "", "")
+            assert await capacity_of(lab, "proxytest") == ("", "", "")
             await first.close()
             await shows(lab, proxytest=(number, number, number))
     assert (await hide(lab))[0] == 0

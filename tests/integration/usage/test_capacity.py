@@ -20,7 +20,7 @@ NOON = at("2026-11-10T12:00")
 HOUR = 3600
 
 
-def told(when: str, total: int = 16, free: int = 16, **fields) -> CapacityChange:
+def capacity_change(when: str, total: int = 16, free: int = 16, **fields) -> CapacityChange:
     return CapacityChange.objects.create(
         **({"controller": "v1", "at": at(when), "total": total, "free": free} | fields)
     )
@@ -39,7 +39,7 @@ def add_up(each: Utilization) -> bool:
 
 
 def test_free_held_cordoned_and_faulty_ipus_are_told_apart() -> None:
-    told("2026-11-01T00:00", 16, 6, cordoned=1, faulty=1)
+    capacity_change("2026-11-01T00:00", 16, 6, cordoned=1, faulty=1)
     held("2026-11-01T00:00", None, controller="v1", size=8)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
@@ -49,7 +49,7 @@ def test_free_held_cordoned_and_faulty_ipus_are_told_apart() -> None:
 
 
 def test_a_partition_made_by_hand_is_reserved_by_others() -> None:
-    told("2026-11-01T00:00", 16, 4)
+    capacity_change("2026-11-01T00:00", 16, 4)
     held("2026-11-01T00:00", None, controller="v1", size=8)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
@@ -57,9 +57,9 @@ def test_a_partition_made_by_hand_is_reserved_by_others() -> None:
 
 
 def test_a_job_s_release_is_idle_at_once_and_not_somebody_else_s_until_the_next_poll() -> None:
-    told("2026-11-01T00:00", 16, 8)
+    capacity_change("2026-11-01T00:00", 16, 8)
     held("2026-11-01T00:00", "2026-11-02T00:30", controller="v1", size=8)
-    told("2026-11-02T00:30:09", 16, 16)
+    capacity_change("2026-11-02T00:30:09", 16, 16)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert (got.by_others, got.reserved, got.idle) == (0, 8 * 1800, 8 * 1800 + 8 * HOUR)
@@ -67,14 +67,14 @@ def test_a_job_s_release_is_idle_at_once_and_not_somebody_else_s_until_the_next_
 
 def test_a_partition_in_error_is_the_job_s_and_not_down_too() -> None:
     held("2026-11-01T00:00", None, controller="v1", size=4)
-    told("2026-11-01T01:00", 16, 12, faulty=4)
+    capacity_change("2026-11-01T01:00", 16, 12, faulty=4)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert (got.reserved, got.down, got.idle) == (4 * HOUR, 0, 12 * HOUR)
 
 
 def test_held_without_a_pod_of_the_job_is_held_idle() -> None:
-    told("2026-11-01T00:00", 16, 12)
+    capacity_change("2026-11-01T00:00", 16, 12)
     asked_until("2026-11-10T12:00")
     common = {"job_uid": "j", "partition": "p-1"}
     held("2026-11-02T00:00", "2026-11-02T01:00", controller="v1", **common)
@@ -91,9 +91,9 @@ def test_held_without_a_pod_of_the_job_is_held_idle() -> None:
 
 
 def test_what_nobody_asked_and_what_did_not_answer_is_unknown() -> None:
-    told("2026-11-01T00:00", 16, 16)
-    told("2026-11-02T00:30", 16, 16, reachable=False)
-    told("2026-11-02T00:40", 16, 16)
+    capacity_change("2026-11-01T00:00", 16, 16)
+    capacity_change("2026-11-02T00:30", 16, 16, reachable=False)
+    capacity_change("2026-11-02T00:40", 16, 16)
     asked_until("2026-11-02T02:50")
     WatchGap.objects.create(
         watch="capacity", began_at=at("2026-11-02T01:00"), ended_at=at("2026-11-02T01:15"), cause=""
@@ -107,7 +107,7 @@ def test_what_nobody_asked_and_what_did_not_answer_is_unknown() -> None:
 
 
 def test_what_jobs_held_while_nobody_asked_is_known_all_the_same() -> None:
-    told("2026-11-01T00:00", 16, 16)
+    capacity_change("2026-11-01T00:00", 16, 16)
     asked_until("2026-11-02T00:00")
     held("2026-11-02T00:00", "2026-11-02T01:00", controller="v1", size=4)
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
@@ -115,30 +115,30 @@ def test_what_jobs_held_while_nobody_asked_is_known_all_the_same() -> None:
 
 
 def test_a_controller_off_the_list_has_only_what_is_still_held_on_it() -> None:
-    told("2026-11-01T00:00", 16, 12)
+    capacity_change("2026-11-01T00:00", 16, 12)
     held("2026-11-01T00:00", "2026-11-02T00:30", controller="v1")
-    told("2026-11-02T00:00", 0, 0, reachable=False)
+    capacity_change("2026-11-02T00:00", 0, 0, reachable=False)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert got == Utilization(capacity=4 * 1800, reserved=4 * 1800, held_idle=4 * 1800)
 
 
 def test_before_its_first_row_a_controller_has_no_ipus() -> None:
-    told("2026-11-02T00:30")
+    capacity_change("2026-11-02T00:30")
     asked_until("2026-11-10T12:00")
     assert one("2026-11-02T00:00", "2026-11-02T01:00").capacity == 16 * 1800
     assert read_capacity([at("2026-10-02T00:00")], at("2026-10-03T00:00")).steps == {}
 
 
 def test_a_controller_without_any_ipus_in_the_range_is_not_listed() -> None:
-    told("2026-11-01T00:00", 0, 0, controller="gone", reachable=False)
-    told("2026-11-01T00:00")
+    capacity_change("2026-11-01T00:00", 0, 0, controller="gone", reachable=False)
+    capacity_change("2026-11-01T00:00")
     asked_until("2026-11-10T12:00")
     assert [*read_capacity([at("2026-11-02T00:00")], at("2026-11-03T00:00")).steps] == ["v1"]
 
 
 def test_silences_that_overlap_are_counted_once() -> None:
-    told("2026-11-01T00:00")
+    capacity_change("2026-11-01T00:00")
     asked_until("2026-11-10T12:00")
     for begin, end in (("01:00", "02:00"), ("01:30", "03:00"), ("03:00", "03:10")):
         WatchGap.objects.create(

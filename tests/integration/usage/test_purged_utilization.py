@@ -51,7 +51,7 @@ def purge() -> None:
     call_command("purge_usage", stdout=StringIO(), stderr=StringIO())
 
 
-def asked(django_user_model: Any, query: str, status: int = 200) -> Any:
+def get_capacity(django_user_model: Any, query: str, status: int = 200) -> Any:
     user, _ = django_user_model.objects.get_or_create(username="root", is_staff=True)
     answer = tool(user).get(f"/api/v1/usage/capacity?{query}")
     assert answer.status_code == status, answer.content
@@ -60,26 +60,26 @@ def asked(django_user_model: Any, query: str, status: int = 200) -> Any:
 
 @pytest.mark.parametrize("query", ["month=2026-08", "from=2026-08-01&to=2026-09-30&step=week"])
 def test_a_purge_changes_no_sum_of_utilization(django_user_model: type, query: str) -> None:
-    before = asked(django_user_model, query)
+    before = get_capacity(django_user_model, query)
     assert before["total"]["exact"]["unknown_ipu_seconds"] > 0
     purge()
     assert list(PartitionLifetime.objects.values_list("reserved_at")) == [
         (at("2026-08-31T21:00"),)  # held as the controller told its last change
     ]
-    assert asked(django_user_model, query) == before
+    assert get_capacity(django_user_model, query) == before
     refresh(NOW)
     UtilizationHour.objects.all().delete()
     rebuild(NOW, lambda *_: None)
-    assert asked(django_user_model, query) == before
+    assert get_capacity(django_user_model, query) == before
 
 
 def test_what_sums_by_quarter_of_an_hour_do_not_tell_is_refused_in_words(
     django_user_model: type,
 ) -> None:
     purge()
-    answer = asked(django_user_model, "from=2026-08-05T00:07:00Z&to=2026-09-02", 400)
+    answer = get_capacity(django_user_model, "from=2026-08-05T00:07:00Z&to=2026-09-02", 400)
     assert "quarter of an hour since 2026-08-01 00:00 UTC" in str(answer)
-    asked(django_user_model, "from=2026-08-05T00:15:00Z&to=2026-09-02")
+    get_capacity(django_user_model, "from=2026-08-05T00:15:00Z&to=2026-09-02")
 
 
 def test_a_month_purged_before_there_were_such_sums_is_refused(django_user_model: type) -> None:
@@ -88,9 +88,12 @@ def test_a_month_purged_before_there_were_such_sums_is_refused(django_user_model
     UtilizationQuarter.objects.all().delete()
     UtilizationHour.objects.all().delete()
     refresh(NOW)
-    answer = asked(django_user_model, "month=2026-08", 400)
+    answer = get_capacity(django_user_model, "month=2026-08", 400)
     assert (
         "raw rows before 2026-09-01 00:00 UTC were purged, and with them the utilization."
         in str(answer)
     )
-    assert asked(django_user_model, "month=2026-09")["total"]["exact"]["by_others_ipu_seconds"] > 0
+    assert (
+        get_capacity(django_user_model, "month=2026-09")["total"]["exact"]["by_others_ipu_seconds"]
+        > 0
+    )

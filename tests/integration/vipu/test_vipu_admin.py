@@ -66,7 +66,7 @@ def health(port: int, name: str) -> str:
     return health_pb2.HealthCheckResponse.ServingStatus.Name(status)
 
 
-def said(capsys: Said, *arguments: str) -> str:
+def output_of(capsys: Said, *arguments: str) -> str:
     assert main(arguments) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -80,45 +80,45 @@ def lines(text: str) -> list[list[str]]:
 
 def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], capsys: Said) -> None:
     site[0].controller.create(CreateRequest("p1", 2))
-    assert said(capsys, "cordon", "agent", "ag1", "--reason", "new cables") == (
+    assert output_of(capsys, "cordon", "agent", "ag1", "--reason", "new cables") == (
         "cordon agent (ag1): success.\n"
     )
-    assert said(capsys, "cordon", "agent", "ag2") == "cordon agent (ag2): success.\n"
+    assert output_of(capsys, "cordon", "agent", "ag2") == "cordon agent (ag2): success.\n"
     site[0].controller.fail_ipu("ag2", 3, "IPU 3 is hot")
     site[0].controller.lose_agent("ag3", "ag3 has not answered since 8:00")
     capsys.readouterr()
-    assert lines(said(capsys, "list", "agents"))[1:] == [
+    assert lines(output_of(capsys, "list", "agents"))[1:] == [
         ["ag0", "simulated", "-", "Up", "4", "2", "default"],
         ["ag1", "simulated", "-", "Up,Cordoned", "4", "0", "default"],
         ["ag2", "simulated", "-", "Faulty,Cordoned", "4", "0", "default"],
         ["ag3", "simulated", "-", "Lost", "4", "0", "default"],
     ]
-    wide = lines(said(capsys, "list", "agents", "-o", "wide"))
+    wide = lines(output_of(capsys, "list", "agents", "-o", "wide"))
     assert [row[9:] for row in wide[1:]] == [
         ["p1", "-"],
         ["-", "new cables"],
         ["-", "ag2: IPU 3 is hot"],
         ["-", "ag3 has not answered since 8:00"],
     ]
-    rows = lines(said(capsys, "get", "agent", "ag2"))
+    rows = lines(output_of(capsys, "get", "agent", "ag2"))
     one = {row[0]: row[1] for row in rows if len(row) == 2}
     assert [row[-1] for row in rows if len(row) == 7][1:] == ["Up", "Up", "Up", "Faulty"]
     assert (one["Status"], one["Fault of IPU 3"]) == ("Faulty,Cordoned", "ag2: IPU 3 is hot")
     assert one["Cordoned since"] == "2026-03-01T12:00:00Z"
-    rows = lines(said(capsys, "get", "agent", "ag3"))
+    rows = lines(output_of(capsys, "get", "agent", "ag3"))
     assert {row[-1] for row in rows if len(row) == 7} == {"Status", "Unknown"}
 
 
 def test_a_cordon_ends(site: tuple[VipuServer, int], capsys: Said) -> None:
     for agent in ("ag0", "ag1", "ag2", "ag3"):
-        said(capsys, "cordon", "agent", agent, "--reason", "new cables")
-    said(capsys, "cordon", "agent", "ag1")  # keeps its reason
-    said(capsys, "cordon", "agent", "ag2", "--reason", "")
-    rows = lines(said(capsys, "list", "agents", "-o", "wide"))[1:]
+        output_of(capsys, "cordon", "agent", agent, "--reason", "new cables")
+    output_of(capsys, "cordon", "agent", "ag1")  # keeps its reason
+    output_of(capsys, "cordon", "agent", "ag2", "--reason", "")
+    rows = lines(output_of(capsys, "list", "agents", "-o", "wide"))[1:]
     assert [row[-1] for row in rows] == ["new cables", "new cables", "-", "new cables"]
     with pytest.raises(VipuError, match="0 of 16 are free"):
         site[0].controller.create(CreateRequest("p", 1))
-    said(capsys, "uncordon", "agent", "ag2")
+    output_of(capsys, "uncordon", "agent", "ag2")
     assert site[0].controller.create(CreateRequest("p", 1)).ipus[0].position == 8
 
 
@@ -130,18 +130,18 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     controller.create(CreateRequest("p2", 8))
     ipu = let_ipu_fail(controller, "p2", "link down")
     capsys.readouterr()
-    assert lines(said(capsys, "list", "partitions"))[1:] == [
+    assert lines(output_of(capsys, "list", "partitions"))[1:] == [
         ["p1", "default", "default", "4", "ag0", "ACTIVE"],
         ["p2", "default", "default", "8", "ag2 ag3", "ERROR"],
     ]
-    found = json.loads(said(capsys, "list", "partitions", "--agent", "ag3", "-o", "json"))
+    found = json.loads(output_of(capsys, "list", "partitions", "--agent", "ag3", "-o", "json"))
     assert [(one["id"], one["errors"]) for one in found] == [("p2", ["ag2: link down"])]
     for option in ("--cluster", "--allocation"):
-        assert len(lines(said(capsys, "list", "partitions", option, "default"))) == 3
+        assert len(lines(output_of(capsys, "list", "partitions", option, "default"))) == 3
         assert main(["list", "partitions", option, "none"]) == 1
         kind = option.removeprefix("--")
         assert f"there is no {kind} 'none'; see vipu-admin list {kind}s" in capsys.readouterr().err
-    one = dict(lines(said(capsys, "get", "partition", "p2"))[1:])
+    one = dict(lines(output_of(capsys, "get", "partition", "p2"))[1:])
     assert (one["State"], one["Errors"]) == ("ERROR", "ag2: link down")
     assert (one["IPUs"], one["Sync"], one["GCDs"]) == (
         *(" ".join(f"0.{position}" for position in range(8, 16)), "GS2_DEFAULT", "1"),
@@ -149,7 +149,7 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     assert main(["get", "partition", "p9"]) == 1
     assert "there is no partition 'p9'" in capsys.readouterr().err
     controller.heal_ipu(ipu.agent, ipu.index)
-    assert said(capsys, "reset", "partition", "p2", "--no-wait") == (
+    assert output_of(capsys, "reset", "partition", "p2", "--no-wait") == (
         "reset partition (p2): success.\n"
     )
     assert controller.get("p2").ready_state(clock()) is ReadyState.PENDING
@@ -159,10 +159,10 @@ def test_everybodys_partitions_are_listed_reset_and_removed(
     capsys.readouterr()
     assert main(["reset", "partition", "p1"]) == 1
     assert "ag0: link down" in capsys.readouterr().err
-    said(capsys, "reset", "partition", "p1", "--relocatable")
+    output_of(capsys, "reset", "partition", "p1", "--relocatable")
     assert [each.position for each in controller.get("p1").ipus] == [4, 5, 6, 7]
     assert controller.get("p1").ready_state(clock()) is ReadyState.ACTIVE
-    assert said(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
+    assert output_of(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
     assert [one.id for one in controller.list()] == ["p2"]
 
 
@@ -181,11 +181,11 @@ def test_clusters_and_allocations_say_what_is_free(
     other.controller.cordon("ag5", "")
     capsys.readouterr()
     port = ("--api-port", str(other.admin_port))
-    assert lines(said(capsys, "list", "clusters", *port))[1:] == [
+    assert lines(output_of(capsys, "list", "clusters", *port))[1:] == [
         ["x", "ag0 ag1 ag2 ag3", "16", "14"],
         ["y", "ag4 ag5", "8", "4"],
     ]
-    assert [row[:4] for row in lines(said(capsys, "list", "allocations", *port))[1:]] == [
+    assert [row[:4] for row in lines(output_of(capsys, "list", "allocations", *port))[1:]] == [
         ["a", "ag0 ag1", "8", "8"],
         ["b", "ag2 ag3", "8", "6"],
         ["c", "ag4 ag5", "8", "4"],
@@ -195,12 +195,12 @@ def test_clusters_and_allocations_say_what_is_free(
 def test_a_provoked_fault_and_its_end(site: tuple[VipuServer, int], capsys: Said) -> None:
     controller = site[0].controller
     controller.create(CreateRequest("p", 4))
-    assert said(capsys, "provoke", "fault", "ag0", "--ipu", "2").endswith(": success.\n")
+    assert output_of(capsys, "provoke", "fault", "ag0", "--ipu", "2").endswith(": success.\n")
     assert controller.get("p").errors == ("ag0: IPU 2 is out of order, as requested",)
-    said(capsys, "provoke", "fault", "ag1")
+    output_of(capsys, "provoke", "fault", "ag1")
     assert controller.machines["ag1"].lost
-    said(capsys, "clear", "fault", "ag0", "--ipu", "2")
-    said(capsys, "clear", "fault", "ag1")
+    output_of(capsys, "clear", "fault", "ag0", "--ipu", "2")
+    output_of(capsys, "clear", "fault", "ag1")
     assert not controller.machines
     controller.reset("p")
 
@@ -212,14 +212,14 @@ def test_events_tell_what_has_happened_and_how_many_are_no_longer_known(
     controller.create(CreateRequest("p", 4))
     controller.cordon("ag1", "new cables")
     capsys.readouterr()
-    assert lines(said(capsys, "list", "events"))[1:] == [
+    assert lines(output_of(capsys, "list", "events"))[1:] == [
         ["2026-03-01T12:00:00Z", "partition created", "agent: ag0, ipus: 4, partition: p"],
         ["2026-03-01T12:00:00Z", "machine cordoned", "agent: ag1, reason: new cables"],
     ]
     for _ in range(KEPT):
         controller.events.note("again")
     capsys.readouterr()
-    found = lines(said(capsys, "list", "events"))
+    found = lines(output_of(capsys, "list", "events"))
     assert found[1] == ["-", "2 older events are not kept", ""]
     assert len(found) == 2 + KEPT
 
@@ -233,7 +233,7 @@ def test_events_tell_what_became_of_partitions(site: tuple[VipuServer, int], cap
     controller.agent_back("ag1")
     controller.fail_part(controller.get("moves"), "ag2: its port is closed")
     capsys.readouterr()
-    assert [line[1:] for line in lines(said(capsys, "list", "events"))[3:]] == [
+    assert [line[1:] for line in lines(output_of(capsys, "list", "events"))[3:]] == [
         ["IPU has a fault", "agent: ag0, fault: IPU 0 is hot, ipu: 0"],
         ["partition moved", "agent: ag0, partition: moves, to: ag2"],
         ["agent lost", "agent: ag1, problem: ag1 has not answered since 8:00"],
@@ -249,11 +249,11 @@ def test_events_tell_what_became_of_partitions(site: tuple[VipuServer, int], cap
 
 
 def test_the_server_says_what_it_is(site: tuple[VipuServer, int], capsys: Said) -> None:
-    facts = dict(lines(said(capsys, "get", "server"))[1:])
+    facts = dict(lines(output_of(capsys, "get", "server"))[1:])
     assert (facts["Agents"], facts["IPUs"], facts["Free IPUs"]) == ("simulated here", "16", "16")
     assert facts["State file"].endswith("vipu-server.json")
     assert (facts["Mode"], facts["Partitions"]) == ("insecure", "0")
-    assert said(capsys, "--server-version").splitlines()[1].startswith("version: ")
+    assert output_of(capsys, "--server-version").splitlines()[1].startswith("version: ")
 
 
 WRONG = [
@@ -285,7 +285,7 @@ def test_a_controller_that_cannot_write_its_state_has_answered(
 
     server, port = site
     assert server.admin_port is not None
-    assert "State file problem" not in said(capsys, "get", "server")
+    assert "State file problem" not in output_of(capsys, "get", "server")
     with monkeypatch.context() as patch:
         patch.setattr("partitions.vipu.server.statefile.os.fsync", full)
         for agent in ("ag1", "ag2"):
@@ -293,13 +293,13 @@ def test_a_controller_that_cannot_write_its_state_has_answered(
         err = capsys.readouterr().err
         assert "No space left on device" in err
         assert "--api-host" not in err
-        problem = dict(lines(said(capsys, "get", "server"))[1:])["State file problem"]
+        problem = dict(lines(output_of(capsys, "get", "server"))[1:])["State file problem"]
         assert problem.startswith("not written since ")
         assert problem.endswith(": [Errno 28] No space left on device")
         assert {health(each, STATE_FILE) for each in (port, server.admin_port)} == {"NOT_SERVING"}
         assert health(port, "") == "SERVING"
-    said(capsys, "cordon", "agent", "ag1")
-    assert "State file problem" not in said(capsys, "get", "server")
+    output_of(capsys, "cordon", "agent", "ag1")
+    assert "State file problem" not in output_of(capsys, "get", "server")
     assert {health(each, STATE_FILE) for each in (port, server.admin_port)} == {"SERVING"}
     happened = [event.what for event in server.controller.events.last()[0]]
     assert [what for what in happened if "state file" in what] == [
@@ -314,7 +314,7 @@ def test_the_server_counts_what_is_not_well(site: tuple[VipuServer, int], capsys
     let_ipu_fail(controller, "p", "IPU 0 is hot")
     controller.lose_agent("ag1", "ag1 does not answer")
     controller.cordon("ag2", None)
-    facts = dict(lines(said(capsys, "get", "server"))[1:])
+    facts = dict(lines(output_of(capsys, "get", "server"))[1:])
     assert facts["Agents"] == "simulated here, 1 lost, 1 with faults, 1 cordoned"
     assert facts["Partitions"] == "1, 1 in ERROR"
 
@@ -322,7 +322,7 @@ def test_the_server_counts_what_is_not_well(site: tuple[VipuServer, int], capsys
 def test_what_shows_no_list_is_written_for_programs_too(
     site: tuple[VipuServer, int], capsys: Said
 ) -> None:
-    assert json.loads(said(capsys, "cordon", "agent", "ag1", "-o", "json")) == {
+    assert json.loads(output_of(capsys, "cordon", "agent", "ag1", "-o", "json")) == {
         "action": "cordon",
         "entity": "agent",
         "id": "ag1",

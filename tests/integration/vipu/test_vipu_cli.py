@@ -66,7 +66,7 @@ def port(running: tuple[VipuServer, int], monkeypatch: pytest.MonkeyPatch, tmp_p
     return port
 
 
-def said(capsys: Said, *arguments: str) -> str:
+def output_of(capsys: Said, *arguments: str) -> str:
     assert main(arguments) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -77,51 +77,51 @@ def said(capsys: Said, *arguments: str) -> str:
 def test_a_partition_is_made_shown_reset_and_removed_in_the_known_words(
     port: int, running: tuple[VipuServer, int], capsys: Said
 ) -> None:
-    assert said(capsys, "create", "partition", "p1", "--size", "4") == (
+    assert output_of(capsys, "create", "partition", "p1", "--size", "4") == (
         "create partition (p1): success.\n"
     )
-    said(capsys, "create", "partition", "p2", "--size", "2", "--num-gcds", "2")
-    assert said(capsys, "list", "partitions") == LIST
-    assert said(capsys, "list", "partition", "--allocation", "default") == LIST
-    wide = said(capsys, "list", "partitions", "-o", "wide")
+    output_of(capsys, "create", "partition", "p2", "--size", "2", "--num-gcds", "2")
+    assert output_of(capsys, "list", "partitions") == LIST
+    assert output_of(capsys, "list", "partition", "--allocation", "default") == LIST
+    wide = output_of(capsys, "list", "partitions", "-o", "wide")
     assert "Allocation" in wide.splitlines()[0]
-    assert " Operation      | IDLE" in said(capsys, "get", "partition", "p2")
-    assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
+    assert " Operation      | IDLE" in output_of(capsys, "get", "partition", "p2")
+    assert output_of(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
     let_ipu_fail(running[0].controller, "p2", "hot")
     assert main(["reset", "partition", "p2"]) == 1
     assert "p2 cannot be reset: ag1: hot" in capsys.readouterr().err
-    said(capsys, "reset", "partition", "p2", "--relocatable")
-    assert said(capsys, "list", "partitions") == LIST  # ACTIVE
-    assert said(capsys, "delete", "partition", "p2", "--force") == (
+    output_of(capsys, "reset", "partition", "p2", "--relocatable")
+    assert output_of(capsys, "list", "partitions") == LIST  # ACTIVE
+    assert output_of(capsys, "delete", "partition", "p2", "--force") == (
         "delete partition (p2): success.\n"
     )
-    assert said(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
-    assert said(capsys, "list", "partitions").count("\n") == 3
+    assert output_of(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
+    assert output_of(capsys, "list", "partitions").count("\n") == 3
 
 
 def test_json_and_yaml_have_the_protocol_s_own_names_and_the_same_values(
     port: int, capsys: Said
 ) -> None:
-    said(capsys, "create", "partition", "p1", "--size", "2", "--num-gcds", "2")
-    listed = json.loads(said(capsys, "list", "partitions", "--output", "json"))
+    output_of(capsys, "create", "partition", "p1", "--size", "2", "--num-gcds", "2")
+    listed = json.loads(output_of(capsys, "list", "partitions", "--output", "json"))
     assert listed[0]["partition"]["spec"]["num_gcds"] == 2
     assert len(listed[0]["partition"]["spec"]["ipus"]) == 2
-    assert json.loads(said(capsys, "--showjson", "list", "partitions")) == listed
-    assert yaml.safe_load(said(capsys, "list", "partitions", "-o", "yaml")) == listed
-    both = json.loads(said(capsys, "get", "partition", "p1", "--ipu-configs"))
-    one = json.loads(said(capsys, "get", "partition", "p1", "--ipuof-configs", "--gcd", "1"))
+    assert json.loads(output_of(capsys, "--showjson", "list", "partitions")) == listed
+    assert yaml.safe_load(output_of(capsys, "list", "partitions", "-o", "yaml")) == listed
+    both = json.loads(output_of(capsys, "get", "partition", "p1", "--ipu-configs"))
+    one = json.loads(output_of(capsys, "get", "partition", "p1", "--ipuof-configs", "--gcd", "1"))
     assert [len(gcd["devices"]) for gcd in both["gcd_configs"]] == [1, 1]
     assert one["gcd_configs"] == both["gcd_configs"][1:]
 
 
 def test_allocations_and_attributes_of_ipus_are_listed(port: int, capsys: Said) -> None:
-    text = said(capsys, "list", "allocations")
+    text = output_of(capsys, "list", "allocations")
     assert text.splitlines()[2] == " default       | ag0 ag1 ag2 ag3 ag4 ag5 ag6 ag7"
-    lines = said(capsys, "list", "ipu-attrs", "--agent", "ag1").splitlines()
+    lines = output_of(capsys, "list", "ipu-attrs", "--agent", "ag1").splitlines()
     assert lines[0].split() == ["Agent", "|", "IPU", "|", "Attribute", "|", "Value"]
     assert {line.split("|")[0].strip() for line in lines[2:-1]} == {"ag1"}
     assert any("| board type" in line and line.endswith("M2000") for line in lines)
-    version = said(capsys, "--server-version")
+    version = output_of(capsys, "--server-version")
     assert version.startswith(f"host: 127.0.0.1:{port}\nversion: ")
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
@@ -179,7 +179,7 @@ def test_create_waits_until_programs_may_use_the_partition(
     _, port = start_server(create_latency_seconds=5)
     place = ["-H", "127.0.0.1", "--api-port", str(port)]
     assert main(["create", "partition", "soon", "--size", "1", "--no-wait", *place]) == 0
-    assert "PENDING" in said(capsys, "list", "partitions", *place)
+    assert "PENDING" in output_of(capsys, "list", "partitions", *place)
     codes: list[int] = []
     waiting = Thread(
         target=lambda: codes.append(main(["create", "partition", "p", "--size", "1", *place]))
@@ -249,7 +249,7 @@ def test_a_user_without_a_home_or_of_a_closed_folder_is_served(
 
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.home", refuse)
-        assert "default" in said(capsys, "list", "allocations")
+        assert "default" in output_of(capsys, "list", "allocations")
 
     def closed(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
@@ -320,7 +320,7 @@ def test_watch_of_a_controller_that_never_answered_ends(port: int) -> None:
     ],
 )
 def test_bash_completes_commands_and_options(capsys: Said, typed: str, want: str) -> None:
-    script = said(capsys, "completion", "bash")
+    script = output_of(capsys, "completion", "bash")
     words = typed.split()
     line = f"COMP_LINE={typed!r}; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _vipu"
     line += "; echo ${COMPREPLY[@]}"
@@ -328,7 +328,7 @@ def test_bash_completes_commands_and_options(capsys: Said, typed: str, want: str
         ["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == want.split()
-    assert "bashcompinit" in said(capsys, "completion", "zsh")
+    assert "bashcompinit" in output_of(capsys, "completion", "zsh")
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_reconfigurable_partition_has_one_sync_type_and_index_takes_any(
     err = capsys.readouterr().err
     assert (code, "leave one of the two out" in err) == (0 if want else 1, not want)
     if want:
-        assert want in said(capsys, "list", "partitions", "-o", "wide")
+        assert want in output_of(capsys, "list", "partitions", "-o", "wide")
 
 
 @pytest.mark.parametrize("make", [make_parser, admin.make_parser])

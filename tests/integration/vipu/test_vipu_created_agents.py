@@ -65,7 +65,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         server.stop()
 
 
-async def asked(*command: str, code: int = 0) -> tuple[str, str]:
+async def vipu_admin(*command: str, code: int = 0) -> tuple[str, str]:
     """Return the output of `vipu-admin` as a process: the server is in this process."""
     program = ("-m", "partitions.vipu.cli.admin", *command)
     answer = await asyncio.to_thread(answer_of, program, Path.cwd(), os.environ)
@@ -87,15 +87,17 @@ async def test_a_fleet_is_put_together_from_nothing_and_taken_apart_again(
     server, (one, two) = start(), machines(2)
     for machine in (one, two):
         await machine.inventory()  # it listens
-    out, _ = await asked("create", "agent", "left", *at(one))
+    out, _ = await vipu_admin("create", "agent", "left", *at(one))
     assert out == "create agent (left): success.\n"
-    await asked("create", "agent", "right", *at(two))
-    await asked("create", "cluster", "c1", "--agents", "left,right")
-    await asked("create", "allocation", "team", "--cluster", "c1")
-    out, _ = await asked("create", "partition", "p", "--size", "8", "--num-gcds", "2")
+    await vipu_admin("create", "agent", "right", *at(two))
+    await vipu_admin("create", "cluster", "c1", "--agents", "left,right")
+    await vipu_admin("create", "allocation", "team", "--cluster", "c1")
+    out, _ = await vipu_admin("create", "partition", "p", "--size", "8", "--num-gcds", "2")
     assert out == "create partition (p): success.\n"
     assert [await each.names() for each in (one, two)] == [["p"], ["p"]]
-    config = json.loads((await asked("get", "partition", "p", "--ipuof-configs", "--gcd", "1"))[0])
+    config = json.loads(
+        (await vipu_admin("get", "partition", "p", "--ipuof-configs", "--gcd", "1"))[0]
+    )
     serials = [ipu.serial for ipu in (await two.inventory()).ipus]
     assert [each["chip_id"] for each in config["gcd_configs"][0]["devices"]] == serials
     assert {each["ip"] for each in config["gcd_configs"][0]["devices"]} == {"127.0.0.1"}
@@ -106,16 +108,16 @@ async def test_a_fleet_is_put_together_from_nothing_and_taken_apart_again(
     async with VipuClient(f"127.0.0.1:{server._options.port}", deadline_seconds=60) as vipu:
         assert await state_of(vipu, "p") is ReadyState.ACTIVE
         assert await one.partitions() == before
-        _, err = await asked("remove", "agent", "left", code=1)
+        _, err = await vipu_admin("remove", "agent", "left", code=1)
         assert "agent left is in cluster c1: remove that cluster first" in err
-        await asked("remove", "partition", "p")
+        await vipu_admin("remove", "partition", "p")
         assert await vipu.list_partitions() == []
         assert await one.names() == []
         for line in ("allocation team", "cluster c1", "agent left"):
-            await asked("remove", *line.split())
-        found = json.loads((await asked("list", "agents", "-o", "json"))[0])
+            await vipu_admin("remove", *line.split())
+        found = json.loads((await vipu_admin("list", "agents", "-o", "json"))[0])
         assert [(each["id"], each["removable"]) for each in found] == [("right", True)]
-        await asked("create", "agent", "again", *at(one))
+        await vipu_admin("create", "agent", "again", *at(one))
     server.stop()
     assert {each.id for each in start().controller.state.agents.values()} == {"again", "right"}
 
@@ -125,23 +127,23 @@ async def test_a_partition_is_removed_once_its_machine_has_freed_it_or_by_force(
 ) -> None:
     (machine,) = machines(1)
     server = start(agents=machine.address)
-    await asked("create", "partition", "p", "--size", "4")
+    await vipu_admin("create", "partition", "p", "--size", "4")
     machine.signal(signal.SIGSTOP)
     waiting = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "partitions.vipu.cli.admin", "remove", "partition", "p"),
         stdout=subprocess.DEVNULL,
     )
     await eventually(lambda: server.controller.get("p").is_removing)
-    assert "REMOVING" in (await asked("get", "partition", "p"))[0]
+    assert "REMOVING" in (await vipu_admin("get", "partition", "p"))[0]
     assert waiting.returncode is None
     machine.signal(signal.SIGCONT)
     assert await waiting.wait() == 0
     assert server.controller.list() == []
-    await asked("create", "partition", "q", "--size", "4")
+    await vipu_admin("create", "partition", "q", "--size", "4")
     machine.signal(signal.SIGSTOP)
-    await asked("remove", "partition", "q", "--no-wait")
+    await vipu_admin("remove", "partition", "q", "--no-wait")
     assert server.controller.get("q").is_removing
-    await asked("remove", "partition", "q", "--force")
+    await vipu_admin("remove", "partition", "q", "--force")
     assert server.controller.list() == []
 
 
@@ -150,14 +152,14 @@ async def test_an_agent_that_falls_silent_is_lost_and_its_name_may_be_used_again
 ) -> None:
     server, (machine,) = start(agent_lost_seconds=3.0), machines(1)
     await machine.inventory()
-    await asked("create", "agent", "ag0", *at(machine))
+    await vipu_admin("create", "agent", "ag0", *at(machine))
     machine.kill()
     await eventually(lambda: "ag0" in server.controller.machines)
-    await asked("remove", "agent", "ag0")
+    await vipu_admin("remove", "agent", "ag0")
     assert "ag0" not in server.controller.machines
     machine.start()
     await machine.inventory()
-    await asked("create", "agent", "ag0", *at(machine))
+    await vipu_admin("create", "agent", "ag0", *at(machine))
     server.stop()
     assert [ipu.agent for ipu in start().controller.topology.ipus] == ["ag0"] * 4
 
@@ -166,15 +168,15 @@ async def test_agents_join_those_that_the_options_name(machines: Machines, start
     first, second = machines(2)
     server = start(agents=first.address)
     await second.inventory()
-    await asked("create", "agent", "more", *at(second))
+    await vipu_admin("create", "agent", "more", *at(second))
     async with VipuClient(f"127.0.0.1:{server._options.port}", deadline_seconds=60) as vipu:
         await vipu.create_partition(CreateRequest("p", 4))
         await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
     assert await first.names() == ["p"]  # of the allocation that was there
-    _, err = await asked("remove", "agent", "ag0", code=1)
+    _, err = await vipu_admin("remove", "agent", "ag0", code=1)
     assert "agent ag0 was not created by vipu-admin: the options of vipu-server name it" in err
     for again in (first, second):
-        _, err = await asked("create", "agent", "twice", *at(again), code=1)
+        _, err = await vipu_admin("create", "agent", "twice", *at(again), code=1)
         assert "is agent" in err
         assert "already" in err
     server.stop()
@@ -201,11 +203,11 @@ async def test_what_cannot_be_created_is_told_in_a_sentence(
     await machine.inventory()
     for command, want in WRONG:
         agent = () if command[:2] != ("create", "agent") else at(machine)
-        _, err = await asked(*command[:3], *agent, *command[3:], code=1)
+        _, err = await vipu_admin(*command[:3], *agent, *command[3:], code=1)
         assert want in err, command
         assert len(err.splitlines()) == 1
     start(machines=2, storage=tmp_path / "simulated.json")
-    _, err = await asked("create", "agent", "ag9", *at(machine), code=1)
+    _, err = await vipu_admin("create", "agent", "ag9", *at(machine), code=1)
     assert "this vipu-server simulates its machines and has no agents" in err
 
 
@@ -215,8 +217,8 @@ async def test_what_a_machine_is_made_of_is_shown_with_each_ipu(
     start()
     (machine,) = machines(1)
     made = await machine.inventory()
-    await asked("create", "agent", "ag10", *at(machine))
-    out, _ = await asked("get", "agent", "ag10")
+    await vipu_admin("create", "agent", "ag10", *at(machine))
+    out, _ = await vipu_admin("get", "agent", "ag10")
     facts = {row[0]: row[1] for row in rows(out) if len(row) == 2}
     assert facts["Host"] == "127.0.0.1"
     assert facts["Port"] == str(machine.port)
@@ -230,7 +232,7 @@ async def test_what_a_machine_is_made_of_is_shown_with_each_ipu(
     assert ipus[0] == ["IPU", "Serial", "Firmware", "Architecture", "Num Tiles", "Clock", "Status"]
     assert [row[:2] for row in ipus[1:]] == [[str(ipu.index), ipu.serial] for ipu in made.ipus]
     assert ipus[1][2:] == ["2.6.0", "Mk2", "1472", "1330MHz", "Up"]
-    found = json.loads((await asked("get", "agent", "ag10", "-o", "json"))[0])
+    found = json.loads((await vipu_admin("get", "agent", "ag10", "-o", "json"))[0])
     assert [ipu["serial"] for ipu in found["inventory"]["ipus"]] == [i.serial for i in made.ipus]
 
 
@@ -254,7 +256,7 @@ async def test_agents_that_announce_themselves_are_found(machines: Machines, sta
     (machine,) = machines(1, "--announce-interfaces", "lo")
 
     async def found() -> list[list[str]]:
-        output, _ = await asked("discover", "agents")
+        output, _ = await vipu_admin("discover", "agents")
         heads, *listed = rows(output)
         assert heads == [*HEADS, "Agent ID"]
         return [row for row in listed if row[1] == str(machine.port)]
@@ -262,9 +264,9 @@ async def test_agents_that_announce_themselves_are_found(machines: Machines, sta
     ((host, _, interface, since, name, known),) = await eventually(found)
     assert (host, interface, name, known) == ("127.0.0.1", "lo", f"m{machine.port}", "-")
     assert since.endswith("s")
-    await asked("create", "agent", name, "--host", host, "--port", str(machine.port))
+    await vipu_admin("create", "agent", name, "--host", host, "--port", str(machine.port))
     assert (await found())[0][5] == name
-    listed = json.loads((await asked("discover", "agent", "-o", "json"))[0])
+    listed = json.loads((await vipu_admin("discover", "agent", "-o", "json"))[0])
     assert name in {each["auto_add_id"] for each in listed}
 
 

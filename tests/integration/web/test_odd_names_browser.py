@@ -64,7 +64,7 @@ def has_run(page: Page) -> bool:
     )
 
 
-def said(page: Page) -> str:
+def text_of_document(page: Page) -> str:
     """Return the document's text."""
     text: str = page.evaluate("document.body.textContent")
     return text
@@ -75,7 +75,7 @@ def test_every_name_is_shown_and_none_runs(address: str, cookie: str) -> None:
         for path in (*PAGES, "/usage/faults/", "/partitions/"):
             page.goto(path)
             page.wait_for_load_state("networkidle")
-            text = said(page)
+            text = text_of_document(page)
             for what, name in ODD_NAMES.items():
                 # HTML has one kind of line end: a parser makes that kind of all.
                 lines = name.replace("\r\n", "\n").replace("\r", "\n")
@@ -110,5 +110,5 @@ def test_a_name_in_the_address_comes_back_as_text(address: str, cookie: str) -> 
             assert page.get_by_role("textbox", name="Group").input_value() == ODD_NAMES[what]
             page.goto("/usage/?" + urlencode({"month": "2026-11", "group": ODD_NAMES[what]}))
             page.wait_for_load_state("networkidle")
-            assert ODD_NAMES[what] in said(page), what
+            assert ODD_NAMES[what] in text_of_document(page), what
             assert not has_run(page), what

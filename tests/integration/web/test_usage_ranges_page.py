@@ -341,15 +341,15 @@ def test_a_late_pod_adds_hours_to_a_closed_month_at_once_and_cost_with_the_corre
     client = browser(admin)
     address = "/usage/?month=2026-10&format=csv&total=no"
 
-    def told() -> list[tuple[str, str]]:
+    def hours_and_costs() -> list[tuple[str, str]]:
         return [(each["ipu_hours"], each["cost"]) for each in lines(client, address)]
 
-    assert told() == [("1.00000", "0.01")]
+    assert hours_and_costs() == [("1.00000", "0.01")]
     pod("2026-10-11T00:00", "2026-10-11T02:00", ipus=1)
-    assert told() == [("3.00000", "0.01")]
+    assert hours_and_costs() == [("3.00000", "0.01")]
     assert "include later data" in page(client, "/usage/?month=2026-10")
     assert correct_month(Month(2026, 10), at("2026-12-02T00:00")) is not None
-    assert told() == [("3.00000", "0.02")]
+    assert hours_and_costs() == [("3.00000", "0.02")]
 
 
 def test_a_closed_month_is_compared_at_the_cost_of_its_report(admin: User) -> None:

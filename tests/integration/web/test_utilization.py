@@ -50,14 +50,14 @@ def _rows(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
 
 
-def asked(user: User, address: str, status: int = 200) -> dict:
+def get_json(user: User, address: str, status: int = 200) -> dict:
     answer = tool(user).get(address)
     assert answer.status_code == status, answer.content
     return answer.json()
 
 
 def test_the_sums_add_up_for_each_controller_and_in_all(admin: User) -> None:
-    got = asked(admin, f"{API}?{RANGE}")
+    got = get_json(admin, f"{API}?{RANGE}")
     assert [(r["controller"], r["begin"]) for r in got["results"]] == [
         (name, f"2026-11-0{day}T00:00:00Z") for day in (2, 3) for name in ("=v2", "v1:8090")
     ]
@@ -79,7 +79,7 @@ def test_the_sums_add_up_for_each_controller_and_in_all(admin: User) -> None:
 
 @pytest.mark.parametrize("step", ["hour", "day", "week", "month", "all"])
 def test_steps_of_any_length_have_one_total(admin: User, step: str) -> None:
-    got = asked(admin, f"{API}?{RANGE}&step={step}&by=total&page_size=1000")
+    got = get_json(admin, f"{API}?{RANGE}&step={step}&by=total&page_size=1000")
     assert len(got["results"]) == {"hour": 48, "day": 2}.get(step, 1)
     assert got["total"]["capacity_ipu_hours"] == f"{80 * 48}.00000"
     assert {r["controller"] for r in got["results"]} == {""}
@@ -88,12 +88,12 @@ def test_steps_of_any_length_have_one_total(admin: User, step: str) -> None:
 def test_pages_follow_each_other_without_a_hole(admin: User) -> None:
     seen, address = [], f"{API}?{RANGE}&step=hour&page_size=7"
     while address:
-        got = asked(admin, address)
+        got = get_json(admin, address)
         seen += [(r["begin"], r["controller"]) for r in got["results"]]
         address = got["next"]
     assert len(seen) == len(set(seen)) == 96
     assert seen == sorted(seen)
-    assert asked(admin, f"{API}?{RANGE}&step=hour&page_size=96")["next"] is None
+    assert get_json(admin, f"{API}?{RANGE}&step=hour&page_size=96")["next"] is None
 
 
 def test_the_page_tells_the_share_of_each_state_in_the_capacity(admin: User) -> None:
@@ -195,7 +195,7 @@ def test_time_that_nobody_asked_is_told(admin: User) -> None:
         watch="capacity", began_at=at("2026-11-02T05:00"), ended_at=at("2026-11-02T06:00"), cause=""
     )
     WatchCheckpoint.objects.update(position_at=at("2026-11-03T12:00"))
-    got = asked(admin, f"{API}?{RANGE}&step=all&controller=v1:8090")
+    got = get_json(admin, f"{API}?{RANGE}&step=all&controller=v1:8090")
     assert got["silent_seconds"] == 13 * 3600
     assert got["known_until"] == "2026-11-03T12:00:00Z"
     assert got["total"]["unknown_ipu_hours"] == f"{16 * 13}.00000"
@@ -266,14 +266,14 @@ def test_the_page_shows_each_controller_and_its_chart_the_bands(admin: User) -> 
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_sentence(admin: User, query: str, want: str) -> None:
-    assert want in json.dumps(asked(admin, f"{API}?{query}", 400))
+    assert want in json.dumps(get_json(admin, f"{API}?{query}", 400))
     if "cursor" not in query and "page_size" not in query:
         assert browser(admin).get(f"/utilization/?{query}").status_code == 400
 
 
 def test_only_administrators_see_controllers(alice: User, charlie: User) -> None:
     for user in (alice, charlie):
-        asked(user, API, 403)
+        get_json(user, API, 403)
         for address in ("/utilization/", "/utilization/chart.json"):
             assert browser(user).get(address).status_code == 403
         assert "/utilization/" not in browser(user).get("/usage/").content.decode()
@@ -287,7 +287,7 @@ def test_nobody_signed_in_sees_nothing(client) -> None:
 
 
 def test_partitions_tell_what_they_held_in_the_range_and_how_much_of_it_idle(admin: User) -> None:
-    got = asked(admin, f"{PARTITIONS}?from=2026-11-02T00:30:00Z&to=2026-11-02T01:30:00Z")
+    got = get_json(admin, f"{PARTITIONS}?from=2026-11-02T00:30:00Z&to=2026-11-02T01:30:00Z")
     (one,) = got["results"]
     assert (one["partition"], one["start"], one["stop"]) == (
         "p-1",
@@ -301,8 +301,8 @@ def test_partitions_tell_what_they_held_in_the_range_and_how_much_of_it_idle(adm
 
 
 def test_partitions_come_in_pages_and_as_a_file(admin: User) -> None:
-    first = asked(admin, f"{PARTITIONS}?{RANGE}&page_size=1")
-    second = asked(admin, first["next"])
+    first = get_json(admin, f"{PARTITIONS}?{RANGE}&page_size=1")
+    second = get_json(admin, first["next"])
     assert [r["namespace"] for r in first["results"] + second["results"]] == ["team-b", "team-a"]
     assert second["next"] is None
     answer = tool(admin).get(f"{PARTITIONS}?{RANGE}&format=csv")
@@ -316,12 +316,12 @@ def test_partitions_come_in_pages_and_as_a_file(admin: User) -> None:
     assert total["key"] == "total"
     bare = tool(admin).get(f"{PARTITIONS}.csv?{RANGE}&total=no").getvalue().decode()
     assert list(csv.DictReader(io.StringIO(bare, newline=""))) == rows
-    asked(admin, f"{PARTITIONS}?{RANGE}&format=csv&total=maybe", 400)
+    get_json(admin, f"{PARTITIONS}?{RANGE}&format=csv&total=maybe", 400)
 
 
 def test_a_user_sees_partitions_of_granted_namespaces_only(alice: User, charlie: User) -> None:
-    assert {r["namespace"] for r in asked(alice, PARTITIONS)["results"]} == {"team-a"}
-    asked(alice, f"{PARTITIONS}?namespace=team-b", 403)
-    assert asked(charlie, PARTITIONS)["results"] == []
-    asked(alice, f"{PARTITIONS}?planet=mars", 400)
-    asked(alice, f"{PARTITIONS}?month=13", 400)
+    assert {r["namespace"] for r in get_json(alice, PARTITIONS)["results"]} == {"team-a"}
+    get_json(alice, f"{PARTITIONS}?namespace=team-b", 403)
+    assert get_json(charlie, PARTITIONS)["results"] == []
+    get_json(alice, f"{PARTITIONS}?planet=mars", 400)
+    get_json(alice, f"{PARTITIONS}?month=13", 400)

@@ -13,7 +13,7 @@ AN_HOUR = "3600"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def asked(caller: http.client.HTTPConnection) -> tuple[int, str | None]:
+def get_login(caller: http.client.HTTPConnection) -> tuple[int, str | None]:
     caller.request("GET", "/login/")
     answer = caller.getresponse()
     answer.read()
@@ -23,13 +23,13 @@ def asked(caller: http.client.HTTPConnection) -> tuple[int, str | None]:
 def test_it_answers_for_a_while_and_sends_its_callers_to_another() -> None:
     with running(IPUHUB_WEB_DRAIN_SECONDS=AN_HOUR) as (port, process):
         caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
-        assert asked(caller) == (200, None)
+        assert get_login(caller) == (200, None)
         assert status(port, "/readyz") == 200
         process.terminate()
         wait_until(lambda: status(port, "/readyz") == 503, "no longer ready")
         assert status(port, "/healthz") == 200
-        assert asked(caller) == (200, "close")  # by the connection that it has had
-        assert asked(caller) == (200, "close")  # and by a new connection
+        assert get_login(caller) == (200, "close")  # by the connection that it has had
+        assert get_login(caller) == (200, "close")  # and by a new connection
 
 
 def test_without_a_time_to_answer_it_ends_at_once() -> None:

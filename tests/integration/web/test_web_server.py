@@ -67,7 +67,7 @@ async def serving(site: Site, probe_seconds: float = 0.2, **limits: Any) -> Asyn
         await server.stop()
 
 
-async def said(port: int, *lines: str, body: bytes = b"") -> str:
+async def exchange(port: int, *lines: str, body: bytes = b"") -> str:
     """Return the server's answer to a request with `Connection: close`, to the end of the
     connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -98,7 +98,7 @@ async def test_a_body_is_whole_before_a_thread_sees_it(coding: str) -> None:
         body = b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
     lines += ["Expect: 100-continue"] if coding == "expected" else []
     async with serving(Site()) as port:
-        answer = await said(port, *lines, body=body)
+        answer = await exchange(port, *lines, body=body)
     assert answer.endswith("POST 5 yes a=%20b")
     assert answer.count("Set-Cookie: ") == 2
     assert answer.startswith("HTTP/1.1 100 Continue") == (coding == "expected")
@@ -106,7 +106,7 @@ async def test_a_body_is_whole_before_a_thread_sees_it(coding: str) -> None:
 
 async def test_head_has_the_length_and_no_body() -> None:
     async with serving(Site()) as port:
-        answer = await said(port, "HEAD / HTTP/1.1")
+        answer = await exchange(port, "HEAD / HTTP/1.1")
     assert "Content-Length: 8\r\n" in answer
     assert answer.endswith("\r\n\r\n")
 
@@ -131,9 +131,9 @@ async def test_a_probe_is_answered_within_the_same_time_though_it_waits() -> Non
     site, loop = TwoProbes(), asyncio.get_running_loop()
     probe = "GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
     async with serving(site, probe_seconds=1.0, body_seconds=5.0) as port:
-        first = asyncio.create_task(said(port, "GET /readyz HTTP/1.1"))
+        first = asyncio.create_task(exchange(port, "GET /readyz HTTP/1.1"))
         await asyncio.to_thread(site.running.wait)
-        second = asyncio.create_task(said(port, "GET /readyz HTTP/1.1"))
+        second = asyncio.create_task(exchange(port, "GET /readyz HTTP/1.1"))
         slow, endless = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for _, writer in (slow, endless):
             writer.write(probe.encode())
@@ -155,9 +155,9 @@ async def test_a_probe_is_answered_within_the_same_time_though_it_waits() -> Non
 
 async def test_an_unfinished_body_is_refused_in_time_and_a_head_ended() -> None:
     async with serving(Site(), body_seconds=0.2, head_seconds=0.2) as port:
-        half = await said(port, "POST / HTTP/1.1", "Content-Length: 9", body=b"half")
+        half = await exchange(port, "POST / HTTP/1.1", "Content-Length: 9", body=b"half")
         assert half.startswith("HTTP/1.1 408 ")
-        half = await said(port, f"POST {CALL} HTTP/1.1", "Content-Length: 9", body=b"half")
+        half = await exchange(port, f"POST {CALL} HTTP/1.1", "Content-Length: 9", body=b"half")
         assert problem_in(half, 408) == "body-too-slow"
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HT")
@@ -171,22 +171,24 @@ async def test_a_body_that_is_too_large_is_refused(is_told: bool) -> None:
     if not is_told:
         body, line = b"7d0\r\n" + body + b"\r\n0\r\n\r\n", "Transfer-Encoding: chunked"
     async with serving(Site(), body_bytes=1000) as port:
-        assert (await said(port, "POST / HTTP/1.1", line, body=body)).startswith("HTTP/1.1 413 ")
-        refused = await said(port, f"POST {CALL} HTTP/1.1", line, body=body)
+        assert (await exchange(port, "POST / HTTP/1.1", line, body=body)).startswith(
+            "HTTP/1.1 413 "
+        )
+        refused = await exchange(port, f"POST {CALL} HTTP/1.1", line, body=body)
         assert problem_in(refused, 413) == "body-too-large"
 
 
 async def test_probes_answer_while_every_thread_is_busy_and_others_are_told_to_come_again() -> None:
     site = Site()
     async with serving(site, queue_seconds=0.2) as port:
-        busy = [asyncio.create_task(said(port, "GET /slow HTTP/1.1")) for _ in range(2)]
+        busy = [asyncio.create_task(exchange(port, "GET /slow HTTP/1.1")) for _ in range(2)]
         refused = ""
         while not refused.startswith("HTTP/1.1 503"):
-            refused = await said(port, "GET / HTTP/1.1")
+            refused = await exchange(port, "GET / HTTP/1.1")
         assert "Retry-After: 5" in refused
-        assert problem_in(await said(port, f"GET {CALL} HTTP/1.1"), 503) == "server-busy"
-        assert (await said(port, "GET /healthz HTTP/1.1")).endswith("ok")
-        unready = await said(port, "GET /readyz HTTP/1.1")
+        assert problem_in(await exchange(port, f"GET {CALL} HTTP/1.1"), 503) == "server-busy"
+        assert (await exchange(port, "GET /healthz HTTP/1.1")).endswith("ok")
+        unready = await exchange(port, "GET /readyz HTTP/1.1")
         assert unready.startswith("HTTP/1.1 503")
         assert unready.endswith("postgres: does not answer\n")
         site.go.set()
@@ -206,7 +208,7 @@ async def open_ones(port: int, count: int, said_first: bytes = b"") -> list[Any]
 async def test_a_crowd_of_silent_connections_gives_way_to_who_asks() -> None:
     async with serving(Site(), connections=4, head_seconds=600) as port:
         crowd = await open_ones(port, 100)
-        assert (await said(port, "GET / HTTP/1.1")).startswith("HTTP/1.1 200")
+        assert (await exchange(port, "GET / HTTP/1.1")).startswith("HTTP/1.1 200")
         gone = [asyncio.create_task(_is_ended(reader)) for reader, _ in crowd[: 100 - 4 - 16]]
         assert all(await asyncio.wait_for(asyncio.gather(*gone), 60))
         crowd[-1][1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -228,15 +230,15 @@ async def test_beyond_the_connections_with_a_request_only_probes_are_answered() 
         busy = await open_ones(port, 4, half)
         for reader, _ in busy:  # the server waits for their bodies
             assert (await asyncio.wait_for(reader.read(12), 60)) == b"HTTP/1.1 100"
-        refused = await said(port, "GET / HTTP/1.1")
+        refused = await exchange(port, "GET / HTTP/1.1")
         assert refused.startswith("HTTP/1.1 503")
         assert "Retry-After: 5" in refused
-        assert problem_in(await said(port, f"GET {CALL} HTTP/1.1"), 503) == "server-busy"
+        assert problem_in(await exchange(port, f"GET {CALL} HTTP/1.1"), 503) == "server-busy"
         silent = await open_ones(port, 60)
-        assert (await said(port, "GET /healthz HTTP/1.1")).endswith("ok")
+        assert (await exchange(port, "GET /healthz HTTP/1.1")).endswith("ok")
         busy[0][1].write(b"x" * 9)
         assert (await asyncio.wait_for(busy[0][0].readuntil(b"POST 9 "), 60)).endswith(b"POST 9 ")
-        assert (await said(port, "GET / HTTP/1.1")).startswith("HTTP/1.1 200")
+        assert (await exchange(port, "GET / HTTP/1.1")).startswith("HTTP/1.1 200")
         for _, writer in [*busy, *silent]:
             writer.close()
 
@@ -284,7 +286,7 @@ async def test_a_reader_who_leaves_ends_the_making() -> None:
 async def test_a_file_comes_whole() -> None:
     site = Site()
     async with serving(site, ahead_bytes=8 * MEBIBYTE) as port:
-        answer = await said(port, "GET /file HTTP/1.0")
+        answer = await exchange(port, "GET /file HTTP/1.0")
     assert answer.partition("first\n")[2].count("x") == site.blocks * MEBIBYTE
 
 

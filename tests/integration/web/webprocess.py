@@ -99,7 +99,7 @@ def status(port: int, path: str, **headers: str) -> int:
         caller.close()
 
 
-def said(port: int, path: str) -> str:
+def get_text(port: int, path: str) -> str:
     """The text of an answer."""
     caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     try:

@@ -78,7 +78,7 @@ async def post(url: str, data: bytes, context: ssl.SSLContext) -> tuple[int, Any
         return answer.status, await answer.json()
 
 
-def asked(manifest: dict[str, Any]) -> bytes:
+def review_body(manifest: dict[str, Any]) -> bytes:
     request = {
         "uid": "u-1",
         "operation": "CREATE",
@@ -94,19 +94,21 @@ def asked(manifest: dict[str, Any]) -> bytes:
 async def test_a_review_is_answered_over_tls(tmp_path: Path, authority: Authority) -> None:
     async with serving(issue(authority, tmp_path)) as url:
         status, body = await post(
-            url + VALIDATE_PATH, asked(ipujob().ipus(3).build()), trust(authority)
+            url + VALIDATE_PATH, review_body(ipujob().ipus(3).build()), trust(authority)
         )
         assert status == 200
         assert body["response"]["allowed"] is False
         assert "3 IPUs are not a power of two: use 2 or 4" in body["response"]["status"]["message"]
-        status, body = await post(url + MUTATE_PATH, asked(ipujob().build()), trust(authority))
+        status, body = await post(
+            url + MUTATE_PATH, review_body(ipujob().build()), trust(authority)
+        )
         assert body["response"]["patchType"] == "JSONPatch"
 
 
 async def test_who_leaves_in_the_middle_of_a_review_is_no_failure(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    review = asked(ipujob().build())
+    review = review_body(ipujob().build())
     head = f"POST {VALIDATE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(review)}\r\n\r\n"
     async with serving(issue(authority, tmp_path)) as url:
         await leave_after(url, head.encode() + review[:30], trust(authority))
@@ -155,7 +157,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(
 ) -> None:
     certificate = issue(authority, tmp_path)
     async with serving(certificate) as url:
-        body = asked(ipujob().build())
+        body = review_body(ipujob().build())
         assert (await post(url + VALIDATE_PATH, body, trust(authority)))[0] == 200
         other = Authority(tmp_path / "other-ca")
         write(other, tmp_path)
@@ -173,7 +175,7 @@ async def test_a_broken_renewal_leaves_the_last_good_certificate_and_says_so(
         (tmp_path / "tls.crt").write_text("half a certificate")
         assert not certificate.refresh()
         assert "not usable" in certificate.problem
-        body = asked(ipujob().build())
+        body = review_body(ipujob().build())
         assert (await post(url + VALIDATE_PATH, body, trust(authority)))[0] == 200
         write(authority, tmp_path)
         assert certificate.refresh()
@@ -186,7 +188,7 @@ async def test_numbers_beyond_all_measure_are_refused_and_not_an_error(
     job = ipujob().without_launcher().build()
     job["spec"] |= {"jobInstances": 10**4000, "workersPerJobInstance": 10**4000}
     async with serving(issue(authority, tmp_path)) as url:
-        status, body = await post(url + VALIDATE_PATH, asked(job), trust(authority))
+        status, body = await post(url + VALIDATE_PATH, review_body(job), trust(authority))
     assert status == 200
     causes = body["response"]["status"]["details"]["causes"]
     assert {cause["field"]: cause["message"] for cause in causes} == {
@@ -205,7 +207,7 @@ async def test_a_review_that_the_webhook_fails_at_is_refused_in_words_and_counte
     monkeypatch.setattr("jobs.webhooks.server.judge", fail)
     reset_metrics(WEBHOOKS)
     async with serving(issue(authority, tmp_path)) as url:
-        sent = asked(ipujob().build())
+        sent = review_body(ipujob().build())
         status, body = await post(url + VALIDATE_PATH, sent, trust(authority))
     assert (status, body["response"]["uid"]) == (200, "u-1")
     assert body["response"]["allowed"] is False

@@ -82,7 +82,9 @@ def test_an_instance_that_begins_to_run_is_told_at_once() -> None:
 
     one = seen(worker(built, 0, 0).running(), worker(built, 1, 1))
     both = seen(worker(built, 0, 0).running(), worker(built, 1, 1).running())
-    states = [entry["state"] for entry in status_of(plan(told(both, one), NOW))["instances"]]
+    states = [
+        entry["state"] for entry in status_of(plan(reported_at_noon(both, one), NOW))["instances"]
+    ]
     assert states == ["Running", "Running"]
 
 
@@ -193,7 +195,7 @@ def waits_for_a_node(words: str) -> Observed:
     return with_partition(job, worker(job.build()).unschedulable(words), launcher(job.build()))
 
 
-def told(seen: Observed, before: Observed) -> Observed:
+def reported_at_noon(seen: Observed, before: Observed) -> Observed:
     """Return the observation of a job whose status reported the earlier observation at noon."""
     stored = {**(before.job or {}), "status": {**before.status(), **status_of(plan(before, NOW))}}
     return replace(seen, job=stored)
@@ -201,21 +203,24 @@ def told(seen: Observed, before: Observed) -> Observed:
 
 @pytest.mark.parametrize("seen", [waits_for_ipus, waits_for_a_node])
 def test_how_much_room_there_is_is_told_anew_once_a_minute(seen: Any) -> None:
-    later = told(seen("4 needed, 2 free"), seen("4 needed, 0 free"))
+    later = reported_at_noon(seen("4 needed, 2 free"), seen("4 needed, 0 free"))
     assert plan(later, at(59.5)) == Plan((), 0.5)
     written = status_of(plan(later, at(60)))
     assert written["lastMessage"].endswith("4 needed, 2 free")
     assert written["lastReconcileTime"] == "2026-03-01T12:01:00Z"
-    assert plan(told(seen("full"), seen("full")), at(590)).steps == ()
+    assert plan(reported_at_noon(seen("full"), seen("full")), at(590)).steps == ()
 
 
 def test_another_reason_is_told_at_once_and_other_words_of_it_after_a_moment() -> None:
     full = waits_for_ipus("4 needed, 0 free")
     other = waits_for_ipus("vipu:8090 is away", "ControllerUnavailable")
-    assert status_of(plan(told(other, full), NOW))["lastMessage"] == "vipu:8090 is away"
+    assert status_of(plan(reported_at_noon(other, full), NOW))["lastMessage"] == "vipu:8090 is away"
     both = waits_for_ipus("no controller answers", "ControllerUnavailable")
-    assert plan(told(both, other), at(1.5)) == Plan((), 0.5)
-    assert status_of(plan(told(both, other), at(2)))["lastMessage"] == "no controller answers"
+    assert plan(reported_at_noon(both, other), at(1.5)) == Plan((), 0.5)
+    assert (
+        status_of(plan(reported_at_noon(both, other), at(2)))["lastMessage"]
+        == "no controller answers"
+    )
 
 
 def test_how_much_room_there_is_comes_with_the_next_count() -> None:
@@ -225,7 +230,7 @@ def test_how_much_room_there_is_comes_with_the_next_count() -> None:
     first = with_partition(
         job, worker(built, 0), worker(built, 1).unschedulable("0/4 nodes"), launcher(built)
     )
-    later = told(with_partition(job, worker(built, 0).running(), *rest), first)
+    later = reported_at_noon(with_partition(job, worker(built, 0).running(), *rest), first)
     assert plan(later, at(1)) == Plan((), 1.0)
     written = status_of(plan(later, at(2)))
     assert written["workersStatus"] == {"active": 1}
@@ -238,11 +243,15 @@ def test_a_slow_start_takes_two_writes_and_one_that_gets_stuck_tells_what_it_has
     creating = partition(phase="creating", asked_at=NOW)
     first = observed(built, partitions=(creating,))
     assert status_of(plan(first, NOW))["launcherStatus"] == "Pending"
-    has_place = told(observed(built, partitions=(partition(),)), first)
+    has_place = reported_at_noon(observed(built, partitions=(partition(),)), first)
     assert not any(isinstance(a, PatchStatus) for a in plan(has_place, at(28)).actions)
-    comes_up = told(with_partition(job, worker(built).running(), launcher(built)), first)
+    comes_up = reported_at_noon(
+        with_partition(job, worker(built).running(), launcher(built)), first
+    )
     assert plan(comes_up, at(28)) == Plan((), 2.0)
-    runs = told(with_partition(job, worker(built).running(), launcher(built).running()), first)
+    runs = reported_at_noon(
+        with_partition(job, worker(built).running(), launcher(built).running()), first
+    )
     assert status_of(plan(runs, at(28)))["iPUPartitionCreated"] is True
     assert status_of(plan(comes_up, at(30)))["workersStatus"] == {"active": 1}
 

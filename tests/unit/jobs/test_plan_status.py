@@ -119,13 +119,13 @@ def test_every_transition_is_an_event() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
 
-    def told(planned: Plan) -> list[tuple[str, bool]]:
+    def event_reasons(planned: Plan) -> list[tuple[str, bool]]:
         (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
         return [(str(e.reason), e.is_warning) for e in patch.events]
 
     first = plan(observed(ipujob().build(), partitions=(partition(),)), NOW)
-    assert told(first) == [("IPUJobPending", False), ("PartitionActive", False)]
-    assert ("IPUJobRunning", False) in told(
+    assert event_reasons(first) == [("IPUJobPending", False), ("PartitionActive", False)]
+    assert ("IPUJobRunning", False) in event_reasons(
         plan(with_partition(job, worker(built).running(), launcher(built).running()), NOW)
     )
     ended = ipujob().running()
@@ -135,12 +135,12 @@ def test_every_transition_is_an_event() -> None:
     ):
         ended.with_spec(restartPolicy={"type": policy})
         pods = (worker(built).running(), launcher(built).exited(1))
-        assert told(plan(with_partition(ended, *pods), NOW)) == want
+        assert event_reasons(plan(with_partition(ended, *pods), NOW)) == want
     done = plan(with_partition(ended, worker(built).running(), launcher(built).exited()), NOW)
-    assert told(done) == [("IPUJobSucceeded", False)]
+    assert event_reasons(done) == [("IPUJobSucceeded", False)]
     pods = (worker(built).running(), launcher(built).running())
     held_back = plan(with_partition(ended.with_spec(suspend=True), *pods), NOW)
-    assert told(held_back) == [("IPUJobSuspended", False)]
+    assert event_reasons(held_back) == [("IPUJobSuspended", False)]
 
 
 def test_a_release_that_takes_time_is_an_event_once() -> None:

@@ -37,7 +37,7 @@ def unsaid() -> IPUJobBuilder:
     return ipujob().without_launcher().with_spec(interactive={})
 
 
-def said(job: IPUJobBuilder, limits: SessionLimits) -> list[str]:
+def problem_texts(job: IPUJobBuilder, limits: SessionLimits) -> list[str]:
     return [str(problem) for problem in problems("sample", job.spec, limits)]
 
 
@@ -58,13 +58,13 @@ def said(job: IPUJobBuilder, limits: SessionLimits) -> list[str]:
 def test_a_session_above_the_maximum_is_refused_with_the_nearest_value(
     ttl: int, limits: SessionLimits, want: list[str]
 ) -> None:
-    assert said(ipujob().interactive(ttl), limits) == want
+    assert problem_texts(ipujob().interactive(ttl), limits) == want
 
 
 def test_a_session_that_says_nothing_lasts_for_the_default() -> None:
-    assert said(unsaid(), LIMITS) == []
+    assert problem_texts(unsaid(), LIMITS) == []
     assert parse_spec(unsaid().spec, LIMITS).ttl_seconds == HOUR
-    (problem,) = said(unsaid(), SessionLimits())
+    (problem,) = problem_texts(unsaid(), SessionLimits())
     assert problem.startswith("spec.interactive.ttl: is required")
 
 

@@ -190,9 +190,9 @@ class AgentLink:
         except VipuError as error:
             await self._miss(str(error))
             return False
-        for number, why in outcome.refusals.items():  # the difference is there the next time
+        for number, refusal in outcome.refusals.items():  # the difference is there the next time
             order = orders[number]
-            log.warning("machine not changed", agent=self.agent, order=order, error=str(why))
+            log.warning("machine not changed", agent=self.agent, order=order, error=str(refusal))
         self.heard_at, self.misses = time.monotonic(), 0
         around = self.around
         around.heartbeats[self.agent] = Heartbeat(around.clock(), health.sensors)

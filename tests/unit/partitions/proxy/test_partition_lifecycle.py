@@ -74,7 +74,7 @@ def entry(phase: Phase = Phase.ACTIVE, **given: object) -> TrackerEntry:
     return replace(made, **given)  # type: ignore[arg-type]
 
 
-def asked(**given: object) -> Request:
+def request_with(**given: object) -> Request:
     made = Request("uid", "default", "job", 0, 4, 2)
     return replace(made, **given)  # type: ignore[arg-type]
 
@@ -154,18 +154,18 @@ def test_settled_phases_need_nothing_more() -> None:
 @pytest.mark.parametrize(
     ("known", "request_", "want_verdict"),
     [
-        (None, asked(), Verdict.RESERVE),
-        (entry(Phase.RELEASED), asked(), Verdict.RESERVE),
-        (entry(Phase.RELEASED), asked(size=8), Verdict.RESERVE),
-        (entry(Phase.RELEASING), asked(attempt=3), Verdict.KEEP),
-        (entry(Phase.RELEASING), asked(attempt=3, size=8), Verdict.KEEP),
-        (entry(Phase.ACTIVE), asked(), Verdict.KEEP),
-        (entry(Phase.ERROR), asked(), Verdict.KEEP),
-        (entry(Phase.RESERVING), asked(), Verdict.KEEP),
-        (entry(Phase.ACTIVE), asked(attempt=3), Verdict.RESET),
-        (entry(Phase.ERROR), asked(attempt=3), Verdict.RESET),
-        (entry(Phase.CREATING), asked(attempt=9), Verdict.RESET),
-        (entry(Phase.ACTIVE), asked(attempt=3, size=8), Verdict.RELEASE_FIRST),
+        (None, request_with(), Verdict.RESERVE),
+        (entry(Phase.RELEASED), request_with(), Verdict.RESERVE),
+        (entry(Phase.RELEASED), request_with(size=8), Verdict.RESERVE),
+        (entry(Phase.RELEASING), request_with(attempt=3), Verdict.KEEP),
+        (entry(Phase.RELEASING), request_with(attempt=3, size=8), Verdict.KEEP),
+        (entry(Phase.ACTIVE), request_with(), Verdict.KEEP),
+        (entry(Phase.ERROR), request_with(), Verdict.KEEP),
+        (entry(Phase.RESERVING), request_with(), Verdict.KEEP),
+        (entry(Phase.ACTIVE), request_with(attempt=3), Verdict.RESET),
+        (entry(Phase.ERROR), request_with(attempt=3), Verdict.RESET),
+        (entry(Phase.CREATING), request_with(attempt=9), Verdict.RESET),
+        (entry(Phase.ACTIVE), request_with(attempt=3, size=8), Verdict.RELEASE_FIRST),
     ],
 )
 def test_what_a_request_comes_to(
@@ -177,14 +177,14 @@ def test_what_a_request_comes_to(
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.WAITING])
 def test_a_lower_attempt_is_stale_in_every_phase(phase: Phase) -> None:
     with pytest.raises(StaleAttempt, match="attempt 2; a call for attempt 1"):
-        lifecycle.decide(entry(phase), asked(attempt=1))
+        lifecycle.decide(entry(phase), request_with(attempt=1))
 
 
 def test_another_size_or_job_contradicts() -> None:
     with pytest.raises(Contradiction, match="for 8 release them first"):
-        lifecycle.decide(entry(), asked(size=8))
+        lifecycle.decide(entry(), request_with(size=8))
     with pytest.raises(Contradiction, match="default/job"):
-        lifecycle.decide(entry(), asked(name="other"))
+        lifecycle.decide(entry(), request_with(name="other"))
 
 
 @pytest.mark.parametrize(
