@@ -1,4 +1,4 @@
-"""A browser changes jobs: created from a manifest, suspended, resumed, canceled in two clicks."""
+"""A browser changes jobs by its keyboard alone: each action, with and without scripts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import uuid4
 import yaml
 
 from tests.e2e.browsing import signed_in
+from tests.e2e.keyboard import enter, write
 from tests.e2e.running_demo import EXAMPLES
 from tests.fakes.chromium import expect
 from tests.fakes.waiting import wait_until
@@ -18,30 +19,56 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
+STATES = (("Suspend", "suspended", "Suspended"), ("Resume", "resumed", "Running"))
+AUDITED = ("cancel", "resume", "suspend", "scale", "create")
 
-def manifest(name: str) -> str:
-    job = yaml.safe_load((EXAMPLES / "single-gcd-sample.yaml").read_text(encoding="utf-8"))
+
+def manifest(name: str, example: str) -> str:
+    job = yaml.safe_load((EXAMPLES / example).read_text(encoding="utf-8"))
     job["metadata"] = {"name": name, "namespace": "default"}
     return yaml.safe_dump(job)
 
 
-def create(page: Page, demo: RunningDemo, name: str) -> None:
+def create(page: Page, demo: RunningDemo, name: str, example: str) -> None:
     """Make the job by its form; its page opens from the list."""
     page.goto(f"{demo.dashboard}/jobs/")
-    page.get_by_role("link", name="New job").click()
-    page.get_by_label("Manifest of an IPUJob").fill("kind: Pod")
-    page.get_by_role("button", name="Check").click()
+    enter(page.get_by_role("link", name="New job"))
+    write(page.get_by_label("Manifest of an IPUJob"), "kind: Pod")
+    enter(page.get_by_role("button", name="Check"))
     assert "must have apiVersion" in page.get_by_role("alert").inner_text()
-    page.get_by_label("Manifest of an IPUJob").fill(manifest(name))
-    page.get_by_role("button", name="Check").click()
+    write(page.get_by_label("Manifest of an IPUJob"), manifest(name, example))
+    enter(page.get_by_role("button", name="Check"))
     page.get_by_text(f"Kubernetes accepts default/{name} (dry run).").wait_for()
     assert demo.kubectl("get", "ipujob", name, "--ignore-not-found") == ""
-    page.get_by_role("button", name="Create").click()
+    enter(page.get_by_role("button", name="Create"))
     page.get_by_text(f"Job default/{name} was created.").wait_for()
     wait_until(lambda: _open(page, name), f"{name} in the list")
 
 
-def test_a_job_is_created_suspended_resumed_and_canceled(
+def change(page: Page, name: str, button: str, verb: str) -> None:
+    """Act on the job of the page that is open, and confirm it; Kubernetes accepts it first."""
+    enter(page.get_by_role("link", name=button, exact=True))
+    page.get_by_text("Kubernetes accepts this (dry run).").wait_for()
+    enter(page.get_by_role("button", name=f"{button} the job"))
+    page.get_by_text(f"Job default/{name} was {verb}.").wait_for()
+
+
+def scale(page: Page, demo: RunningDemo, name: str) -> None:
+    """From two instances to three: the form says what changes, and asks before it does."""
+    enter(page.get_by_role("link", name="Scale", exact=True))
+    write(page.get_by_label("Instances"), "3")
+    enter(page.get_by_role("button", name="Check"))
+    changes = page.get_by_role("table", name="What changes").locator("tbody tr")
+    expect(changes).to_have_text([re.compile(r"spec\.jobInstances\s*2\s*3")])
+    assert demo.job(name)["spec"]["jobInstances"] == 2
+    enter(page.get_by_role("button", name="Scale to 3"))
+    page.get_by_text(f"Job default/{name} was scaled.").wait_for()
+    assert demo.job(name)["spec"]["jobInstances"] == 3
+    pods = ("get", "pods", "-l", f"app.kubernetes.io/instance={name}", "-o", "name")
+    wait_until(lambda: len(demo.kubectl(*pods).split()) == 3, "a pod of the third instance")
+
+
+def test_a_job_is_created_scaled_suspended_resumed_and_canceled(
     browser: Browser, demo: RunningDemo
 ) -> None:
     demo.wait_until_recording()
@@ -51,27 +78,23 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     signed_in(page, demo)
-    create(page, demo, name)
+    create(page, demo, name, "inference-1x.yaml")
     problems.clear()  # the refused manifest is a 400, which Chromium reports
     state = page.locator(".job-head .badge[data-state]")
     expect(state).to_have_text("Running")
-    for button, want in (("Suspend", "Suspended"), ("Resume", "Running")):
-        page.get_by_role("link", name=button, exact=True).click()
-        page.get_by_text("Kubernetes accepts this (dry run).").wait_for()
-        page.get_by_role("button", name=f"{button} the job").click()
-        sentence = re.compile(f"Job default/{name} was {button.lower()}e?d")
-        expect(page.locator("main")).to_contain_text(sentence)
+    scale(page, demo, name)
+    for button, verb, want in STATES:
+        change(page, name, button, verb)
         expect(state).to_have_text(want)
     uid = demo.job(name)["metadata"]["uid"]
-    page.get_by_role("link", name="Cancel", exact=True).click()
-    page.get_by_role("button", name="Cancel the job").click()
-    page.get_by_text(f"Job default/{name} was canceled.").wait_for()
+    change(page, name, "Cancel", "canceled")
     wait_until(lambda: not demo.kubectl("get", "ipujob", name, "--ignore-not-found"), "it gone")
     page.get_by_text("This job was deleted from the cluster").wait_for()
     page.goto(f"{demo.dashboard}/audit/?name={name}")
     rows = page.locator("#rows tbody tr")
-    expect(rows).to_have_count(4)
-    assert all("demo-admin" in text for text in rows.all_inner_texts())
+    for row, action in zip(rows.all(), AUDITED, strict=True):
+        expect(row.locator("td")).to_contain_text(["accepted", action, name, "default", "admin"])
+        expect(row).to_contain_text("demo-admin")
     assert problems == []
     page.goto(f"{demo.dashboard}/jobs/{uid}/events/")
     page.get_by_text("admin asked to cancel the job").wait_for()
@@ -92,24 +115,17 @@ def test_all_actions_work_without_javascript(browser: Browser, demo: RunningDemo
     page = context.new_page()
     signed_in(page, demo)
     assert not page.locator("[data-theme-switch]").is_visible()  # nothing that does nothing
-    create(page, demo, name)
-    for button, verb, want in (
-        ("Suspend", "suspended", "Suspended"),
-        ("Resume", "resumed", "Running"),
-    ):
-        page.get_by_role("link", name=button, exact=True).click()
-        page.get_by_role("button", name=f"{button} the job").click()
-        page.get_by_text(f"Job default/{name} was {verb}.").wait_for()
+    create(page, demo, name, "single-gcd-sample.yaml")
+    for button, verb, want in STATES:
+        change(page, name, button, verb)
         wait_until(lambda want=want: shows(page, want), want)  # type: ignore[misc]
-    page.get_by_role("link", name="Run again", exact=True).click()
-    page.get_by_role("button", name="Run again").click()
+    enter(page.get_by_role("link", name="Run again", exact=True))
+    enter(page.get_by_role("button", name="Run again"))
     page.get_by_text(f"Job default/{name}-run2 was created.").wait_for()
     for each in (f"{name}-run2", name):
         page.goto(f"{demo.dashboard}/jobs/?name={each}")
         wait_until(lambda each=each: _open(page, each), f"{each} in the list")  # type: ignore[misc]
-        page.get_by_role("link", name="Cancel", exact=True).click()
-        page.get_by_role("button", name="Cancel the job").click()
-        page.get_by_text(f"Job default/{each} was canceled.").wait_for()
+        change(page, each, "Cancel", "canceled")
     context.close()
 
 
@@ -118,5 +134,5 @@ def _open(page: Page, name: str) -> bool:
     if not found.count():
         page.reload()
         return False
-    found.first.click()
+    enter(found.first)
     return True
