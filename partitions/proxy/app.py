@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ipuhub.process.health import Health
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
-    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.requests import Handler
     from partitions.proxy.service import PartitionService
     from partitions.proxy.sweep import Sweep
@@ -123,7 +123,10 @@ class Routes:
         another format.
         """
         detail = requests.read_flag(request, "detail")
-        entries, views, age = await self._read_fleet()
+        entries = list(self._parts.store.tracker.entries.values())
+        views, age = await self._parts.fleet.recent_views()
+        if views and not any(view.is_reachable for view in views):
+            raise unavailable("; ".join(view.problem for view in views))
         answer = capacity.stats(entries, views)
         if detail:
             return _with_age(
@@ -170,10 +173,12 @@ class Routes:
     async def fleet(self, request: web.Request) -> web.Response:
         """`GET /v1/fleet`: each IPU, who holds it, who waits and for what, from one reading.
 
-        503 and `Age` as of `/stats`.
+        A controller that does not answer keeps its last state, however old; `Age` is the age of the
+        oldest.
         """
         await self._require(request, "list")
-        entries, views, age = await self._read_fleet()
+        entries = list(self._parts.store.tracker.entries.values())
+        views, age = await self._parts.fleet.recent_views(remember_seconds=math.inf)
         removals = await find_removals(views, entries, self._parts.fleet.api)
         service = self._parts.service
         found = fleet_to_json(
@@ -201,15 +206,6 @@ class Routes:
         except VipuError as error:
             raise unavailable(f"{address}: {error}") from error
         return _json(heartbeat_to_json(heard))
-
-    async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView], float]:
-        """The tracker, the controllers' answers, and the age of the answers in seconds; raises
-        Problem 503 if no controller answers."""
-        entries = list(self._parts.store.tracker.entries.values())
-        views, age = await self._parts.fleet.recent_views()
-        if views and not any(view.is_reachable for view in views):
-            raise unavailable("; ".join(view.problem for view in views))
-        return entries, views, age
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         """`POST /v1/recorded`: a recorder has stored these tombstones."""

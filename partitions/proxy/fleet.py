@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 _NO_SETTINGS = PartitionSettings()
 # Of `fresh_seconds`: from then on the next answer is requested, while readers get the last answer.
 _RENEW_AFTER = 0.8
-# For so long the last answer of a controller that is silent by now is good enough for people.
+# For so long the last answer of a controller that is silent by now counts in sums.
 _REMEMBER_SECONDS = 60.0
 # Removed controllers without calls for so long hold none of our partitions any more.
 _FORGET_SECONDS = 600.0
@@ -184,17 +184,23 @@ class Fleet:
         member.answer = Answer(view, self._clock(), listing.changes)
         return view
 
-    async def recent_views(self) -> tuple[list[ControllerView], float]:
-        """Return `last_known_views`, and how many seconds old the oldest of them is.
+    async def recent_views(
+        self, remember_seconds: float = _REMEMBER_SECONDS
+    ) -> tuple[list[ControllerView], float]:
+        """Return `last_known_views`, and how many seconds old the oldest of them is; of a silent
+        controller its last state while it is younger than `remember_seconds`.
 
         A controller is not called again within `fresh_seconds`, unless the proxy has changed
         something there since: a controller takes 20 ms and more for a list of 2,000 partitions.
         Shortly before its end the next list is requested.
         """
-        found = await asyncio.gather(*(self._recent(spec) for spec in self._specs))
+        recent = (self._recent(spec, remember_seconds) for spec in self._specs)
+        found = await asyncio.gather(*recent)
         return [view for view, _ in found], max((age for _, age in found), default=0.0)
 
-    async def _recent(self, spec: ControllerSpec) -> tuple[ControllerView, float]:
+    async def _recent(
+        self, spec: ControllerSpec, remember_seconds: float
+    ) -> tuple[ControllerView, float]:
         member = self._member(spec.address)
         answer, now = member.answer, self._clock()
         if (
@@ -211,7 +217,7 @@ class Fleet:
             if now - answer.at >= _RENEW_AFTER * self._options.fresh_seconds:
                 self._renew(member, spec)
             return answer.view, now - answer.at
-        view = self._last_known(await self.view(spec))
+        view = self._last_known(await self.view(spec), remember_seconds)
         return view, view.age_seconds
 
     def _renew(self, member: Member, spec: ControllerSpec) -> None:
@@ -223,12 +229,14 @@ class Fleet:
         """Return `views`, with the last state of silent controllers while it is not too old."""
         return [self._last_known(view) for view in await self.views()]
 
-    def _last_known(self, view: ControllerView) -> ControllerView:
+    def _last_known(
+        self, view: ControllerView, remember_seconds: float = _REMEMBER_SECONDS
+    ) -> ControllerView:
         answer = self._member(view.spec.address).answer
         if view.is_reachable or answer is None:
             return view
         last, age = answer.view, self._clock() - answer.at
-        if last.spec != view.spec or age >= _REMEMBER_SECONDS:
+        if last.spec != view.spec or age >= remember_seconds:
             return view
         # At least 1: it is reported in whole seconds, and 0 means now.
         age = max(age, 1.0)
