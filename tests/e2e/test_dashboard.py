@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.browsing import signed_in
+from tests.e2e.keyboard import enter, press, write
 from tests.e2e.running_demo import EXAMPLES
 from tests.fakes.chromium import expect
+from tests.integration.web.test_layout_browser import NOTE_SHIFTS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
     from tests.e2e.running_demo import RunningDemo
+
+MOST_SHIFTED = 0.1  # what Chromium calls good
 
 
 def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
@@ -26,6 +31,7 @@ def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
     problems: list[str] = []
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
+    page.add_init_script(NOTE_SHIFTS)
     signed_in(page, demo)
     page.locator("#live[data-say^='0 running']").wait_for(state="attached")
     apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
@@ -45,7 +51,10 @@ def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
     assert was_quick, "three times it took longer than five seconds"
     assert page.get_by_text("4 of 32").count() >= 1
     assert "p-ipujob-sample-default-0" in page.content()
+    expect(page.locator("#toast")).to_have_text("1 running, 0 pending")
     assert problems == []
+    shifts = page.evaluate("window.shifts")
+    assert sum(value for value, _ in shifts) <= MOST_SHIFTED, shifts
     page.locator("summary.nav-user").click()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("User name").wait_for()
@@ -121,9 +130,12 @@ def test_the_keyboard_alone_searches_and_moves(browser: Browser, demo: RunningDe
     page.keyboard.press("g")
     page.keyboard.press("j")
     page.get_by_role("heading", name="Jobs", exact=True).wait_for()
+    page.keyboard.press("j")
     page.keyboard.press("?")
-    page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
+    expect(page.get_by_role("dialog").get_by_role("link").first).to_be_focused()
     page.keyboard.press("Escape")
+    row = page.locator("#rows tbody a").first
+    expect(row).to_be_focused()  # where the reader was
     page.keyboard.press("/")
     page.keyboard.type("job-sam")
     page.keyboard.press("Enter")
@@ -132,6 +144,37 @@ def test_the_keyboard_alone_searches_and_moves(browser: Browser, demo: RunningDe
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="ipujob-sample").wait_for()
     page.close()
+
+
+def test_filter_tokens_and_subscriptions_need_no_pointer(page: Page, demo: RunningDemo) -> None:
+    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    page.goto(f"{demo.dashboard}/jobs/")
+    job = page.locator("#rows").get_by_role("link", name="ipujob-sample", exact=True)
+    job.first.wait_for()
+    status = page.get_by_role("combobox", name="Status")
+    press(status, "P")
+    page.wait_for_url("**/jobs/?status=Pending")
+    expect(job).to_have_count(0)
+    expect(status).to_be_focused()
+    page.goto(f"{demo.dashboard}/account/tokens/")
+    write(page.get_by_label("Purpose"), "by keys")
+    scope = page.get_by_role("checkbox", name=re.compile("^reports"))
+    expect(scope).to_be_checked()
+    press(scope, "Space")
+    expect(scope).not_to_be_checked()
+    enter(page.get_by_role("button", name="Create token"))
+    expect(page.get_by_label("The new token")).to_have_value(re.compile("^ipuhub_"))
+    revoke = page.get_by_role("button", name="Revoke by keys")
+    enter(revoke)
+    expect(revoke).to_have_count(0)
+    page.goto(f"{demo.dashboard}/account/notifications/")
+    press(page.get_by_label("Event"), "ArrowDown")
+    write(page.get_by_label("To", exact=True), "https://chat.example/by-keys")
+    enter(page.get_by_role("button", name="Subscribe"))
+    expect(page.get_by_label("The secret")).not_to_have_value("")
+    delete = page.get_by_role("button", name="Delete https://chat.example/by-keys")
+    enter(delete)
+    expect(delete).to_have_count(0)
 
 
 def test_paper_has_title_and_heads_in_ink_and_nothing_to_click(

@@ -74,6 +74,7 @@ def test_every_name_is_text_on_map_queue_and_audit(opened: Page) -> None:
     holding = [ODD_NAMES[what] for what in HOLD]
     waiting = [name for what, name in ODD_NAMES.items() if what not in HOLD]
     assert_said(opened, "/fleet/?fill=user", holding)
+    assert_said(opened, "/fleet/?fill=group", holding)
     assert_said(opened, "/?fill=user", holding)
     assert_said(opened, "/queue/", waiting)
     assert_said(opened, "/audit/", [*ODD_NAMES.values()])
@@ -83,6 +84,13 @@ def test_every_name_is_text_in_search_suggestions_and_toasts(opened: Page) -> No
     for what in HOLD:
         name = ODD_NAMES[what]
         assert_said(opened, "/search/?" + urlencode({"q": name}), [name])
+    opened.goto("/jobs/")
+    opened.keyboard.press("Control+k")
+    opened.keyboard.insert_text(ODD_NAMES["attribute"])
+    opened.keyboard.press("Enter")
+    opened.wait_for_url("**/search/?q=*")
+    assert ODD_NAMES["attribute"] in said(opened)
+    assert not has_run(opened)
     opened.goto("/jobs/")
     opened.get_by_role("combobox", name="User").focus()
     options = opened.locator("#suggested-user option")
