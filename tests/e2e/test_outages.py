@@ -37,7 +37,7 @@ def family(pid: int) -> list[int]:
 
 @contextmanager
 def silent(demo: RunningDemo, marker: str) -> Iterator[None]:
-    """Let a process of the demo answer nobody."""
+    """Keep a process of the demo from answering."""
     stopped = family(demo.pid_of(marker))
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)

@@ -88,8 +88,8 @@ def _refuse(problems: list[str], dialog: Dialog) -> None:
 def axe_violations(
     page: Page, path: str = "", rules: str = ALL_RULES, parts: str = ""
 ) -> list[str]:
-    """Open `path`, or stay; return a line for each rule of accessibility that the page breaks, or
-    that those of its elements break that are in the variable `parts`."""
+    """Open `path`, or stay; return a line for each rule of accessibility that the page breaks.
+    `parts`: the name of a variable with the elements of the page to judge instead."""
     if path:
         page.goto(path)
     if page.evaluate("typeof axe") == "undefined":  # it takes a while to compile
