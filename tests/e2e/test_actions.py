@@ -92,6 +92,7 @@ def test_a_job_is_created_scaled_suspended_resumed_and_canceled(
     page.get_by_text("This job was deleted from the cluster").wait_for()
     page.goto(f"{demo.dashboard}/audit/?name={name}")
     rows = page.locator("#rows tbody tr")
+    expect(rows).to_have_count(len(AUDITED))
     for row, action in zip(rows.all(), AUDITED, strict=True):
         expect(row.locator("td")).to_contain_text(["accepted", action, name, "default", "admin"])
         expect(row).to_contain_text("demo-admin")

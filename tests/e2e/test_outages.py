@@ -58,9 +58,9 @@ def test_an_open_page_names_what_is_silent_keeps_what_it_knows_and_recovers(
     notices = page.locator(":is(#stale, [data-live] .alert):visible")
     for marker, culprit in SILENT.items():
         with silent(demo, marker):
-            said = notices.filter(has_text=culprit).first
-            said.wait_for()
-            expect(said.locator("time").first).to_have_text(AGE)
+            notice = notices.filter(has_text=culprit).first
+            notice.wait_for()
+            expect(notice.locator("time").first).to_have_text(AGE)
             expect(known).to_be_visible()
         expect(notices).to_have_count(0)
         expect(known).to_be_visible()
