@@ -22,7 +22,9 @@ from tests.builders.everypage import (
 from tests.builders.roles import grant
 from tests.fakes.longform import IS_LONG, one_in_turn
 from tests.integration.web.addresses import page_addresses
+from tests.integration.web.exportlinks import Exports
 from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.newparts import NewParts
 from tests.integration.web.test_jobs_browser import in_thread
 from tests.integration.web.test_layout_browser import MOST, NOTE_SHIFTS, PUSH_DOWN
 
@@ -40,7 +42,9 @@ ROLES: Final = {
     VIEWER: "team-a",
 }
 FEWEST_PAGES: Final = {ADMIN: 35, OPERATOR: 24, ACCOUNTANT: 25, VIEWER: 24}
-WIDTHS: Final = (1440, 768, 390)
+FEWEST_FILES: Final = {ADMIN: 55, OPERATOR: 38, ACCOUNTANT: 35, VIEWER: 38}
+FEWEST_LISTS: Final = {ADMIN: 7, OPERATOR: 5, ACCOUNTANT: 6, VIEWER: 5}
+WIDTHS: Final = (1440, 1920, 768, 390, 320)
 WITH_CHARTS: Final = ("usage:month", "utilization")
 LIVE: Final = ("/", "/queue/", "/fleet/", "/jobs/", "/jobs/uid-team-a-runs/")
 TOO_WIDE: Final = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
@@ -103,9 +107,11 @@ def test_every_page_of_a_role_fits_and_breaks_nothing(role: str, known: dict[str
     client = signed_in_client(user)
     pages = pages_of(client, known)
     assert len(pages) >= FEWEST_PAGES[role], sorted(pages)
+    of_admin = {} if role == ADMIN else texts_of_admin(client, user, pages)
     may_open = {each.url_name for each in entries_for(user)}
     links = [reverse(each.url_name) for each in ENTRIES if each.url_name in may_open]
     cookie = client.cookies[django_settings.SESSION_COOKIE_NAME].value
+    exports, parts = Exports(), NewParts()
     with live_server() as address, page_of(address, cookie, WIDTHS[0], wanted=()) as page:
         for turn, (name, path) in enumerate(pages.items()):
             answer = page.goto(path)
@@ -116,6 +122,21 @@ def test_every_page_of_a_role_fits_and_breaks_nothing(role: str, known: dict[str
             # The pages of an administrator have all parts of the others'.
             widths = one_in_turn(WIDTHS, turn, is_long=IS_LONG or role == ADMIN)
             assert_fits(page, path, widths, links)
+            exports.note(page)
+            if of_admin:
+                parts.judge(page, of_admin[path])
+        files = exports.follow(page)
+        assert len(files) >= FEWEST_FILES[role], sorted(files)
+        assert exports.choose_columns(page) >= FEWEST_LISTS[role]
+    assert parts.violations == []
+
+
+def texts_of_admin(client: Client, user: User, pages: dict[str, str]) -> dict[str, str]:
+    """Return what the addresses would answer the same user as an administrator, in HTML."""
+    get_user_model().objects.filter(pk=user.pk).update(is_staff=True)
+    found = {path: client.get(path).content.decode() for path in pages.values()}
+    get_user_model().objects.filter(pk=user.pk).update(is_staff=False)
+    return found
 
 
 FORMS: Final = """() => [...document.forms].filter((form) => form.method !== "dialog")
@@ -217,6 +238,10 @@ def test_nothing_jumps_when_a_part_changes(
             page.wait_for_function(
                 "(old) => document.querySelector('[data-live]').dataset.etag !== old", arg=etag
             )
+            if path == "/jobs/":  # tinted, in its place
+                page.locator(
+                    "tr.is-news", has_text=f"The node went away for the {number}."
+                ).wait_for()
             page.evaluate(TWO_FRAMES)
             shifts = page.evaluate("window.shifts")
             if sum(value for value, _ in shifts) > MOST:
