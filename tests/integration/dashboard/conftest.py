@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from dashboard import health, live
+from dashboard import health, live, observing
 from dashboard.overview import month, page, trends
 from dashboard.queue import typical
 from jobs.ipujob.names import IPUJOBS
@@ -60,7 +60,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def _forget_readers() -> None:
     if opened.cache_info().currsize:
         sources().close()
-    for cached in (live.live_reader, fleet_reader, opened):
+    for cached in (live.live_reader, observing._reader, fleet_reader, opened):
         cached.cache_clear()
     health._POLLED._slots.clear()
     selectors._OWNERS._slots.clear()

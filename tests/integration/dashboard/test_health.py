@@ -15,7 +15,6 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dashboard import observing
 from dashboard.health import read_stored
 from dashboard.notify.rounds import make_round
 from ipuhub.kube.client import KubeClient
@@ -27,21 +26,12 @@ from partitions.vipu.errors import Unavailable
 from usage.models import MonitorRound, ReportRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_django.fixtures import SettingsWrapper
 
     from tests.fakes.background import Background, Cluster, Proxy
     from tests.integration.dashboard.conftest import Clock
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def fresh_leases() -> Iterator[None]:
-    observing._reader.cache_clear()
-    yield
-    observing._reader.cache_clear()
 
 
 def states(admin: Client) -> dict[str, str]:

@@ -42,13 +42,6 @@ if TYPE_CHECKING:
     from tests.integration.dashboard.conftest import Clock
 
 
-@pytest.fixture(autouse=True)
-def fresh_look() -> Iterator[None]:
-    observing._reader.cache_clear()
-    yield
-    observing._reader.cache_clear()
-
-
 def recorded(now: dt.datetime) -> dict[str, str]:
     return {each.name: each.state for each in read_recorded(now)}
 
