@@ -8,6 +8,8 @@ from django.conf import settings
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
+from dashboard.accounts.tokensapi import OneToken, TokenList
+from dashboard.accounts.usersapi import GrantRole, RevokeRole, UserList
 from dashboard.actions.api import (
     CancelJob,
     JobsView,
@@ -19,13 +21,20 @@ from dashboard.actions.api import (
 from dashboard.actions.auditlist import AuditList
 from dashboard.fleet import FleetView
 from dashboard.health import Components
-from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
+from dashboard.job.api import JobEvents, JobManifest, JobPods, JobUsageSoFar, JobWaiting
 from dashboard.job.logsapi import JobLogs
 from dashboard.machines.api import IpuView, MachineView
 from dashboard.notify.api import NotificationList
-from dashboard.notify.subscriptionapi import OneSubscription, SubscriptionList
+from dashboard.notify.subscriptionapi import (
+    OneSubscription,
+    RetrySubscription,
+    SubscriptionList,
+    TestSubscription,
+)
 from dashboard.partitions import AllPartitions, PartitionUsage
 from dashboard.queue.api import QueueView
+from dashboard.search import SearchView
+from dashboard.system import SystemView
 from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
 from ipuhub.api.views import PlainView
@@ -40,9 +49,11 @@ class Document(PlainView, SpectacularJSONAPIView):
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("jobs", JobsView.as_view(), name="jobs"),
+    *with_files("jobs", JobsView, "jobs"),
     path("", include("jobs.api")),
     *with_files("jobs/<str:uid>/pods", JobPods, "job-pods"),
+    *with_files("jobs/<str:uid>/events", JobEvents, "job-events"),
+    path("jobs/<str:uid>/manifest", JobManifest.as_view(), name="job-manifest"),
     path("jobs/<str:uid>/logs", JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
     path("jobs/<str:uid>/suspend", SuspendJob.as_view(), name="job-suspend"),
@@ -50,10 +61,20 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/cancel", CancelJob.as_view(), name="job-cancel"),
     path("jobs/<str:uid>/scale", ScaleJob.as_view(), name="job-scale"),
     path("jobs/<str:uid>/run-again", RunJobAgain.as_view(), name="job-run-again"),
+    path("search", SearchView.as_view(), name="api-search"),
     *with_files("audit", AuditList, "api-audit"),
     *with_files("notifications", NotificationList, "api-notifications"),
     *with_files("subscriptions", SubscriptionList, "api-subscriptions"),
     path("subscriptions/<int:pk>", OneSubscription.as_view(), name="api-subscription"),
+    path("subscriptions/<int:pk>/test", TestSubscription.as_view(), name="api-subscription-test"),
+    path(
+        "subscriptions/<int:pk>/retry", RetrySubscription.as_view(), name="api-subscription-retry"
+    ),
+    *with_files("users", UserList, "api-users"),
+    path("roles/grant", GrantRole.as_view(), name="api-role-grant"),
+    path("roles/revoke", RevokeRole.as_view(), name="api-role-revoke"),
+    *with_files("tokens", TokenList, "api-tokens"),
+    path("tokens/<int:pk>", OneToken.as_view(), name="api-token"),
     *with_files("role-changes", RoleChangeList, "api-role-changes"),
     path(
         "",
@@ -75,6 +96,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="api-ipu",
     ),
     path("components", Components.as_view(), name="api-components"),
+    path("system", SystemView.as_view(), name="api-system"),
     path("schema/", Document.as_view(), name="api-schema"),
 ]
 if settings.USAGE_ENABLED:

@@ -15,9 +15,9 @@ from ipuhub.web.clusterusers import ClusterAway
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from django.contrib.auth.base_user import AbstractBaseUser
-    from django.contrib.auth.models import AnonymousUser
     from django.http import HttpRequest
+
+    from ipuhub.web.access import Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,14 @@ SECTIONS = (QUEUE_TABS, FLEET_TABS, USAGE_TABS, REPORT_TABS, ACCOUNT_TABS)
 """The tabs above the pages of one section."""
 
 
-def entries_for(user: AbstractBaseUser | AnonymousUser) -> list[Entry]:
+def entries_for(user: Caller) -> list[Entry]:
     """Return the pages of the navigation and of the tabs that a user may open."""
     tabs = (tab for section in SECTIONS for tab in section)
     pages = {(each.label, each.url_name): each for each in (*ENTRIES, *tabs)}
     return [each for each in pages.values() if _may_open(user, each)]
 
 
-def _may_open(user: AbstractBaseUser | AnonymousUser, entry: Entry) -> bool:
+def _may_open(user: Caller, entry: Entry) -> bool:
     """Return whether an entry is offered: its page refuses others."""
     if entry.of_usage and not settings.USAGE_ENABLED:
         return False
@@ -123,7 +123,7 @@ def _may_open(user: AbstractBaseUser | AnonymousUser, entry: Entry) -> bool:
     return not entry.accountants_only or _is_accountant(user)
 
 
-def _is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
+def _is_accountant(user: Caller) -> bool:
     """Return whether a user sees reports. While Kubernetes is unavailable and would have to decide,
     return False: the page that reports this has a navigation, too."""
     try:

@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import django_filters
 from django.db.models import Q
@@ -28,7 +28,7 @@ from ipuhub.web.access import may_see_cost, sees_cost, usage_scope_of
 from ipuhub.web.columns import SAME, SUM, Column
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
-from partitions.api import PartitionList
+from partitions.api import PartitionList, PartitionSerializer
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
 from partitions.views import PARTITIONS, WATCH
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
+    from ipuhub.web.access import Caller
     from usage.rates.pricing import LineCost
     from usage.time.windows import Window
 
@@ -265,9 +266,9 @@ def _notes(_request: HttpRequest) -> dict[str, Any]:
     return list_notes(WATCH, timezone.now())
 
 
-def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
+def _add_costs(user: Caller, rows: Sequence[Any]) -> None:
     """Set `cost` of rows, for their whole duration, if the user may see it."""
-    if not may_see_cost(request.user):
+    if not may_see_cost(user):
         return
     now = timezone.now().replace(second=0, microsecond=0)
     costs = read_line_costs(PARTITION_LINES, rows, EVER, now, usage_zone())
@@ -275,16 +276,33 @@ def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> 
         row.cost = costs.get(row.pk)
 
 
+def _prepare(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
+    _add_costs(request.user, rows)
+
+
+_COLUMNS: Final = (*PARTITIONS.columns, COST, *COST_EXPORTS)
 partition_list = dataclasses.replace(
-    PARTITIONS,
-    columns=(*PARTITIONS.columns, COST, *COST_EXPORTS),
-    more=_notes,
-    prepare=_add_costs,
+    PARTITIONS, columns=_COLUMNS, more=_notes, prepare=_prepare
 ).view
+
+
+class ListedPartitionSerializer(LineCostSerializer, PartitionSerializer):
+    """One allocation of a partition to a job, from reserved to released (null: still held), and its
+    cost up to now."""
+
+    class Meta(PartitionSerializer.Meta):
+        fields: ClassVar = [*PartitionSerializer.Meta.fields, *COST_FIELDS]
 
 
 class AllPartitions(PartitionList):
     """Current and past partitions of jobs, newest reservation first."""
+
+    serializer_class = ListedPartitionSerializer
+    columns = _COLUMNS
+
+    def prepare(self, rows: Sequence[PartitionLifetime]) -> None:
+        """Add what they cost."""
+        _add_costs(self.request.user, rows)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page; older rows that were purged are said in a header."""

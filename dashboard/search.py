@@ -1,9 +1,10 @@
-"""glue: the search over jobs, pods, partitions, nodes, people, groups, namespaces and pages."""
+"""glue: the search over jobs, pods, partitions, nodes, people, groups, namespaces and pages: for
+the page and the API."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -12,12 +13,17 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.response import Response
 
 from dashboard.live import live_reader
 from dashboard.nav import entries_for
 from dashboard.templatetags.fleet import machine_address
+from ipuhub.api.views import PlainView
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
-from ipuhub.web.filters import filter_text
+from ipuhub.web.filters import BadFilter, filter_text
 from ipuhub.web.problems import bad_parameters, takes
 from jobs.selectors import listed_jobs, names_like, state_of, visible_jobs
 from usage.selectors import USED_WITHIN, names_used, visible_lifetimes
@@ -27,9 +33,10 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
 
     from dashboard.nav import Entry
-    from ipuhub.web.access import Scope
+    from ipuhub.web.access import Caller, Scope
     from jobs.models import JobRecord
 
 LONGEST: Final = 253  # of a Kubernetes name
@@ -38,16 +45,19 @@ _PARTITIONS: Final = 8
 _NODES: Final = 8
 _MACHINES: Final = 8
 _NAMES: Final = 6  # of a kind
+KINDS: Final = ("Page", "Job", "IPU-Machine", "Partition", "Node", "Namespace", "Group", "User")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result: its kind, name and link, and a distinguishing detail if several have the name."""
+    """A result: its kind, name and link, and a distinguishing detail if several have the name.
+    `job`: UID of the job that it is, or that holds it."""
 
     kind: str
     name: str
     href: str
     note: str = ""
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ def _jobs(text: str, scope: Scope) -> Iterator[Found]:
 def _job(row: JobRecord) -> Found:
     words = (row.namespace, state_of(row), row.user, f"{row.created_at:%Y-%m-%d %H:%M} UTC")
     href = reverse("jobs:detail", args=[row.uid])
-    return Found("Job", row.name, href, " · ".join(filter(None, words)))
+    return Found("Job", row.name, href, " · ".join(filter(None, words)), row.uid)
 
 
 def _machines(text: str) -> Iterator[Found]:
@@ -142,6 +152,7 @@ def _partitions(text: str, scope: Scope) -> list[Found]:
             partition.id,
             reverse("jobs:detail", args=[partition.uid]),
             f"{partition.size} IPUs · {partition.phase} · {partition.namespace}/{partition.name}",
+            partition.uid,
         )
         for partition in list(matching)[:_PARTITIONS]
     ]
@@ -196,16 +207,84 @@ def _sees_more(usage: Scope, jobs: Scope) -> bool:
     return usage.namespaces is None or not usage.namespaces <= jobs.namespaces
 
 
+def search_for(user: Caller, text: str) -> Results:
+    """Return what matches `text` and `user` may see; nothing for an empty text. Raises
+    BadFilter."""
+    if len(text) > LONGEST:
+        raise BadFilter([f"q: at most {LONGEST} characters."])
+    if not (name := text.strip()):
+        return Results([])
+    return find(name, scope_of(user), usage_scope_of(user), entries_for(user))
+
+
 @require_safe
 @signed_in
 @takes("q")
 def search(request: HttpRequest) -> HttpResponseBase:
     """Show what matches `q`."""
-    text = request.GET.get("q", "").strip()
-    if len(text) > LONGEST:
-        return bad_parameters(request, [f"q: at most {LONGEST} characters."])
-    user = request.user
-    scopes = (scope_of(user), usage_scope_of(user))
-    results = find(text, *scopes, entries_for(user)) if text else Results([])
-    context = {"q": text, "results": results.found, "unsearched": results.unsearched}
+    text = request.GET.get("q", "")
+    try:
+        results = search_for(request.user, text)
+    except BadFilter as error:
+        return bad_parameters(request, error.messages)
+    context = {"q": text.strip(), "results": results.found, "unsearched": results.unsearched}
     return render(request, "search.html", context)
+
+
+class FoundSerializer(serializers.Serializer[Any]):
+    """A result. `note` tells it from others of its name."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    name = serializers.CharField()
+    note = serializers.CharField()
+    job = serializers.CharField(
+        help_text="UID of the job, also of the job that holds a partition; empty: of no job."
+    )
+    page = serializers.URLField(help_text="Its page in the dashboard.")
+
+
+class ResultsSerializer(serializers.Serializer[Any]):
+    """Results in the order of the page of the search. `unsearched`: why the names of usage were not
+    searched (empty: they were)."""
+
+    unsearched = serializers.CharField()
+    results = FoundSerializer(many=True)
+
+
+class SearchView(PlainView):
+    """The search over jobs, pods, partitions, machines, nodes, users, groups and namespaces."""
+
+    parameters = frozenset({"q"})
+
+    @extend_schema(
+        operation_id="search",
+        summary="Search by part of a name",
+        parameters=[
+            OpenApiParameter(
+                "q",
+                {"type": "string", "minLength": 1, "maxLength": LONGEST},
+                required=True,
+                description="Part of a name; of a pod the whole name, of a job also its UID.",
+            )
+        ],
+        responses=ResultsSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """The newest and nearest results of each kind that the caller may see. Raises BadFilter and
+        ValidationError."""
+        text = str(request.query_params.get("q", ""))
+        if not text.strip():
+            raise ValidationError({"q": ["Say what to search for."]})
+        results = search_for(request.user, text)
+        found = [
+            {
+                "kind": each.kind,
+                "name": each.name,
+                "note": each.note,
+                "job": each.job,
+                "page": request.build_absolute_uri(each.href),
+            }
+            for each in results.found
+        ]
+        body: dict[str, Any] = {"unsearched": results.unsearched, "results": found}
+        return Response(ResultsSerializer(body).data)

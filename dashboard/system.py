@@ -1,5 +1,5 @@
 """glue: the system page for administrators: components that are down, progress of recording and
-sums."""
+sums; the latter also in the API."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from django.db.models import Count, Max, OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.views.decorators.http import require_safe
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 
 from dashboard.components import steady
 from dashboard.health import read_components, read_stored
 from dashboard.notify.outages import KEPT
+from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.views import LiveView
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
@@ -24,7 +28,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.readings import STALE_SECONDS
 from ipuhub.web.requests import live_page
-from usage.models import PodLifetime, PurgeState, RollupDirt, RollupState
+from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
+    from rest_framework.response import Response
 
     Shown: TypeAlias = dict[str, Any]
 
@@ -89,11 +95,8 @@ def system(request: HttpRequest) -> HttpResponseBase:
     stored = read_stored(now, watches)
     context = {
         "components": steady(read_components(now, stored)),
-        "watches": [WatchRow(each, _is_stale(each.position_at, now)) for each in watches],
         "monitor": stored.round,
-        **_faults(),
-        **_numbers(),
-        **_purges(),
+        **_records(watches, now),
     }
     return live_page(
         request,
@@ -104,6 +107,16 @@ def system(request: HttpRequest) -> HttpResponseBase:
         gap_days=GAP_DAYS,
         outage_days=KEPT.days,
     )
+
+
+def _records(watches: list[WatchCheckpoint], now: datetime) -> Shown:
+    """Return how far recording and sums have come, and what needs review."""
+    return {
+        "watches": [WatchRow(each, _is_stale(each.position_at, now)) for each in watches],
+        **_faults(),
+        **_numbers(),
+        **_purges(),
+    }
 
 
 def _watches(now: datetime) -> list[WatchCheckpoint]:
@@ -145,3 +158,86 @@ def _purges() -> Shown:
     """The last purges, and how many rows of which kind each deleted."""
     last = PurgeState.objects.order_by("-id")[:_PURGES]
     return {"purges": [(purge, sorted(purge.counts.items())) for purge in last]}
+
+
+class WatchSerializer(serializers.Serializer[Any]):
+    """A watch of the prober: recorded until `position_at`, which is older than a watch at work lets
+    it become if it `is_stale`; `gaps`: in the last 30 days."""
+
+    name = serializers.CharField(source="watch.name")
+    position_at = serializers.DateTimeField(source="watch.position_at", allow_null=True)
+    is_stale = serializers.BooleanField()
+    lag_seconds = serializers.FloatField(source="watch.lag_seconds", allow_null=True)
+    holder = serializers.CharField(source="watch.holder")
+    epoch = serializers.IntegerField(source="watch.epoch")
+    listed_at = serializers.DateTimeField(source="watch.listed_at", allow_null=True)
+    selection = serializers.CharField(source="watch.selection")
+    gaps = serializers.IntegerField(source="watch.gaps")
+
+
+class MonitorRoundSerializer(serializers.ModelSerializer[MonitorRound]):
+    """The monitor's last round: of `checked` pods, `present` exist, `closed` were ended with an
+    estimated end, and `left` to the prober or a later round. `problem`: why it is incomplete."""
+
+    class Meta:
+        model = MonitorRound
+        fields = ("began_at", "ended_at", "checked", "present", "closed", "left", "problem")
+
+
+class FaultKindSerializer(serializers.Serializer[Any]):
+    """A kind of fault in the records of a watch: `objects` have it."""
+
+    watch = serializers.CharField()
+    code = serializers.CharField()
+    objects = serializers.IntegerField(source="names")
+    times = serializers.IntegerField()
+    last_at = serializers.DateTimeField(source="last")
+
+
+class PurgeSerializer(serializers.ModelSerializer[PurgeState]):
+    """A purge of what ended before a day, and how many rows of which kind it deleted."""
+
+    counts = serializers.DictField(child=serializers.IntegerField())
+
+    class Meta:
+        model = PurgeState
+        fields = ("purged_before", "zone", "began_at", "finished_at", "counts")
+
+
+class SystemSerializer(serializers.Serializer[Any]):
+    """Progress of recording and sums. Pods are counted to 10,000: `open_pods` run, `waiting_pods`
+    have no node, and of `unproved_pods` no job is recorded. All days of `totals_zone` before
+    `totals_until` are summed (null: none), and since then `changes` were recorded."""
+
+    watches = WatchSerializer(many=True)
+    monitor = MonitorRoundSerializer(allow_null=True)
+    open_pods = serializers.IntegerField()
+    waiting_pods = serializers.IntegerField()
+    unproved_pods = serializers.IntegerField()
+    totals_until = serializers.DateField(source="rollup.until", allow_null=True)
+    totals_zone = serializers.CharField(source="rollup.zone", allow_null=True)
+    changes = serializers.IntegerField(source="dirt")
+    faults = FaultKindSerializer(many=True)
+    purges = PurgeSerializer(many=True)
+
+
+class SystemView(LiveView):
+    """Progress of recording and sums, and what needs review; `components` has who is down."""
+
+    permission_classes = (IsSignedIn, IsAdmin)
+
+    @extend_schema(
+        operation_id="system",
+        summary="Watches, monitor, sums and faults",
+        tags=["components"],
+        responses=SystemSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """The part of the page System below the components; administrators only."""
+        now = timezone.now()
+        watches = _watches(now)
+        records = {"monitor": read_stored(now, watches).round, **_records(watches, now)}
+        data = SystemSerializer(
+            records | {"purges": [purge for purge, _ in records["purges"]]}
+        ).data
+        return self.answer(request, data, data, now)

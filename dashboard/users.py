@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 from urllib.parse import urlencode
 
 import django_filters
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 A_PAGE: Final = 100
 """Users of a page, by name."""
+OF_A_ROW: Final = ("role_grants", "api_tokens", "external_identities")
+"""What `read_user` reads of a user."""
 _OWN: Final = "You cannot take your own role admin away. Ask another administrator."
 
 
@@ -105,12 +107,12 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
     require_admin(request.user)
     text = request.GET.get("q", "").strip()
     named = get_user_model().objects.filter(username__icontains=text).order_by("username")
-    named = named.prefetch_related("role_grants", "api_tokens", "external_identities")
+    named = named.prefetch_related(*OF_A_ROW)
     try:
         kind = known_format(request.GET.get("format", ""))
         if kind and request.method != "POST":
             found = named.iterator(chunk_size=CHUNK_ROWS)
-            return export(kind, USER_COLUMNS, map(_row, found), "users")
+            return export(kind, USER_COLUMNS, map(read_user, found), "users")
         number = read_page_number(request.GET.get(PAGE, ""))
     except BadFilter as error:
         return bad_parameters(request, error.messages)
@@ -119,7 +121,7 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
         return redirect(request.get_full_path())
     page = Paginator(named, A_PAGE).get_page(number)
     context = {
-        "rows": [_row(user) for user in page.object_list],
+        "rows": [read_user(user) for user in page.object_list],
         "count": page.paginator.count,
         "text": text,
         "query": f"{urlencode({'q': text})}&" if text else "",
@@ -132,15 +134,24 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
     return render(request, "account/users.html", context, status=400 if form.errors else 200)
 
 
+def change_role(by: User, given: dict[str, Any], now: dt.datetime) -> bool:
+    """Do what a valid RoleForm asks for; return whether that changed something. Raise
+    ValidationError if `by` would no longer be an administrator."""
+    user, grant, is_grant = given["user"], given["grant"], given["change"] == "grant"
+    if user.pk == by.pk and grant == Grant(ADMIN) and not is_grant:
+        raise ValidationError(_OWN)
+    return (grant_role if is_grant else revoke_role)(user, grant, by.get_username(), now)
+
+
 def _change_role(request: HttpRequest, form: RoleForm) -> bool:
     """Do it; False with an error in the form: nothing was changed."""
     user, grant = form.cleaned_data["user"], form.cleaned_data["grant"]
     is_grant = form.cleaned_data["change"] == "grant"
-    if user.pk == request.user.pk and grant == Grant(ADMIN) and not is_grant:
-        form.add_error("user", _OWN)
+    try:
+        is_changed = change_role(cast("User", request.user), form.cleaned_data, timezone.now())
+    except ValidationError as error:
+        form.add_error("user", error)
         return False
-    by = request.user.get_username()
-    is_changed = (grant_role if is_grant else revoke_role)(user, grant, by, timezone.now())
     where = "all namespaces" if grant.namespace == EVERYWHERE else f"namespace {grant.namespace}"
     has = "has now" if is_grant else "no longer has"
     message = f"{user} {has} the role {grant.role} in {where}."
@@ -148,7 +159,8 @@ def _change_role(request: HttpRequest, form: RoleForm) -> bool:
     return True
 
 
-def _row(user: User) -> Row:
+def read_user(user: User) -> Row:
+    """Return a user with their roles and tokens; True beside a role: it comes from a group."""
     roles = [(Grant(ADMIN), False)] if user.is_staff else []
     roles += sorted(
         (Grant(row.role, row.namespace), row.from_groups) for row in user.role_grants.all()

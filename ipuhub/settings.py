@@ -63,8 +63,10 @@ SPECTACULAR_SETTINGS = {
         {"name": "notifications", "description": "Subscriptions, and the messages that were sent."},
         {"name": "partitions", "description": "Current and past partitions of jobs."},
         {"name": "query", "description": "How many partitions of a size fit."},
+        {"name": "search", "description": "Jobs, machines, users and more by part of a name."},
         {"name": "stats", "description": "IPUs held and free."},
         {"name": "usage", "description": "Usage, cost, month reports and rates."},
+        {"name": "users", "description": "Users with their roles, and API tokens."},
     ],
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["ipuhub.api.auth.IsSignedIn"],
@@ -76,6 +78,7 @@ SPECTACULAR_SETTINGS = {
         "MachineState": "dashboard.machines.facts.MACHINE_STATES",
         "ComponentState": "dashboard.components.STATES",
         "WaitingKind": "dashboard.fleetqueue.KINDS",
+        "FoundKind": "dashboard.search.KINDS",
         "FitKind": "dashboard.fleetfits.FIT_KINDS",
     },
 }

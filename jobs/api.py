@@ -1,7 +1,7 @@
 """glue: jobs in the API; a job's pods and usage are in `dashboard/job/`.
 
-`dashboard/apiurls.py` adds `/jobs` itself, which also creates jobs, `/pods` and the other paths
-that join apps.
+`dashboard/apiurls.py` adds `/jobs` itself, which also creates jobs and has costs, `/pods` and the
+other paths that join apps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from drf_spectacular.utils import extend_schema, extend_schema_field, extend_sch
 from rest_framework import serializers
 from rest_framework.generics import RetrieveAPIView
 
-from ipuhub.api.files import file_of
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.access import scope_of
 from jobs.models import JobAttempt, JobRecord, JobTransition
@@ -22,8 +21,12 @@ from jobs.selectors import NO_JOB, STATES, find_job, listed_jobs, state_of
 from jobs.views import COLUMNS, JobFilters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.db.models import QuerySet
     from django.urls import URLPattern, URLResolver
+
+    from ipuhub.web.columns import Column
 
 _LISTED = [
     "uid",
@@ -119,7 +122,7 @@ class JobList(FileList[JobRecord]):
     serializer_class = JobSerializer
     filterset_class = JobFilters
     ordering = ("created_at", "id")
-    columns = COLUMNS
+    columns: ClassVar[Sequence[Column]] = COLUMNS
     file_name = "jobs"
 
     def get_queryset(self) -> QuerySet[JobRecord]:
@@ -146,6 +149,5 @@ class JobDetail(PlainView, RetrieveAPIView[JobRecord]):
 
 app_name = "jobs-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    file_of("jobs", JobList, "jobs-file"),
     path("jobs/<str:uid>", JobDetail.as_view(), name="detail"),
 ]

@@ -29,9 +29,13 @@ from partitions.stats import stat_table
 from partitions.views import COLUMNS, LARGEST, MESSAGES, PartitionFilters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.db.models import QuerySet
     from django.urls import URLPattern, URLResolver
     from rest_framework.request import Request
+
+    from ipuhub.web.columns import Column
 
 
 class PartitionSerializer(serializers.ModelSerializer[PartitionLifetime]):
@@ -142,7 +146,7 @@ class PartitionList(FileList[PartitionLifetime]):
     serializer_class = PartitionSerializer
     filterset_class = PartitionFilters
     ordering = ("reserved_at", "id")
-    columns = COLUMNS
+    columns: ClassVar[Sequence[Column]] = COLUMNS
     file_name = "partitions"
     queryset = PartitionLifetime.objects.none()
 

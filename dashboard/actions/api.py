@@ -21,6 +21,7 @@ from dashboard.actions.changes import (
 )
 from dashboard.actions.manifests import MOST_BYTES
 from dashboard.actions.writer import WriteProblem, send
+from dashboard.job.list import PricedJobs
 from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import DRY_RUN, OutcomeUnknown, idempotent
 from ipuhub.api.kinds import CONTENT_TYPE, KINDS
@@ -29,7 +30,6 @@ from ipuhub.api.schema import NoBodySerializer, ProblemSerializer, body_example
 from ipuhub.api.views import PlainView
 from ipuhub.models import ApiToken
 from ipuhub.web.access import is_admin, require_operator, scope_of
-from jobs.api import JobList
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.selectors import NO_JOB, find_job
 
@@ -230,7 +230,7 @@ class ManifestBody(JsonBody):
     most_bytes = MOST_BYTES
 
 
-class JobsView(JobList):
+class JobsView(PricedJobs):
     """All jobs that the caller may see, and new jobs."""
 
     parser_classes = (ManifestBody,)

@@ -1,4 +1,5 @@
-"""glue: a job's pods, usage and wait in the API. A composition root: joins the apps."""
+"""glue: a job's pods, Kubernetes Events, manifests, usage and wait in the API. A composition root:
+joins the apps."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from dashboard.job.logs import require_own_job
+from dashboard.job.manifests import difference_of, manifests_of
 from dashboard.job.queue import read_place
 from dashboard.job.usage import read_held
 from dashboard.queue.lines import WaitingJobSerializer, record_of
 from ipuhub.api.views import FileList, LiveView, PlainView, without
 from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.columns import file_columns
+from jobs.models import JobEvent
 from jobs.selectors import NO_JOB, find_job
 from usage.models import PodLifetime
 
@@ -57,6 +60,47 @@ class PodSerializer(serializers.ModelSerializer[PodLifetime]):
 
 
 POD_COLUMNS: Final = file_columns(PodSerializer.Meta.fields)
+
+
+class EventSerializer(serializers.ModelSerializer[JobEvent]):
+    """A Kubernetes Event of a job, or of its pod `pod` (empty: of the job itself). It happened
+    `count` times from `first_at` to `last_at`."""
+
+    type = serializers.CharField(help_text="`Normal` or `Warning`.")
+
+    class Meta:
+        model = JobEvent
+        fields: ClassVar = [
+            "uid",
+            "pod",
+            "type",
+            "reason",
+            "message",
+            "count",
+            "first_at",
+            "last_at",
+        ]
+
+
+EVENT_COLUMNS: Final = file_columns(EventSerializer.Meta.fields)
+
+
+class ManifestsSerializer(serializers.Serializer[Any]):
+    """A job as it was applied and as it runs. A job that only an earlier release recorded has its
+    recorded spec in both."""
+
+    applied = serializers.DictField(help_text="The manifest that was applied last.")
+    applied_by = serializers.CharField(
+        help_text="What applied it, such as `kubectl apply`. Empty: the job as first seen."
+    )
+    running = serializers.DictField(help_text="The manifest in effect, with its defaults.")
+    difference = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Lines of a diff from the applied spec to the running spec, in YAML.",
+    )
+    waits = serializers.CharField(
+        help_text="Why an edit is not in effect yet. Empty: no edit waits."
+    )
 
 
 class JobUsageSerializer(serializers.Serializer[Any]):
@@ -132,6 +176,53 @@ class JobPods(FileList[PodLifetime]):
         """Return the pods in the job's own namespace. Raises Http404."""
         job = require_own_job(self.request.user, self.kwargs["uid"])
         return PodLifetime.objects.filter(job_uid=job.uid, namespace=job.namespace)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="jobs_events", summary="A job's Kubernetes Events", tags=["jobs"]
+    )
+)
+class JobEvents(FileList[JobEvent]):
+    """The Kubernetes Events of a job and its pods, newest first. They stay after Kubernetes
+    deletes them; a bounded number per job is kept."""
+
+    queryset = JobEvent.objects.none()
+    serializer_class = EventSerializer
+    ordering = ("last_at", "id")
+    columns = EVENT_COLUMNS
+    file_name = "events"
+
+    def get_queryset(self) -> QuerySet[JobEvent]:
+        """Return the job's events. Raises Http404."""
+        return JobEvent.objects.filter(job=require_own_job(self.request.user, self.kwargs["uid"]))
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="jobs_manifest",
+        summary="A job's applied and running manifest",
+        tags=["jobs"],
+        responses=ManifestsSerializer,
+    )
+)
+class JobManifest(PlainView):
+    """The manifest of a job as it was applied, as it runs, and the difference."""
+
+    def get(self, request: Request, uid: str) -> Response:
+        """Return them. Raises Http404."""
+        job = find_job(scope_of(request.user), uid, manifests=True)
+        if job is None:
+            raise Http404(NO_JOB)
+        found = manifests_of(job)
+        body: dict[str, Any] = {
+            "applied": found.applied,
+            "applied_by": found.applied_by,
+            "running": found.running,
+            "difference": difference_of(found),
+            "waits": found.waits,
+        }
+        return Response(ManifestsSerializer(body).data)
 
 
 @extend_schema_view(

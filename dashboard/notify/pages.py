@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Final, cast
 
 from django.conf import settings
@@ -15,9 +14,17 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.notify.events import EVENTS, TEST, Fact, queue
-from dashboard.notify.outbox import DEAD, QUEUED
-from dashboard.notify.subscriptions import USAGE_OFF, SubscriptionForm, pause, resume, subscribe
+from dashboard.notify.events import EVENTS
+from dashboard.notify.outbox import DEAD
+from dashboard.notify.subscriptions import (
+    USAGE_OFF,
+    SubscriptionForm,
+    pause,
+    resume,
+    retry_failed,
+    send_test,
+    subscribe,
+)
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import signed_in
 from ipuhub.web.problems import takes
@@ -74,14 +81,15 @@ def change_subscription(request: HttpRequest, number: int, change: str) -> HttpR
     found = get_object_or_404(Subscription, pk=number, owner=cast("User", request.user))
     if change not in _CHANGES:
         raise Http404(f"Changes are {', '.join(_CHANGES)}.")
-    messages.success(request, _CHANGES[change](found))
+    try:
+        messages.success(request, _CHANGES[change](found))
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
     return redirect("account-notifications")
 
 
 def _test(subscription: Subscription) -> str:
-    now = timezone.now()
-    subject = "This is a test of your subscription"
-    queue(subscription, [Fact(f"{TEST}:{uuid.uuid4()}", now, subject)], now)
+    send_test(subscription)
     return "A test is queued. It is sent within a minute; the log below shows the answer."
 
 
@@ -96,8 +104,7 @@ def _resume(subscription: Subscription) -> str:
 
 
 def _retry(subscription: Subscription) -> str:
-    rows = Notification.objects.filter(subscription=subscription, state=DEAD)
-    count = rows.update(state=QUEUED, attempts=0, next_at=timezone.now(), claimed_until=None)
+    count = retry_failed(subscription)
     plural = "s" if count != 1 else ""
     return f"{count} failed notification{plural} queued again."
 

@@ -19,6 +19,8 @@ from dashboard.notify.subscriptions import (
     SubscriptionForm,
     pause,
     resume,
+    retry_failed,
+    send_test,
     subscribe,
 )
 from ipuhub.api.idempotency import idempotent
@@ -87,6 +89,13 @@ class PauseSerializer(serializers.Serializer[Any]):
     """The switch that pauses messages."""
 
     is_paused = serializers.BooleanField()
+
+
+class QueuedSerializer(serializers.Serializer[Any]):
+    """The number of queued messages. They are sent within a minute; the list of notifications has
+    the answers."""
+
+    queued = serializers.IntegerField()
 
 
 COLUMNS: Final = file_columns(SubscriptionSerializer.Meta.fields)
@@ -176,6 +185,48 @@ class OneSubscription(PlainView):
         read_body(NoBodySerializer, request)
         found.delete()
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class TestSubscription(PlainView):
+    """A test message of one of the caller's subscriptions."""
+
+    @extend_schema(
+        operation_id="subscriptions_test",
+        summary="Send a test",
+        tags=["notifications"],
+        request=None,
+        responses={202: QueuedSerializer},
+    )
+    @idempotent()
+    def post(self, request: Request, pk: int) -> Response:
+        """Queue a test message. Raises Http404 and ValidationError."""
+        found = _find(request, pk)
+        read_body(NoBodySerializer, request)
+        send_test(found)
+        return _queued(1)
+
+
+class RetrySubscription(PlainView):
+    """The messages of one of the caller's subscriptions that were given up."""
+
+    @extend_schema(
+        operation_id="subscriptions_retry",
+        summary="Retry failed messages",
+        tags=["notifications"],
+        request=None,
+        responses={202: QueuedSerializer},
+    )
+    @idempotent()
+    def post(self, request: Request, pk: int) -> Response:
+        """Queue the messages again that were given up. Raises Http404 and ValidationError."""
+        found = _find(request, pk)
+        read_body(NoBodySerializer, request)
+        return _queued(retry_failed(found))
+
+
+def _queued(count: int) -> Response:
+    data = QueuedSerializer({"queued": count}).data
+    return Response(data, status=status.HTTP_202_ACCEPTED)
 
 
 def _own(request: Request) -> QuerySet[Subscription]:

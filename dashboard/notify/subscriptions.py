@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import uuid
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from django import forms
@@ -19,10 +20,13 @@ from dashboard.notify.events import (
     EVENTS,
     JOB_WAITING,
     MONTH_CLOSED,
+    TEST,
+    Fact,
+    queue,
 )
-from dashboard.notify.outbox import MAIL, WEBHOOK
+from dashboard.notify.outbox import DEAD, MAIL, QUEUED, WEBHOOK
 from dashboard.notify.webhook import Unsent, check_literal, parse_url
-from ipuhub.models import Subscription
+from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import access_of
 
 if TYPE_CHECKING:
@@ -125,3 +129,18 @@ def resume(subscription: Subscription) -> None:
     """Send what happens from now on."""
     rows = Subscription.objects.filter(pk=subscription.pk, is_paused=True)
     rows.update(is_paused=False, since=timezone.now())
+
+
+def send_test(subscription: Subscription) -> None:
+    """Queue a test message. Raise ValidationError while nothing is sent."""
+    if subscription.is_paused:
+        raise ValidationError("The subscription is paused, so nothing is sent. Resume it first.")
+    now = timezone.now()
+    subject = "This is a test of your subscription"
+    queue(subscription, [Fact(f"{TEST}:{uuid.uuid4()}", now, subject)], now)
+
+
+def retry_failed(subscription: Subscription) -> int:
+    """Queue the messages again that were given up; return how many."""
+    rows = Notification.objects.filter(subscription=subscription, state=DEAD)
+    return rows.update(state=QUEUED, attempts=0, next_at=timezone.now(), claimed_until=None)

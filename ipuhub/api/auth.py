@@ -124,15 +124,16 @@ def require_scope(token: ApiToken, scope: str) -> None:
 def scope_for(view: APIView, method: str) -> str:
     """Return the scope that a token needs for this method of a view.
 
-    A view may set `token_scope`. Otherwise views for accountants need `reports`, and each method
-    that changes something needs `write`, so a new view is never open by omission.
+    A view may set `token_scope`, or `write_scope` for what changes something. Otherwise views for
+    accountants need `reports`, and each method that changes something needs `write`, so a new view
+    is never open by omission.
     """
     declared: str | None = getattr(view, "token_scope", None)
     if declared is not None:
         return declared
     if IsAccountant in view.permission_classes:
         return REPORTS
-    return READ if method in SAFE_METHODS else WRITE
+    return READ if method in SAFE_METHODS else getattr(view, "write_scope", WRITE)
 
 
 def _needed_scope(request: Request) -> str:

@@ -33,7 +33,7 @@ from ipuhub.models.idempotency import (
 from ipuhub.web.filters import refuse_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from django.contrib.auth.models import User
     from rest_framework.request import Request
@@ -69,14 +69,17 @@ class OutcomeUnknown(APIException):
     """Base of the problems of a request whose change may have happened."""
 
 
-def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_F], _F]:
+def idempotent(
+    *, sends: bool = False, has_dry_run: bool = False, hides: Sequence[str] = ()
+) -> Callable[[_F], _F]:
     """Return a decorator of a view's writing method: a request with a key is carried out once.
 
     The change and the answer are one transaction, so that every failure frees the key. A method
     that `sends` something to others than PostgreSQL claims the key before, and has to call
     `note_sending`; from then on only a refusal frees the key. A dry run takes no key; methods
     without one refuse the parameter. Any other parameter is refused, so that no dry run that is
-    spelt in another way is carried out.
+    spelt in another way is carried out. The stored answer has null for the fields that the method
+    `hides`, such as a secret.
     """
 
     def decorate(method: _F) -> _F:
@@ -91,7 +94,7 @@ def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_
             if key is None or is_dry:
                 return call()
             forget_expired(timezone.now())
-            return (_send_once if sends else _store_once)(request, key, call)
+            return (_send_once if sends else _store_once)(request, key, call, hides)
 
         once.is_idempotent = True  # type: ignore[attr-defined]
         return cast("_F", once)
@@ -99,14 +102,18 @@ def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_
     return decorate
 
 
-def _store_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
+def _store_once(
+    request: Request, key: str, call: Callable[[], Response], hides: Sequence[str]
+) -> Response:
     """Change PostgreSQL and keep the answer in one transaction; a repetition waits for its end."""
     with transaction.atomic():
         stored, is_new = _claim(request, key)
-        return _keep(stored, call()) if is_new else _replay(stored)
+        return _keep(stored, call(), hides) if is_new else _replay(stored)
 
 
-def _send_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
+def _send_once(
+    request: Request, key: str, call: Callable[[], Response], hides: Sequence[str]
+) -> Response:
     """Claim the key, then change what is not in PostgreSQL."""
     stored, is_new = _claim(request, key)
     if not is_new and not stored.take_over(timezone.now()):
@@ -121,7 +128,7 @@ def _send_once(request: Request, key: str, call: Callable[[], Response]) -> Resp
         with suppress(DatabaseError):  # the key stays, and is taken over if nothing was sent
             stored.give_up(is_refused=is_refused)
         raise
-    return _keep(stored, answer)
+    return _keep(stored, answer, hides)
 
 
 def is_idempotent(view: object, method: str) -> bool:
@@ -159,8 +166,9 @@ def _claim(request: Request, key: str) -> tuple[IdempotentRequest, bool]:
     raise _in_progress()
 
 
-def _keep(stored: IdempotentRequest, answer: Response) -> Response:
-    body = "" if answer.data is None else JSONRenderer().render(answer.data).decode()
+def _keep(stored: IdempotentRequest, answer: Response, hides: Sequence[str]) -> Response:
+    kept = {**answer.data, **dict.fromkeys(hides)} if hides else answer.data
+    body = "" if kept is None else JSONRenderer().render(kept).decode()
     stored.keep(answer.status_code, body, answer.headers.get("Location", ""))
     return answer
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-READ, WRITE, REPORTS = "read", "write", "reports"
+READ, WRITE, REPORTS, ACCESS = "read", "write", "reports", "access"
 SCOPES: Final = {
     READ: "read jobs, partitions, the fleet and usage",
     WRITE: "change jobs and your subscriptions",
     REPORTS: "read and generate month reports, close months, read and set rates",
+    ACCESS: "make and revoke API tokens, grant and revoke roles",
 }
 DEFAULT: Final = f"{READ} {REPORTS}"
 """The rights of tokens from before there were scopes."""

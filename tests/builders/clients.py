@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from ipuhub.api.auth import make_token
+from ipuhub.api.scopes import SCOPES
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -20,7 +21,7 @@ def browser(user: User) -> Client:
     return client
 
 
-def tool(user: User, scopes: str = "read write reports") -> Client:
+def tool(user: User, scopes: str = " ".join(SCOPES)) -> Client:
     """A program that sends an API token of `user`."""
     _token, text = make_token(user, "test", timezone.now(), scopes=scopes)
     return Client(headers={"Authorization": f"Bearer {text}"})

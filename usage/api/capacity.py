@@ -1,4 +1,5 @@
-"""glue: utilization of each V-IPU controller in the API, for any range, in steps."""
+"""glue: utilization of each V-IPU controller in the API, for any range, in steps; and by hour of
+the week."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.views import CSV, FORMS, JSON, form_of
 from ipuhub.web.exports import export
+from ipuhub.web.filters import TOTAL as TOTAL_NAME
+from ipuhub.web.filters import refuse_unknown
 from ipuhub.web.keyset import as_cursor, values_of
 from usage.api.sums import CURSOR, RANGE, TOTAL
 from usage.query import given, read_total, single_value
@@ -29,7 +32,9 @@ from usage.utilization.pages import (
     answer_capacity,
     capacity_columns,
     exact_name,
+    week_columns,
 )
+from usage.utilization.weekhours import DAYS, hour_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,13 +44,14 @@ if TYPE_CHECKING:
 
     from usage.utilization.pages import CapacityRow
 
+_CONTROLLER = OpenApiParameter(
+    "controller", str, description="Restricts the result to this V-IPU controller."
+)
 _PARAMETERS = [
     *RANGE,
     OpenApiParameter("step", str, enum=[*STEPS, WHOLE], description="Default: day."),
     OpenApiParameter("by", str, enum=["controller", "total"], description="Default: controller."),
-    OpenApiParameter(
-        "controller", str, description="Restricts the result to this V-IPU controller."
-    ),
+    _CONTROLLER,
     CURSOR,
     TOTAL,
     OpenApiParameter("page_size", int, description="Number of rows per page; default: 100."),
@@ -150,6 +156,78 @@ class CapacityView(APIView):
                     {"begin": row.begin, "end": row.end, "controller": row.controller}
                     | amounts_record(row.amounts)
                     for row in rows[:size]
+                ],
+            }
+        )
+
+
+class WeekHourSerializer(_Amounts):
+    """An hour of the week, by the clocks of `zone`. `reserved_percent`: the share of the capacity
+    that partitions held; null: nothing is known."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Name them."""
+        head: dict[str, serializers.Field[Any, Any, Any, Any]] = {
+            "weekday": serializers.ChoiceField(choices=DAYS),
+            "hour": serializers.IntegerField(),
+            "reserved_percent": serializers.CharField(allow_null=True),
+        }
+        return head | super().get_fields()
+
+
+class WeekSerializer(serializers.Serializer[Any]):
+    """The 168 hours of the week from Monday 00:00 on, each summed over the range, and `total`, the
+    sum of the range. `known_until`: last poll of the controllers, null: never."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    zone = serializers.CharField()
+    known_until = serializers.DateTimeField(allow_null=True)
+    total = UtilizationAmountsSerializer()
+    results = WeekHourSerializer(many=True)
+
+
+class WeekView(APIView):
+    """The use of the IPUs by hour of the week: the heat map."""
+
+    permission_classes = (IsSignedIn, IsAdmin)
+    content_negotiation_class = AnyAccept
+    formats = FORMS
+
+    @extend_schema(
+        operation_id="usage_capacity_week",
+        summary="Utilization by hour of the week",
+        tags=["usage"],
+        parameters=[*RANGE, _CONTROLLER, TOTAL],
+        responses=WeekSerializer,
+    )
+    def get(self, request: Request, **_form: str) -> HttpResponseBase:
+        """The hours of the week; administrators only. Raises BadFilter."""
+        params, zone = given(request.query_params), usage_zone()
+        refuse_unknown(params, {each.name for each in (*RANGE, _CONTROLLER, TOTAL)} | {"format"})
+        kind, has_total = form_of(request), read_total(params)
+        answer = answer_capacity(params, timezone.now(), zone, TOTAL_NAME, with_week=True)
+        if kind != JSON:
+            lines = hour_rows(answer.week, has_total=has_total and kind == CSV)
+            return export(kind, week_columns(), lines, "utilization-week")
+        window = answer.window
+        return Response(
+            {
+                "begin": window.begin,
+                "end": window.end,
+                "until": window.until,
+                "zone": zone.key,
+                "known_until": answer.known_until,
+                "total": amounts_record(answer.total),
+                "results": [
+                    {
+                        "weekday": row.weekday,
+                        "hour": row.hour,
+                        "reserved_percent": row.reserved_percent,
+                    }
+                    | amounts_record(row.amounts)
+                    for row in hour_rows(answer.week, has_total=False)
                 ],
             }
         )

@@ -63,7 +63,7 @@ EXCEL = OpenApiParameter(
     description="Write a byte-order mark and CRLF for Excel; `?excel` alone means true.",
 )
 _PATTERN = {"type": "string", "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}
-_MONTH = OpenApiParameter("month", _PATTERN, OpenApiParameter.PATH, description="YYYY-MM")
+MONTH = OpenApiParameter("month", _PATTERN, OpenApiParameter.PATH, description="YYYY-MM")
 _KIND = OpenApiParameter(
     "kind",
     str,
@@ -187,7 +187,7 @@ class ReportReview(PlainView):
         operation_id="usage_reports_review",
         summary="Review a month before closing it",
         tags=["usage"],
-        parameters=[_MONTH],
+        parameters=[MONTH],
         responses=ReviewSerializer,
     )
     def get(self, _request: Request, month: str) -> Response:
@@ -217,7 +217,7 @@ class ReportFile(PlainView):
         "usage is an empty file of version 0.",
         tags=["usage"],
         parameters=[
-            _MONTH,
+            MONTH,
             _KIND,
             _FORM,
             _PROFILE,
@@ -254,7 +254,7 @@ class CorrectionFile(PlainView):
         description="Summary lines with deltas to add to the report; a delta may be negative.",
         tags=["usage"],
         parameters=[
-            _MONTH,
+            MONTH,
             OpenApiParameter("number", int, OpenApiParameter.PATH, description="1 and up"),
             EXCEL,
             TOTAL,

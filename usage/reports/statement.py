@@ -38,13 +38,15 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from usage.rates.pricing import Money
 
-_HOURS: Final = TOTALS[:3]  # those of IPUs
-_HOURS_OF_JOBS: Final = _HOURS[:2]  # idle time is of the partition
-_AMOUNTS: Final = tuple(each.amount for each in _HOURS)
+HOURS: Final = TOTALS[:3]
+"""Those of IPUs."""
+_HOURS_OF_JOBS: Final = HOURS[:2]  # idle time is of the partition
+_AMOUNTS: Final = tuple(each.amount for each in HOURS)
 _COUNTS: Final = ("pods", "lifetimes", "estimated")
 _JOB_AND_USER: Final = (DIMENSIONS["job"], DIMENSIONS["user"])
 _SHOWN_JOBS: Final = 50
-_BY: Final = (
+GROUP: Final = ("group",)
+BY: Final = (
     ("Users", ("User", "Namespace"), ("user", "namespace")),
     ("Components", ("Component", "Instance type"), ("component", "instance_type")),
 )
@@ -124,6 +126,7 @@ class Statement:
                 "name": names.get(row.key[0], row.key[0]),
                 "user": row.key[1],
                 "pods": row.measures.pods,
+                "measures": row.measures,
                 "hours": [f"{each.of(row.measures):,.2f}" for each in _HOURS_OF_JOBS],
             }
             for row in sums.rows
@@ -136,24 +139,24 @@ class Statement:
 
     def tables(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the tables of a group's statement, by name, of one reading of its rows."""
-        every = tuple(key for _, _, keys in _BY for key in keys)
+        every = tuple(key for _, _, keys in BY for key in keys)
         lines = self.lines(every)
         return [
             (name, self._table(heads, _fold(lines, [every.index(key) for key in keys])))
-            for name, heads, keys in _BY
+            for name, heads, keys in BY
         ]
 
     def _table(self, heads: tuple[str, ...], lines: Sequence[Line]) -> dict[str, Any]:
         return {
             "heads": heads,
-            "columns": [each.label for each in _HOURS],
+            "columns": [each.label for each in HOURS],
             "rows": [self._row(line) for line in lines],
             "total": self._row(_total(lines)),
         }
 
     def _row(self, line: Line) -> dict[str, Any]:
         money: Money | None = money_of(line.cost, self.report.tariff)
-        hours = (each.hours(amount) for each, amount in zip(_HOURS, line.amounts, strict=True))
+        hours = (each.hours(amount) for each, amount in zip(HOURS, line.amounts, strict=True))
         printed = [f"{each:,.2f}" for each in hours]
         return {"line": line, "hours": printed, "cost": money}
 
@@ -198,7 +201,7 @@ def find_statement(month: str, scope: Scope, group: str | None = None) -> Statem
 def read_groups(month: str, scope: Scope) -> dict[str, Any]:
     """Return the context of the page of a month's groups. Raises Http404."""
     found = find_statement(month, scope)
-    return {"statement": found, "table": found.table(("Group",), ("group",))}
+    return {"statement": found, "table": found.table(("Group",), GROUP)}
 
 
 @one_snapshot(read_only=True)

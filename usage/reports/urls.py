@@ -18,6 +18,7 @@ from usage.api.reports import (
     RunFile,
     RunList,
 )
+from usage.api.statements import GroupsView, StatementView
 from usage.rates.pages import end, rates
 from usage.reports.pages import make_range, make_reports, reports, review
 from usage.reports.statement import groups, statement
@@ -49,6 +50,8 @@ API: list[URLPattern | URLResolver] = [
     path("reports/runs/<int:pk>", RunDetail.as_view(), name="run"),
     path("reports/runs/<int:pk>/file.csv", RunFile.as_view(), name="run-file"),
     path("reports/<str:month>/review", ReportReview.as_view(), name="review"),
+    *with_files("reports/<str:month>/groups", GroupsView, "groups"),
+    path("reports/<str:month>/statement", StatementView.as_view(), name="statement"),
     *with_files("rates", RateList, "rates"),
     path("rates/preview", RatePreview.as_view(), name="rate-preview"),
     path("rates/<int:pk>/end", RateEnd.as_view(), name="rate-end"),

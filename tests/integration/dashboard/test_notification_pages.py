@@ -12,8 +12,8 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from dashboard.notify.events import EVENTS
-from dashboard.notify.outbox import deliver
-from ipuhub.models import Subscription
+from dashboard.notify.outbox import DEAD, QUEUED, deliver
+from ipuhub.models import Notification, Subscription
 from tests.builders.clients import browser, tool
 from tests.builders.notifications import PAGE, subscribe
 
@@ -119,6 +119,16 @@ def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: Ht
     for is_paused in (True, False):
         answer = client.patch(one, {"is_paused": is_paused}, content_type=JSON)
         assert (answer.status_code, answer.json()["is_paused"]) == (200, is_paused)
+        tested = client.post(f"{one}/test", content_type=JSON)
+        assert tested.status_code == (400 if is_paused else 202), tested.content
+        assert Notification.objects.count() == (not is_paused)
+    assert tested.json() == {"queued": 1}
+    Notification.objects.update(state=DEAD, attempts=8)
+    assert [client.post(f"{one}/retry", content_type=JSON).json() for _ in range(2)] == [
+        {"queued": 1},
+        {"queued": 0},
+    ]
+    assert Notification.objects.get().state == QUEUED
     since, found = found.since, Subscription.objects.get()
     assert found.since > since, "the pause is not told"
     assert client.patch(one, {"is_paused": "perhaps"}, content_type=JSON).status_code == 400
@@ -198,8 +208,12 @@ def test_subscriptions_of_others_are_not_found_and_reading_tokens_change_nothing
     root = tool(get_user_model().objects.create_user("root", is_staff=True))
     reader = tool(ann, "read")
     for client, status in ((root, 404), (reader, 403)):
+        for change in ("test", "retry"):
+            sent = client.post(f"{one}/{change}", content_type=JSON)
+            assert sent.status_code == status
         assert client.patch(one, {"is_paused": True}, content_type=JSON).status_code == status
         assert client.delete(one).status_code == status
     assert reader.post(API, form(), content_type=JSON).json()["scope"] == "write"
     assert root.get(API).json()["results"] == []
     assert not Subscription.objects.get().is_paused
+    assert not Notification.objects.exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,10 +32,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db
 
 
-def found(client: Client, text: str) -> str:
+def page_of(client: Client, text: str) -> str:
     answer = client.get("/search/", {"q": text})
     assert answer.status_code == 200
     return answer.content.decode().partition("<main")[2]
+
+
+def found(client: Client, text: str) -> str:
+    """What the page shows; the API has the same results in the same order."""
+    html = page_of(client, text)
+    told = client.get("/api/v1/search", {"q": text}).json()
+    links = re.findall(r'<a class="fw-medium" href="([^"]*)"', html)
+    pages = [each["page"].removeprefix("http://testserver") for each in told["results"]]
+    assert pages == [unescape(link) for link in links]
+    assert told["unsearched"] in unescape(html)
+    return html
 
 
 def test_a_part_of_a_jobs_name_finds_it(admin: Client) -> None:
@@ -43,6 +56,9 @@ def test_a_part_of_a_jobs_name_finds_it(admin: Client) -> None:
     assert "team-a · Running · anna" in text
     assert f"/jobs/{row.uid}/" in found(admin, row.uid)
     assert "Nothing found for “bert”" in found(admin, "bert")
+    (told,) = admin.get("/api/v1/search?q=net50").json()["results"]
+    assert (told["kind"], told["name"], told["job"]) == ("Job", row.name, row.uid)
+    assert told["page"] == f"http://testserver/jobs/{row.uid}/"
 
 
 def test_a_namespace_and_a_name_find_the_jobs_of_that_name_alone(admin: Client) -> None:
@@ -121,10 +137,10 @@ def test_usage_is_not_added_up_for_each_search(client: Client, clock: Clock) -> 
     grant(ada, "accountant")
     used("pictures", clock.now())
     with CaptureQueriesContext(connection) as first:
-        assert "its usage" in found(client, "pictures")
+        assert "its usage" in page_of(client, "pictures")
     used("speech", clock.now())
     with CaptureQueriesContext(connection) as second:
-        assert "its usage" not in found(client, "speech")
+        assert "its usage" not in page_of(client, "speech")
     assert questions(first) <= 8
     assert questions(second) < questions(first)
     clock.later(301)
@@ -208,16 +224,17 @@ def test_odd_texts_find_nothing_and_stay_text(admin: Client, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["x" * 254, "a\0b"])
 def test_a_text_that_is_no_name_is_refused_in_words(admin: Client, text: str) -> None:
-    answer = admin.get("/search/", {"q": text})
-    assert answer.status_code == 400
-    assert "q: at most " in answer.content.decode()
+    for address in ("/search/", "/api/v1/search"):
+        answer = admin.get(address, {"q": text})
+        assert answer.status_code == 400
+        assert "q: at most " in answer.content.decode()
 
 
 def test_it_asks_postgres_three_times_and_who_searches(user: Client) -> None:
     job_row("bert")
     with CaptureQueriesContext(connection) as queries:
-        found(user, "bert")
+        page_of(user, "bert")
     assert questions(queries) <= 6
     with CaptureQueriesContext(connection) as queries:
-        found(user, "")
+        page_of(user, "")
     assert questions(queries) <= 3

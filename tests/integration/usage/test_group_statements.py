@@ -3,6 +3,7 @@ corrections."""
 
 from __future__ import annotations
 
+import csv
 import html
 import re
 from collections import defaultdict
@@ -30,6 +31,7 @@ from usage.time.windows import Month
 pytestmark = pytest.mark.django_db(transaction=True)
 _ODD = "a/b & <c>?"
 _PAGE = "/usage/reports/2026-10/statement/?group=ml"
+_API = "/api/v1/usage/reports/2026-10"
 _JOB = {"job_uid": "j", "partition": "p"}
 _OCTOBER = Month(2026, 10)
 
@@ -100,11 +102,28 @@ def _page_sums(page: str) -> dict[tuple[str, str], list[str]]:
     }
 
 
+def _api_sums(client: Any) -> dict[tuple[str, str], list[str]]:
+    """What the API says of `ml`, by user and namespace, as the page prints it."""
+    found = client.get(f"{_API}/statement?group=ml").json()
+    names = ("pods", "ipu_hours", "partition_ipu_hours", "idle_ipu_hours", "cost")
+    for table in (found["users"], found["components"]):
+        for name in names:
+            whole = sum(Decimal(row[name] or 0) for row in table)
+            assert whole == Decimal(found["total"][name] or 0), name
+    return {
+        (row["user"], row["namespace"]): [
+            f"{row['pods']:,}",
+            *(f"{Decimal(row[name] or 0):,.2f}" for name in names[1:]),
+        ]
+        for row in found["users"]
+    }
+
+
 @pytest.mark.usefixtures("_closed")
 def test_a_statement_has_the_figures_of_the_file_and_of_corrections(carol: Any) -> None:
     page = _text(carol, _PAGE)
     files = [rows_of("2026-10", "summary")]
-    assert _page_sums(page) == _file_sums(files, "ml")
+    assert _page_sums(page) == _file_sums(files, "ml") == _api_sums(carol)
     PodLifetime.objects.filter(user="bob").update(finished_at=at("2026-10-03T09:00"))
     again = _text(carol, _PAGE)
     assert _page_sums(again) == _page_sums(page), "records changed, the report did not"
@@ -112,7 +131,7 @@ def test_a_statement_has_the_figures_of_the_file_and_of_corrections(carol: Any) 
     assert correction is not None
     text = b"".join(open_file(Wanted(_OCTOBER, "correction", number=1)).body).decode()
     page = _text(carol, _PAGE)
-    assert _page_sums(page) == _file_sums([*files, lines_of(text)], "ml")
+    assert _page_sums(page) == _file_sums([*files, lines_of(text)], "ml") == _api_sums(carol)
     assert _page_sums(page)["bob", "team-b"][1] == "36.00"
     assert "including correction 1 of 2026-12-02" in page
 
@@ -147,6 +166,14 @@ def test_each_group_is_found_from_the_reports_whatever_its_name(carol: Any) -> N
     page = _text(carol, "/usage/reports/2026-10/groups/")
     links = re.findall(r'href="([^"]*statement/[^"]*)"', page)
     assert [row[0] for row in _rows(page)] == ["Group", "no group", _ODD, "ml", "Total"]
+    told = carol.get(f"{_API}/groups").json()
+    assert [row["group"] for row in told["results"]] == ["", _ODD, "ml"]
+    hours = [f"{Decimal(row['ipu_hours']):,.2f}" for row in (*told["results"], told["total"])]
+    place = _rows(page)[0].index("Pod IPU-hours")
+    assert hours == [row[place] for row in _rows(page)[1:]]
+    assert told["report"]["state"] == "closed"
+    lines = list(csv.DictReader(carol.get(f"{_API}/groups.csv").getvalue().decode().splitlines()))
+    assert [row["group"] for row in lines] == ["", _ODD, "ml"]
     for link, name in zip(links, ("no group", _ODD, "ml"), strict=True):
         statement = _text(carol, html.unescape(link))
         assert f"Statement 2026-10: {html.escape(name)}</h1>" in statement
@@ -168,6 +195,9 @@ def test_what_has_no_statement_is_refused_in_words(
     carol: Any, address: str, status: int, sentence: str
 ) -> None:
     assert sentence in _text(carol, f"/usage/reports/{address}", status)
+    called = carol.get(f"/api/v1/usage/reports/{address.replace('/?', '?').rstrip('/')}")
+    assert called.status_code == status
+    assert sentence in called.json()["detail"]
 
 
 def test_many_users_cost_no_more_queries_than_one(carol: Any) -> None:
@@ -204,6 +234,12 @@ def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
         ["bob", "2", "16.00", "0.00"],
     ]
     assert [row[0] for row in jobs[1:]][::2] == ["bert", "no job"]
+    told = carol.get(f"{_API}/statement?group=ml").json()["jobs"]
+    named = ("user", "pods", "ipu_hours", "partition_ipu_hours")
+    assert [str(each[name]) for name in named for each in told[:1]] == [
+        *("bob", "1", "192.00000", "0.00000")
+    ]
+    assert [each["uid"] for each in told] == ["other", "j", ""]
     assert "By the records as they are now" in page
 
 
@@ -229,6 +265,8 @@ def test_an_accountant_of_a_namespace_sees_its_rows_only() -> None:
     assert [row[0] for row in _rows(groups)] == ["Group", "ml", "Total"]
     page = _text(client, _PAGE)
     assert _page_sums(page) == {("bob", "team-b"): ["2", "16.00", "0.00", "0.00", "40.80"]}
+    assert _api_sums(client) == _page_sums(page)
+    assert client.get(f"{_API}/statement?group=ml").json()["report"]["namespaces"] == ["team-b"]
     assert "team-b only: you are an accountant of these." in page
     assert "ann" not in page
     _text(client, "/usage/reports/2026-10/statement/?group=", 404)

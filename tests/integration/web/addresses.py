@@ -135,6 +135,19 @@ _SIGN_IN: Final = {
     "api-subscription": Example(
         _api(404, 404, 200, 404, 404), {"pk": "{subscription}"}, is_personal=True
     ),
+    "api-subscription-test": Example(
+        _api(404, 404, 202, 404, 404), {"pk": "{subscription}"}, form={}, is_personal=True
+    ),
+    "api-subscription-retry": Example(
+        _api(404, 404, 202, 404, 404), {"pk": "{subscription}"}, form={}, is_personal=True
+    ),
+    "api-users": Example(API_OF_ADMINS),
+    "api-users-file": Example(API_OF_ADMINS, _CSV),
+    "api-role-grant": Example(_api(403, 403, 403, 403, 400), form={}),
+    "api-role-revoke": Example(_api(403, 403, 403, 403, 400), form={}),
+    "api-tokens": Example(API_OF_ALL),
+    "api-tokens-file": Example(API_OF_ALL, _CSV),
+    "api-token": Example(_api(404, 404, 200, 404, 404), {"pk": "{token}"}, is_personal=True),
     "role-changes": Example(OF_ADMINS, queries=_FILES),
     "api-role-changes": Example(API_OF_ADMINS),
     "api-role-changes-file": Example(API_OF_ADMINS, _CSV),
@@ -155,6 +168,7 @@ _JOBS: Final = {
     "jobs:usage": Example(OF_NAMESPACE, _JOB),
     "help": Example(OF_ALL),
     "search": Example(OF_ALL, queries=("?q=secret-p", "?q=team-a")),
+    "api-search": Example(API_OF_ALL, queries=("?q=secret-p", "?q=team-a")),
     "jobs": Example(API_OF_ALL, queries=("", "?namespace=")),
     "job-suspend": Example(_ACTION_API, _JOB, form={}),
     "job-resume": Example(_ACTION_API, _JOB, form={}),
@@ -166,10 +180,13 @@ _JOBS: Final = {
     "audit": Example(OF_ALL, queries=_FILES),
     "api-audit": Example(API_OF_ALL),
     "api-audit-file": Example(API_OF_ALL, _CSV),
-    "jobs-api:jobs-file": Example(API_OF_ALL, _CSV),
+    "jobs-file": Example(API_OF_ALL, _CSV),
     "jobs-api:detail": Example(API_OF_NAMESPACE, _JOB),
     "job-pods": Example(API_OF_NAMESPACE, _JOB),
     "job-pods-file": Example(API_OF_NAMESPACE, {**_JOB, **_CSV}),
+    "job-events": Example(API_OF_NAMESPACE, _JOB),
+    "job-events-file": Example(API_OF_NAMESPACE, {**_JOB, **_CSV}),
+    "job-manifest": Example(API_OF_NAMESPACE, _JOB),
     "job-logs": Example(_api(404, 404, 503, 404, 503), _JOB),  # no cluster here
     "job-waiting": Example(API_OF_NAMESPACE, _JOB),
     "job-usage": Example(API_OF_NAMESPACE, _JOB),
@@ -198,6 +215,7 @@ _FLEET: Final = {
     "partitions-api:query": Example(_api(400, 400, 400, 400, 400), form={}),
     "api-fleet": Example(API_OF_ALL),
     "api-components": Example(API_OF_ADMINS),
+    "api-system": Example(API_OF_ADMINS),
     "api-schema": Example(API_OF_ALL),
     "api-index": Example(API_OF_ALL),
     "api-reference": Example(OF_ALL, is_page=True),
@@ -221,6 +239,8 @@ _SUMS: Final = {
     "usage-api:series-file": Example(API_OF_ALL, _CSV, **_USAGE),
     "usage-api:capacity": Example(API_OF_ADMINS),
     "usage-api:capacity-file": Example(API_OF_ADMINS, _CSV),
+    "usage-api:capacity-week": Example(API_OF_ADMINS),
+    "usage-api:capacity-week-file": Example(API_OF_ADMINS, _CSV),
     "usage-api:lifetimes": Example(API_OF_ALL, queries=_FILES, **_USAGE),
     "usage-api:lifetimes-file": Example(API_OF_ALL, _CSV, **_USAGE),
     "usage-api:faults": Example(API_OF_ACCOUNTANTS, **_USAGE),
@@ -249,6 +269,11 @@ _REPORTS: Final = {
     "usage-api:run": Example(API_OF_ACCOUNTANTS, {"pk": "{run}"}),
     "usage-api:run-file": Example(accountants_get(404), {"pk": "{run}"}),
     "usage-api:review": Example(accountants_get(400), _MONTH),
+    "usage-api:groups": Example(accountants_get(404), _MONTH, also=_BOOKKEEPERS),
+    "usage-api:groups-file": Example(accountants_get(404), {**_MONTH, **_CSV}, also=_BOOKKEEPERS),
+    "usage-api:statement": Example(
+        accountants_get(404), _MONTH, queries=("?group=team-a",), also=_BOOKKEEPERS
+    ),
     "usage-api:rates": Example(API_OF_ACCOUNTANTS),
     "usage-api:rates-file": Example(API_OF_ACCOUNTANTS, _CSV),
     "usage-api:rate-preview": Example(accountants_get(400), form={}),
@@ -265,6 +290,7 @@ FORMS: Final = {  # addresses that answer a GET as well
     "account-tokens": Example(_page(400, 400, 400, 400, 400), form={}),
     "account-notifications": Example(_page(400, 400, 400, 400, 400), form={}),
     "api-subscriptions": Example(_api(400, 400, 400, 400, 400), form={}),
+    "api-tokens": Example(_api(400, 400, 400, 400, 400), form={}),
     "account-users": Example(_page(403, 403, 403, 403, 400), form={}),
     "account-password": Example(_page(400, 400, 400, 400, 400), form={}),
     "usage:rates": Example(_page(403, 403, 403, 400, 400), form={}),

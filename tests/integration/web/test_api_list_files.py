@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs.models import JobRecord
+from jobs.models import JobEvent, JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at
@@ -61,6 +61,9 @@ def _accounts(admin: User) -> None:
     job = JobRecord.objects.get(name="train-1")
     for number in range(3):
         jobhistory.pod(job, pod_name=f"train-1-worker-{number}")
+        JobEvent.objects.create(
+            job=job, uid=f"e-{number}", message="=Pulled", first_at=began, last_at=began
+        )
 
 
 def text_of(client: Client, address: str, **headers: str) -> str:
@@ -86,6 +89,7 @@ def table(client: Client, address: str, **headers: str) -> list[dict[str, str]]:
         "partitions{}?namespace=team-a",
         "partitions{}",
         "jobs/uid-team-b-train-1/pods{}",
+        "jobs/uid-team-b-train-1/events{}",
         "subscriptions{}",
         "usage/rates{}",
         "usage/reports{}",
@@ -132,6 +136,9 @@ def test_each_list_has_a_csv_with_its_columns_and_no_formula_or_secret(staff: Cl
     ]
     pods = table(staff, "/api/v1/jobs/uid-team-b-train-1/pods.csv")
     assert {row["pod_name"] for row in pods} == {f"train-1-worker-{n}" for n in range(3)}
+    events = table(staff, "/api/v1/jobs/uid-team-b-train-1/events.csv")
+    assert {row["message"] for row in events} == {"'=Pulled"}
+    assert table(staff, "/api/v1/jobs/uid-team-a-train-0/events.csv") == []
     text = text_of(staff, "/api/v1/subscriptions.csv")
     assert text.count("https://chat.example/hook,") == 2
     assert "s3cret" not in text + text_of(staff, "/api/v1/subscriptions.jsonl")

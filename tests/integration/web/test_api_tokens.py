@@ -15,7 +15,9 @@ from django.utils import timezone
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import make_token, scope_for
+from ipuhub.api.scopes import SCOPES
 from ipuhub.models import ApiToken, RoleGrant
+from ipuhub.models.idempotency import IdempotentRequest
 from ipuhub.web.access import scope_of
 from tests.builders.clients import browser, tool
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 PAGE = "/account/tokens/"
+API = "/api/v1/tokens"
 FORM = {"name": "night-job", "days": "30", "scopes": "read"}
 
 
@@ -57,6 +60,39 @@ def test_a_revoked_token_no_longer_works(alice: User) -> None:
     answer = browser(alice).post(f"{PAGE}{token.pk}/revoke", follow=True)
     assert "no longer works" in answer.content.decode()
     assert call_api(text) == 401
+
+
+def test_a_program_makes_a_token_that_may_do_no_more_than_its_own(alice: User) -> None:
+    _own, text = make_token(
+        alice, "ci", timezone.now(), timezone.now() + dt.timedelta(days=9), "read access"
+    )
+    client = Client(headers={"Authorization": f"Bearer {text}"})
+    given = {"name": "night", "days": 8, "scopes": ["read"]}
+    sent = {"content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
+    first, again = (client.post(API, given, **sent) for _ in range(2))
+    assert first.status_code == again.status_code == 201, first.content
+    made = first.json()["token"]
+    assert call_api(made) == 200
+    assert again.json() == first.json() | {"token": None}
+    assert not IdempotentRequest.objects.filter(body__contains=made).exists()
+    listed = client.get(API).json()["results"]
+    assert [each["name"] for each in listed] == ["night", "ci"]
+    assert made not in f"{listed}{b''.join(client.get(f'{API}.csv'))!r}"
+    for more, field in (
+        ({"scopes": ["read", "write"]}, "scopes"),
+        ({"days": 10}, "days"),
+        ({"days": 0}, "days"),
+    ):
+        answer = client.post(API, given | more, content_type="application/json")
+        assert (answer.status_code, list(answer.json()["errors"])) == (400, [field])
+    writer = tool(alice, "read write reports").post(API, given, content_type="application/json")
+    assert (writer.status_code, writer.json()["scope"]) == (403, "access")
+    one = f"{API}/{first.json()['id']}"
+    assert client.get(one).json() == listed[0]
+    assert client.delete(one).status_code == 204
+    assert call_api(made) == 401
+    forever = browser(alice).post(API, given | {"days": 0}, content_type="application/json").json()
+    assert (forever["expires_at"], call_api(forever["token"])) == (None, 200)
 
 
 def test_a_stranger_can_neither_see_nor_revoke_a_token(alice: User, charlie: User) -> None:
@@ -127,7 +163,7 @@ def test_the_page_offers_and_shows_scopes(alice: User) -> None:
     assert ApiToken.objects.get().scopes == "reports"
     page = browser(alice).get(PAGE).content.decode()
     assert "<code>reports</code></td>" in page
-    assert page.count('type="checkbox" name="scopes"') == 3
+    assert page.count('type="checkbox" name="scopes"') == len(SCOPES)
 
 
 def test_the_forms_need_their_csrf_token(alice: User) -> None:

@@ -39,10 +39,18 @@ def _history(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _costs(client: Client) -> dict[str, str]:
-    """Return the cost of each job in the file, by name; the total has an empty name."""
-    text = b"".join(client.get("/jobs/?format=csv")).decode()
-    found = csv.DictReader(io.StringIO(text))
-    return {row["name"]: f"{row['cost']} {row['currency']}".strip() for row in found}
+    """Return the cost of each job in the file, by name; the total has an empty name. The API has
+    the same."""
+    found = []
+    for address in ("/jobs/?format=csv", "/api/v1/jobs.csv"):
+        text = b"".join(client.get(address)).decode()
+        rows = csv.DictReader(io.StringIO(text))
+        found.append({row["name"]: f"{row['cost']} {row['currency']}".strip() for row in rows})
+    assert found[0] == found[1]
+    listed = client.get("/api/v1/jobs").json()["results"]
+    told = {row["name"]: f"{row['cost'] or ''} {row['currency'] or ''}".strip() for row in listed}
+    assert told == {name: cost for name, cost in found[0].items() if name}
+    return found[0]
 
 
 @pytest.mark.parametrize(

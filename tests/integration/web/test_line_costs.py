@@ -203,6 +203,11 @@ def test_a_partition_costs_its_part_of_the_range_and_on_its_page_all_its_time(
     assert cost_of(row) == cost_of(total) == tuple(map(str, part))
     assert total["key"] == "total"
     assert "6,000.00000 EUR" in text_of(admin, "/partitions/")
+    (listed,) = ask(admin, "/api/v1/partitions")
+    assert cost_of(listed) == ("6000.00000", 6_000_000_000, "EUR")
+    api = b"".join(tool(admin).get("/api/v1/partitions.csv"))
+    assert api == b"".join(browser(admin).get("/partitions/?format=csv"))
+    assert cost_of(ask(alice, "/api/v1/partitions")[0]) == (None, None, None)
     for line in file_of(admin, "/partitions/?format=csv"):  # the row and the total
         assert cost_of(line) == tuple(map(str, whole))
     assert cost_of(ask(alice, HELD)[0]) == (None, None, None)

@@ -78,6 +78,15 @@ def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     assert "1 pod</a> running, 1 waiting for a node" in html
     assert "is not recorded" not in html
     assert 'aria-current="page" href="/system/"' in html
+    told = browser(admin).get("/api/v1/system").json()
+    watches = [(each["name"], each["is_stale"], each["gaps"]) for each in told["watches"]]
+    assert watches == [("jobs", True, 0), ("pods", False, 1)]
+    assert (told["watches"][1]["epoch"], told["watches"][1]["lag_seconds"]) == (4, 0.25)
+    assert (told["monitor"]["closed"], told["monitor"]["problem"][:16]) == (2, "namespace team-a")
+    assert (told["open_pods"], told["waiting_pods"], told["unproved_pods"]) == (1, 1, 0)
+    (fault,) = told["faults"]
+    assert (fault["code"], fault["objects"], fault["times"]) == ("quantity", 2, 6)
+    assert (told["totals_until"], told["purges"]) == (None, [])
 
 
 def test_its_polled_part_changes_with_what_a_row_says_and_not_with_its_name_alone(
@@ -89,9 +98,11 @@ def test_its_polled_part_changes_with_what_a_row_says_and_not_with_its_name_alon
     assert "not finished" in first.text
     again = htmx | {"If-None-Match": first["ETag"]}
     assert client.get("/system/", headers=again).status_code == 304
-    PurgeState.objects.update(finished_at=timezone.now())
+    PurgeState.objects.update(finished_at=timezone.now(), counts={"pods": 3})
     last = client.get("/system/", headers=again)
     assert (last.status_code, "not finished" in last.text) == (200, False)
+    (purge,) = client.get("/api/v1/system").json()["purges"]
+    assert (purge["purged_before"], purge["counts"]) == ("2026-01-01", {"pods": 3})
 
 
 @pytest.mark.usefixtures("record")

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from dashboard import users
 from ipuhub.api.auth import make_token
-from tests.builders.clients import browser
+from ipuhub.models import RoleChange, RoleGrant
+from tests.builders.clients import browser, tool
 from tests.builders.questions import questions
 from tests.builders.roles import grant
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from django.test import Client
 
 PAGE = "/account/users/"
+API = "/api/v1/"
+JSON = "application/json"
 _NAMES = ("alice", "charlie")
 
 
@@ -112,6 +115,35 @@ def test_many_users_cost_no_more_questions(
     answer = client.post(f"{PAGE}?q=user-17", given)
     assert answer["Location"] == f"{PAGE}?q=user-17"  # where the name was looked up
     assert "viewer: team-a" in client.get(answer["Location"]).content.decode()
+
+
+def test_the_api_has_the_users_and_changes_roles_by_the_rules_of_the_page(
+    admin: User, alice: User, charlie: User
+) -> None:
+    client = tool(admin, "access read")
+    given = {"user": "charlie", "role": "viewer", "namespace": "team-b"}
+    sent = [client.post(f"{API}roles/{change}", given, JSON) for change in ("grant", "grant")]
+    assert [each.json() for each in sent] == [{"changed": True}, {"changed": False}]
+    assert "viewer: team-b" in browser(admin).get(PAGE).content.decode()
+    (found,) = client.get(f"{API}users?name=HARL").json()["results"]
+    assert found["roles"] == [{"role": "viewer", "namespace": "team-b", "from_groups": False}]
+    named = client.get(f"{API}users?sort=name").json()["results"]
+    assert [each["name"] for each in named] == ["alice", "charlie", "root"]
+    assert named[2]["roles"] == [{"role": "admin", "namespace": "*", "from_groups": False}]
+    assert [token["scopes"] for token in named[2]["tokens"]] == ["access read"]
+    assert client.post(f"{API}roles/revoke", given, JSON).json() == {"changed": True}
+    assert not RoleGrant.objects.filter(user=charlie).exists()
+    for wrong, field, words in (
+        ({"user": "nobody"}, "user", "no user of this name"),
+        ({"namespace": "Team B"}, "namespace", "not a valid namespace"),
+        ({"role": "king"}, "role", "not a valid choice"),
+        ({"user": "root", "role": "admin", "namespace": "*"}, "user", "your own role admin"),
+    ):
+        answer = client.post(f"{API}roles/revoke", given | wrong, JSON)
+        assert answer.status_code == 400
+        assert words in " ".join(answer.json()["errors"][field])
+    by = RoleChange.objects.order_by("id").values_list("by", "is_granted")
+    assert list(by) == [("root", True), ("root", False)]
 
 
 def test_only_administrators_have_the_tab(admin: User, alice: User) -> None:

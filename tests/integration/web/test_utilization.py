@@ -155,6 +155,14 @@ def test_the_heat_map_can_be_downloaded_as_it_is_shown(
         for name, cells in page.context["heat"].rows
         for cell in cells
     }
+    told = tool(admin).get(f"{API}/week?{query}").json()
+    hours = [(each["weekday"], str(each["hour"])) for each in told["results"]]
+    assert hours == [(row["weekday"], row["hour"]) for row in rows]
+    assert [each["reserved_percent"] or "" for each in told["results"]] == [
+        row["reserved_percent"] for row in rows
+    ]
+    assert told["total"]["exact"]["reserved_ipu_seconds"] == int(total["reserved_ipu_seconds"])
+    assert tool(admin).get(f"{API}/week.csv?{query}").getvalue().decode() == text
     for row in rows:
         share = shares[row["weekday"], row["hour"]]
         held = row["reserved_percent"]
@@ -274,6 +282,7 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(admin: User, query: str,
 def test_only_administrators_see_controllers(alice: User, charlie: User) -> None:
     for user in (alice, charlie):
         get_json(user, API, 403)
+        get_json(user, f"{API}/week", 403)
         for address in ("/utilization/", "/utilization/chart.json"):
             assert browser(user).get(address).status_code == 403
         assert "/utilization/" not in browser(user).get("/usage/").content.decode()

@@ -1,0 +1,190 @@
+"""glue: users in the API, for administrators: with their roles and tokens, and grants of roles;
+by the rules of the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import django_filters
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError as Refused
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.response import Response
+
+from dashboard.users import OF_A_ROW, USER_COLUMNS, RoleForm, change_role, read_user
+from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.idempotency import idempotent
+from ipuhub.api.parsing import read_body
+from ipuhub.api.schema import body_example
+from ipuhub.api.scopes import ACCESS
+from ipuhub.api.views import FileList, PlainView
+from ipuhub.models import ApiToken
+from ipuhub.roles import ROLES
+from ipuhub.web.filters import Filters
+from ipuhub.web.keyset import Order
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+    from rest_framework.request import Request
+
+    from ipuhub.web.columns import Column
+
+_GRANT: Final = {"user": "ann", "role": "viewer", "namespace": "team-a"}
+
+
+class RoleSerializer(serializers.Serializer[Any]):
+    """A role in a namespace (`*`: in all). `from_groups`: a group of single sign-on gives it, and
+    each sign-in gives it again."""
+
+    role = serializers.ChoiceField(choices=list(ROLES))
+    namespace = serializers.CharField()
+    from_groups = serializers.BooleanField()
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    """An API token, without its text, which is stored nowhere. `last_used_at`: by the minute."""
+
+    class Meta:
+        model = ApiToken
+        fields: ClassVar = ["id", "name", "scopes", "created_at", "expires_at", "last_used_at"]
+        read_only_fields = fields
+
+
+class UserSerializer(serializers.Serializer[User]):
+    """A user. `is_external`: of single sign-on; `last_sign_in`: in the dashboard, null: never."""
+
+    name = serializers.CharField()
+    is_active = serializers.BooleanField()
+    is_external = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    last_sign_in = serializers.DateTimeField(allow_null=True)
+    roles = RoleSerializer(many=True)
+    tokens = TokenSerializer(many=True)
+
+    def to_representation(self, instance: User) -> dict[str, Any]:
+        """Return the user as the page shows them."""
+        row = read_user(instance)
+        roles = [
+            {"role": grant.role, "namespace": grant.namespace, "from_groups": from_groups}
+            for grant, from_groups in row.roles
+        ]
+        named = {**row._asdict(), "roles": roles, "created_at": instance.date_joined}
+        return super().to_representation(cast("User", named))
+
+
+@body_example(_GRANT)
+class GrantSerializer(serializers.Serializer[Any]):
+    """A role of a user in a namespace; `*`: in all."""
+
+    user = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(choices=list(ROLES))
+    namespace = serializers.CharField(max_length=63)
+
+
+class ChangedSerializer(serializers.Serializer[Any]):
+    """The result of a change. `changed`: false if the user had the role already, or not at all."""
+
+    changed = serializers.BooleanField()
+
+
+class UserFilters(Filters):
+    """By part of the name."""
+
+    sorts: ClassVar = {
+        "created": Order(("date_joined", "id")),
+        "name": Order(("username", "id")),
+    }
+
+    name = django_filters.CharFilter(field_name="username", lookup_expr="icontains", label="Name")
+
+    class Meta:
+        model = User
+        fields: tuple[str, ...] = ()
+
+
+def _of_user(column: Column) -> Column:
+    """Return a column of the page's files for rows that are users."""
+    return replace(column, value=lambda user: column.value(read_user(user)))
+
+
+@extend_schema_view(get=extend_schema(operation_id="users_list", summary="Users", tags=["users"]))
+class UserList(FileList[User]):
+    """Users with their roles and tokens, newest first or by `sort`; administrators only."""
+
+    queryset = User.objects.none()
+    serializer_class = UserSerializer
+    filterset_class = UserFilters
+    permission_classes = (IsSignedIn, IsAdmin)
+    ordering = ("date_joined", "id")
+    columns = tuple(map(_of_user, USER_COLUMNS))
+    file_name = "users"
+
+    def get_queryset(self) -> QuerySet[User]:
+        """Return all users."""
+        return get_user_model().objects.prefetch_related(*OF_A_ROW)
+
+
+class _RoleChange(PlainView):
+    """Base of the changes of roles. They need a scope of their own: who changes roles can give
+    themselves every right."""
+
+    permission_classes = (IsSignedIn, IsAdmin)
+    write_scope = ACCESS
+    change: ClassVar[str]
+
+    def make(self, request: Request) -> Response:
+        """Do it. Raises ValidationError."""
+        form = RoleForm({**read_body(GrantSerializer, request), "change": self.change})
+        if not form.is_valid():
+            errors = {name: [str(each) for each in texts] for name, texts in form.errors.items()}
+            raise ValidationError(errors)
+        by = cast("User", request.user)
+        try:
+            changed = change_role(by, form.cleaned_data, timezone.now())
+        except Refused as error:
+            raise ValidationError({"user": error.messages}) from error
+        return Response(ChangedSerializer({"changed": changed}).data)
+
+
+class GrantRole(_RoleChange):
+    """Grant a role."""
+
+    change = "grant"
+
+    @extend_schema(
+        operation_id="roles_grant",
+        summary="Grant a role",
+        tags=["users"],
+        request=GrantSerializer,
+        responses=ChangedSerializer,
+    )
+    @idempotent()
+    def post(self, request: Request) -> Response:
+        """Grant a user a role; administrators only. Raises ValidationError."""
+        return self.make(request)
+
+
+class RevokeRole(_RoleChange):
+    """Revoke a role."""
+
+    change = "revoke"
+
+    @extend_schema(
+        operation_id="roles_revoke",
+        summary="Revoke a role",
+        tags=["users"],
+        request=GrantSerializer,
+        responses=ChangedSerializer,
+    )
+    @idempotent()
+    def post(self, request: Request) -> Response:
+        """Revoke a role of a user; administrators only, and not their own role admin.
+
+        Raises ValidationError.
+        """
+        return self.make(request)
