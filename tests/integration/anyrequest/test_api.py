@@ -115,8 +115,8 @@ def test_the_document_names_an_etag_and_304_where_the_answer_has_them(
     name: str, people: dict[str, User]
 ) -> None:
     address, client = API_READS[name], tool(people["admin"])
-    asked = address + EXAMPLES[name].queries[0]  # with what it requires
-    first = client.get(asked, secure=True)
+    full = address + EXAMPLES[name].queries[0]  # with what it requires
+    first = client.get(full, secure=True)
     if first.streaming:
         b"".join(first)  # frees the download's slot
     described = described_at(address)
@@ -129,7 +129,7 @@ def test_the_document_names_an_etag_and_304_where_the_answer_has_them(
     tagged = "ETag" in first.headers, "ETag" in headers, "304" in described["responses"]
     assert len(set(tagged)) == 1, tagged
     if tagged[0] and not address.startswith(UNTIL_NOW):
-        again = client.get(asked, secure=True, headers={"If-None-Match": first["ETag"]})
+        again = client.get(full, secure=True, headers={"If-None-Match": first["ETag"]})
         assert again.status_code == 304
 
 

@@ -39,13 +39,13 @@ def page_of(client: Client, text: str) -> str:
 
 
 def found(client: Client, text: str) -> str:
-    """What the page shows; the API has the same results in the same order."""
+    """Return the text of the page; the API has the same results in the same order."""
     html = page_of(client, text)
-    told = client.get("/api/v1/search", {"q": text}).json()
+    reply = client.get("/api/v1/search", {"q": text}).json()
     links = re.findall(r'<a class="fw-medium" href="([^"]*)"', html)
-    pages = [each["page"].removeprefix("http://testserver") for each in told["results"]]
+    pages = [each["page"].removeprefix("http://testserver") for each in reply["results"]]
     assert pages == [unescape(link) for link in links]
-    assert told["unsearched"] in unescape(html)
+    assert reply["unsearched"] in unescape(html)
     return html
 
 
@@ -56,9 +56,9 @@ def test_a_part_of_a_jobs_name_finds_it(admin: Client) -> None:
     assert "team-a · Running · anna" in text
     assert f"/jobs/{row.uid}/" in found(admin, row.uid)
     assert "Nothing found for “bert”" in found(admin, "bert")
-    (told,) = admin.get("/api/v1/search?q=net50").json()["results"]
-    assert (told["kind"], told["name"], told["job"]) == ("Job", row.name, row.uid)
-    assert told["page"] == f"http://testserver/jobs/{row.uid}/"
+    (reply,) = admin.get("/api/v1/search?q=net50").json()["results"]
+    assert (reply["kind"], reply["name"], reply["job"]) == ("Job", row.name, row.uid)
+    assert reply["page"] == f"http://testserver/jobs/{row.uid}/"
 
 
 def test_a_namespace_and_a_name_find_the_jobs_of_that_name_alone(admin: Client) -> None:

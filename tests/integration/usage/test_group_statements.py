@@ -103,7 +103,7 @@ def _page_sums(page: str) -> dict[tuple[str, str], list[str]]:
 
 
 def _api_sums(client: Any) -> dict[tuple[str, str], list[str]]:
-    """What the API says of `ml`, by user and namespace, as the page prints it."""
+    """Return the sums of `ml` in the API, by user and namespace, as the page prints them."""
     found = client.get(f"{_API}/statement?group=ml").json()
     names = ("pods", "ipu_hours", "partition_ipu_hours", "idle_ipu_hours", "cost")
     for table in (found["users"], found["components"]):
@@ -166,12 +166,12 @@ def test_each_group_is_found_from_the_reports_whatever_its_name(carol: Any) -> N
     page = _text(carol, "/usage/reports/2026-10/groups/")
     links = re.findall(r'href="([^"]*statement/[^"]*)"', page)
     assert [row[0] for row in _rows(page)] == ["Group", "no group", _ODD, "ml", "Total"]
-    told = carol.get(f"{_API}/groups").json()
-    assert [row["group"] for row in told["results"]] == ["", _ODD, "ml"]
-    hours = [f"{Decimal(row['ipu_hours']):,.2f}" for row in (*told["results"], told["total"])]
+    reply = carol.get(f"{_API}/groups").json()
+    assert [row["group"] for row in reply["results"]] == ["", _ODD, "ml"]
+    hours = [f"{Decimal(row['ipu_hours']):,.2f}" for row in (*reply["results"], reply["total"])]
     place = _rows(page)[0].index("Pod IPU-hours")
     assert hours == [row[place] for row in _rows(page)[1:]]
-    assert told["report"]["state"] == "closed"
+    assert reply["report"]["state"] == "closed"
     lines = list(csv.DictReader(carol.get(f"{_API}/groups.csv").getvalue().decode().splitlines()))
     assert [row["group"] for row in lines] == ["", _ODD, "ml"]
     for link, name in zip(links, ("no group", _ODD, "ml"), strict=True):
@@ -234,12 +234,12 @@ def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
         ["bob", "2", "16.00", "0.00"],
     ]
     assert [row[0] for row in jobs[1:]][::2] == ["bert", "no job"]
-    told = carol.get(f"{_API}/statement?group=ml").json()["jobs"]
+    reply = carol.get(f"{_API}/statement?group=ml").json()["jobs"]
     named = ("user", "pods", "ipu_hours", "partition_ipu_hours")
-    assert [str(each[name]) for name in named for each in told[:1]] == [
+    assert [str(each[name]) for name in named for each in reply[:1]] == [
         *("bob", "1", "192.00000", "0.00000")
     ]
-    assert [each["uid"] for each in told] == ["other", "j", ""]
+    assert [each["uid"] for each in reply] == ["other", "j", ""]
     assert "By the records as they are now" in page
 
 

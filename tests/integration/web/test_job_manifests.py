@@ -82,14 +82,14 @@ def test_the_yaml_is_shown_as_applied_as_it_runs_and_as_the_difference(staff: Cl
     ]
     running = yaml.safe_load(staff.get(f"{page}?view=running&format=yaml").content)
     assert running["spec"] == job.running
-    told = staff.get(f"/api/v1/jobs/{job.uid}/manifest").json()
-    assert (told["applied"], told["applied_by"], told["running"]) == (
+    reply = staff.get(f"/api/v1/jobs/{job.uid}/manifest").json()
+    assert (reply["applied"], reply["applied_by"], reply["running"]) == (
         given,
         "kubectl apply",
         running,
     )
-    assert {"-jobInstances: 2", "+jobInstances: 1"} <= set(told["difference"])
-    assert told["waits"] == job.message
+    assert {"-jobInstances: 2", "+jobInstances: 1"} <= set(reply["difference"])
+    assert reply["waits"] == job.message
     for line in ('"removed">-jobInstances: 2', '"added">+jobInstances: 1'):
         assert line in texts["diff"]
     assert all("An edit is not in effect yet." in text for text in texts.values())

@@ -48,8 +48,8 @@ def _costs(client: Client) -> dict[str, str]:
         found.append({row["name"]: f"{row['cost']} {row['currency']}".strip() for row in rows})
     assert found[0] == found[1]
     listed = client.get("/api/v1/jobs").json()["results"]
-    told = {row["name"]: f"{row['cost'] or ''} {row['currency'] or ''}".strip() for row in listed}
-    assert told == {name: cost for name, cost in found[0].items() if name}
+    reply = {row["name"]: f"{row['cost'] or ''} {row['currency'] or ''}".strip() for row in listed}
+    assert reply == {name: cost for name, cost in found[0].items() if name}
     return found[0]
 
 

@@ -78,15 +78,15 @@ def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     assert "1 pod</a> running, 1 waiting for a node" in html
     assert "is not recorded" not in html
     assert 'aria-current="page" href="/system/"' in html
-    told = browser(admin).get("/api/v1/system").json()
-    watches = [(each["name"], each["is_stale"], each["gaps"]) for each in told["watches"]]
+    reply = browser(admin).get("/api/v1/system").json()
+    watches = [(each["name"], each["is_stale"], each["gaps"]) for each in reply["watches"]]
     assert watches == [("jobs", True, 0), ("pods", False, 1)]
-    assert (told["watches"][1]["epoch"], told["watches"][1]["lag_seconds"]) == (4, 0.25)
-    assert (told["monitor"]["closed"], told["monitor"]["problem"][:16]) == (2, "namespace team-a")
-    assert (told["open_pods"], told["waiting_pods"], told["unproved_pods"]) == (1, 1, 0)
-    (fault,) = told["faults"]
+    assert (reply["watches"][1]["epoch"], reply["watches"][1]["lag_seconds"]) == (4, 0.25)
+    assert (reply["monitor"]["closed"], reply["monitor"]["problem"][:16]) == (2, "namespace team-a")
+    assert (reply["open_pods"], reply["waiting_pods"], reply["unproved_pods"]) == (1, 1, 0)
+    (fault,) = reply["faults"]
     assert (fault["code"], fault["objects"], fault["times"]) == ("quantity", 2, 6)
-    assert (told["totals_until"], told["purges"]) == (None, [])
+    assert (reply["totals_until"], reply["purges"]) == (None, [])
 
 
 def test_its_polled_part_changes_with_what_a_row_says_and_not_with_its_name_alone(

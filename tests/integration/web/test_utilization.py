@@ -155,13 +155,13 @@ def test_the_heat_map_can_be_downloaded_as_it_is_shown(
         for name, cells in page.context["heat"].rows
         for cell in cells
     }
-    told = tool(admin).get(f"{API}/week?{query}").json()
-    hours = [(each["weekday"], str(each["hour"])) for each in told["results"]]
+    reply = tool(admin).get(f"{API}/week?{query}").json()
+    hours = [(each["weekday"], str(each["hour"])) for each in reply["results"]]
     assert hours == [(row["weekday"], row["hour"]) for row in rows]
-    assert [each["reserved_percent"] or "" for each in told["results"]] == [
+    assert [each["reserved_percent"] or "" for each in reply["results"]] == [
         row["reserved_percent"] for row in rows
     ]
-    assert told["total"]["exact"]["reserved_ipu_seconds"] == int(total["reserved_ipu_seconds"])
+    assert reply["total"]["exact"]["reserved_ipu_seconds"] == int(total["reserved_ipu_seconds"])
     assert tool(admin).get(f"{API}/week.csv?{query}").getvalue().decode() == text
     for row in rows:
         share = shares[row["weekday"], row["hour"]]
