@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.fakes.waiting import wait_until
+
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
@@ -27,7 +29,7 @@ def tab_to(found: Locator) -> Page:
     if page.evaluate(IS_OPENED):
         page.keyboard.press("Tab")
         skip = page.get_by_role("link", name="Skip to the content")
-        assert skip.evaluate(IS_SEEN)
+        wait_until(lambda: skip.evaluate(IS_SEEN), "the skip link is seen")
         page.keyboard.press("Enter")
         page.wait_for_url("**#content")
     for _ in range(MOST_STOPS):
@@ -36,7 +38,8 @@ def tab_to(found: Locator) -> Page:
             break
     else:
         raise AssertionError(f"Tab does not reach {found} in {page.url}")
-    assert found.evaluate(IS_SEEN), f"nobody sees that {found} has the focus"
+    # A page scrolls to it smoothly.
+    wait_until(lambda: found.evaluate(IS_SEEN), f"{found} is seen to have the focus")
     return page
 
 
