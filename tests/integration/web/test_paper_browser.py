@@ -1,9 +1,11 @@
-"""Every list on paper: title, time, heads on each page, whole columns, nothing to click."""
+"""Every page on paper: title, month or days, time, heads on each sheet, whole columns and rows,
+nothing to click."""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +15,34 @@ from django.utils import timezone
 
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.builders.everypage import month_with_report, rows_of_administration
+from tests.builders.everypage import (
+    jobs_of_each_kind,
+    month_with_report,
+    rows_of_administration,
+)
 from tests.builders.rates import rate
 from tests.builders.roles import grant
+from tests.fakes.printed import words_of_pages
 from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+    from collections.abc import Iterator
 
-LISTS: Final = (
+    from django.contrib.auth.models import User
+    from playwright.sync_api import Page
+
+PAGES: Final = (
+    "/",
+    "/fleet/",
+    "/fleet/machines/v1:8090/ag0/",
+    "/jobs/{uid}/",
+    "/jobs/{uid}/logs/",
+    "/jobs/{uid}/pods/",
+    "/jobs/{uid}/events/",
+    "/jobs/{uid}/usage/",
+    "/jobs/{uid}/yaml/",
+    "/usage/reports/{month}/statement/?group=life-science-1",
+    "/help/",
     "/jobs/",
     "/partitions/",
     "/queue/",
@@ -43,6 +64,14 @@ LISTS: Final = (
     "/account/notifications/",
     "/search/?q=enformer",
 )
+MANY_SHEETS: Final = {"/jobs/", "/usage/pods/", "/account/users/", "/audit/"}
+SAYS: Final = {
+    "/usage/": "Usage in {now:%B %Y}",
+    "/utilization/": "Utilization in {now:%B %Y}",
+    "/usage/reports/{month}/groups/": "Groups in {month}",
+    "/usage/reports/{month}/statement/?group=life-science-1": "Statement {month}: life-science-1",
+}
+"""Titles with the month that the page is about."""
 PORTRAIT, LANDSCAPE = 703, 1032
 """CSS pixels between the margins of A4."""
 IS_WIDE: Final = "() => getComputedStyle(document.body).page === 'wide'"
@@ -53,7 +82,8 @@ TO_CLICK: Final = """() => [...document.querySelectorAll(
     && !each.closest(".filters") && !each.closest("details[open]"))
   .map((each) => each.outerHTML.slice(0, 120))"""
 CUT: Final = """() => [...document.querySelectorAll("main th, main td, main h1, main h2, main p")]
-  .filter((each) => each.offsetWidth > 1 && (each.getBoundingClientRect().right > innerWidth + 1
+  .filter((each) => each.offsetWidth > 1 && !each.closest(".visually-hidden")
+    && (each.getBoundingClientRect().right > innerWidth + 1
     || each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== "visible"))
   .map((each) => each.outerHTML.slice(0, 160))"""
 BADGES: Final = """() => [...document.querySelectorAll("main .badge")].filter((each) => {
@@ -61,8 +91,15 @@ BADGES: Final = """() => [...document.querySelectorAll("main .badge")].filter((e
   return style.color !== "rgb(0, 0, 0)" || style.overflow === "hidden"
     && each.clientHeight < 1.2 * parseFloat(style.fontSize);
 }).map((each) => each.outerHTML.slice(0, 120))"""
+TABLES: Final = """() => [...document.querySelectorAll("main table")]
+  .filter((table) => table.tHead && table.tHead.offsetHeight > 1 && table.checkVisibility())
+  .map((table) => [[...table.tHead.rows], [...table.tBodies].flatMap((body) => [...body.rows])]
+    .map((rows) => rows.map((row) => [...row.cells]
+      .filter((each) => each.offsetWidth > 1 && !each.querySelector("time, .visually-hidden"))
+      .map((each) => each.innerText.replace(/\\s+/g, "")))))"""
 HEADS: Final = """() => [...document.querySelectorAll("main thead")]
-  .filter((head) => head.checkVisibility()).map((head) => getComputedStyle(head).display)"""
+  .filter((head) => head.offsetHeight > 1 && head.checkVisibility())
+  .map((head) => getComputedStyle(head).display)"""
 
 
 @pytest.fixture
@@ -101,19 +138,19 @@ def cookie(transactional_db: None, admin: User, django_user_model: type[User]) -
     return signed_in_client(admin).cookies[django_settings.SESSION_COOKIE_NAME].value
 
 
-def test_every_list_prints_whole(address: str, cookie: str) -> None:
-    month = month_with_report()
+def test_every_page_prints_whole(address: str, cookie: str) -> None:
+    month, uid = month_with_report(), jobs_of_each_kind().uid
     wrong: list[str] = []
     with page_of(address, cookie, 1440, wanted=("status of 400", "status of 503")) as page:
-        for path in LISTS:
+        for path in PAGES:
             page.emulate_media(media="screen")
             page.set_viewport_size({"width": 1440, "height": 860})
-            page.goto(path.format(month=month))
+            page.goto(path.format(month=month, uid=uid))
             page.emulate_media(media="print")
             width = LANDSCAPE if page.evaluate(IS_WIDE) else PORTRAIT
             page.set_viewport_size({"width": width, "height": 860})
-            title = page.locator("h1").first.bounding_box()
-            if not title or title["width"] <= 20:
+            box = page.locator("h1").first.bounding_box()
+            if not box or box["width"] <= 20:
                 wrong.append(f"{path}: no title")
             if not page.get_by_text("As of 20").is_visible():
                 wrong.append(f"{path}: no time")
@@ -122,7 +159,27 @@ def test_every_list_prints_whole(address: str, cookie: str) -> None:
             heads = {*page.evaluate(HEADS)} - {"table-header-group"}
             wrong += [f"{path}: head of a table: {each}" for each in heads]
             wrong += [f"{path}: letters of a badge: {each}" for each in page.evaluate(BADGES)]
-            if folder := os.environ.get("SCREENSHOTS"):  # for a person to look at
-                name = "".join(c if c.isalnum() else "-" for c in path.strip("/"))
-                page.pdf(path=Path(folder) / f"{name}.pdf", format="A4", prefer_css_page_size=True)
+            title = SAYS.get(path, "").format(month=month, now=timezone.now())
+            wrong += [f"{path}: {each}" for each in _faults_of_sheets(page, path, title)]
     assert wrong == [], "\n".join(wrong)
+
+
+def _faults_of_sheets(page: Page, path: str, title: str) -> Iterator[str]:
+    """The faults of the sheets that Chromium prints."""
+    printed = page.pdf(format="A4", prefer_css_page_size=True)
+    if folder := os.environ.get("SCREENSHOTS"):  # for a person to look at
+        name = "".join(c if c.isalnum() else "-" for c in path.strip("/"))
+        (Path(folder) / f"{name}.pdf").write_bytes(printed)
+    sheets = words_of_pages(printed)
+    if "".join(title.split()) not in sheets[0]:
+        yield f"the first sheet does not say {title!r}: {sheets[0][:80]}"
+    if path in MANY_SHEETS and len(sheets) == 1:
+        yield "only one sheet"
+    for heads, rows in page.evaluate(TABLES):
+        titles = list(chain(*heads))
+        for row in rows:
+            found = [sheet for sheet in sheets if all(cell in sheet for cell in row)]
+            if not found:
+                yield f"no sheet has this row whole: {row}"
+            elif not any(all(each in sheet for each in titles) for sheet in found):
+                yield f"no heads above {row}"
