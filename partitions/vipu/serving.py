@@ -7,7 +7,7 @@ import errno
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -35,9 +35,19 @@ class ListenError(Exception):
 
 
 class OptionParser(argparse.ArgumentParser):
-    """A parser whose errors name the variable of the environment that they are about."""
+    """A parser whose errors name the variable of the environment that they are about, and whose
+    help ends with `examples`, a command line each."""
 
     source = ""
+
+    def __init__(self, *, examples: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(**more)
+        self.examples = examples
+
+    def format_help(self) -> str:
+        """Return the help, with the examples as they are written."""
+        lines = "".join(f"  {line}\n" for line in self.examples)
+        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
         """End the process with a usage text."""

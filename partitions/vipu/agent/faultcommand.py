@@ -14,7 +14,7 @@ from ipuhub.addresses import address_of
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Fault, FaultKind
 from partitions.vipu.errors import NoAnswer, VipuError
-from partitions.vipu.serving import port_number, seconds
+from partitions.vipu.serving import OptionParser, port_number, seconds
 from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
 
 if TYPE_CHECKING:
@@ -67,13 +67,21 @@ def _number(text: str) -> int:
     return number
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> OptionParser:
+    parser = OptionParser(
         prog="vipu-agent",
         epilog="Exit codes: 0 done; 1 the agent refused; 2 wrong options; 3 no answer.",
     )
     actions = parser.add_subparsers(dest="action", required=True)
-    fault = actions.add_parser("fault", help="let a simulated machine fail")
+    fault = actions.add_parser(
+        "fault",
+        help="let a simulated machine fail",
+        examples=(
+            "vipu-agent fault ipu-error --ipu 2",
+            "vipu-agent fault link-down --ipu 1 --link 3 --seconds 60 -H 10.1.2.1",
+            "vipu-agent fault hang --api-port 8101",
+        ),
+    )
     fault.add_argument("kind", type=FaultKind, choices=list(FaultKind), help="what fails")
     fault.add_argument("--ipu", type=_number, default=0, help="device number of the IPU (0)")
     fault.add_argument("--link", type=_number, default=0, help="number of the IPU-Link (0)")
@@ -84,7 +92,11 @@ def _parser() -> argparse.ArgumentParser:
         default=30.0,
         help="seconds that slow resets and removals take (30)",
     )
-    repair = actions.add_parser("repair", help="end the faults of a simulated machine")
+    repair = actions.add_parser(
+        "repair",
+        help="end the faults of a simulated machine",
+        examples=("vipu-agent repair", "vipu-agent repair --ipu 2 -H 10.1.2.1"),
+    )
     repair.add_argument("--ipu", type=_number, help="only faults of this IPU")
     for each in (fault, repair):
         each.add_argument("-H", "--api-host", default="127.0.0.1", help="the agent (127.0.0.1)")

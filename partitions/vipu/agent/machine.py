@@ -28,7 +28,7 @@ class PartitionState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class IpuInventory:
     """One IPU of a machine; `index` is its device number, `server_port` its port of IPUoF, 0 where
-    it is not known."""
+    it is not known; `pci` and `device` are what the machine's own system calls it."""
 
     index: int
     serial: str
@@ -37,6 +37,9 @@ class IpuInventory:
     tiles: int
     clock_hertz: int
     server_port: int = 0
+    pci: str = ""
+    device: str = ""
+    hexopt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class Inventory:
     ipuof_version: str
     ipus: tuple[IpuInventory, ...]
     exporter_port: int = 0
+    manufacturer: str = ""
+    discovery_mode: str = ""
+    virm_version: str = ""
+    runtime_version: str = ""
+    hdf_version: str = ""
+    hdf_hash: str = ""
+    driver_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,11 @@ def _parser() -> OptionParser:
         "--help` are about faults on command.",
         epilog="Each option can also be given as a variable of the environment: "
         f"{_ENVIRONMENT}PORT for --port. Exit codes: 0 stopped; 1 cannot listen; 2 wrong options.",
+        examples=(
+            "vipu-agent --host 0.0.0.0 --agent ag0",
+            "vipu-agent --machines 16 --port 8100 --exporter-port 2200",
+            "vipu-agent --host 0.0.0.0 --secure --tls-dir /etc/ipuhub/vipu-tls",
+        ),
     )
     add = parser.add_argument
     add("--agent", default="ag0", help="name of the agent in metrics (ag0)")

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LINKS: Final = 10  # IPU-Links of an IPU of the second generation
 TILES: Final = 1472
 CLOCK_HERTZ: Final = 1_330_000_000
+DRIVER_VERSION: Final = "1.0.57"
+HEXOPT: Final = "active"
 _IDLE_CLOCK_HERTZ: Final = 330_000_000
 _IDLE_CELSIUS, _BUSY_CELSIUS = 31.0, 58.0
 _IDLE_WATTS, _BUSY_WATTS = 48.0, 165.0
@@ -344,9 +346,25 @@ def simulated_inventory(seed: str, ipus: int, ports: Mapping[int, int] | None = 
         gateway_version="2.6.0",
         software_version="2.6.0",
         ipuof_version="1.10.0",
+        manufacturer="Graphcore",
+        discovery_mode="DM_GCDA",
+        virm_version="1.18.0",
+        runtime_version="2.6.0",
+        hdf_version="1.0.0",
+        hdf_hash=serial("hdf", "ipum-p2")[:8],
+        driver_version=DRIVER_VERSION,
         ipus=tuple(
             IpuInventory(
-                index, serial(seed, index), "2.6.0", "Mk2", TILES, CLOCK_HERTZ, ports.get(index, 0)
+                index,
+                serial(seed, index),
+                "2.6.0",
+                "Mk2",
+                TILES,
+                CLOCK_HERTZ,
+                ports.get(index, 0),
+                pci=f"0000:{index + 1:02x}:00.0",
+                device=f"ipu{index}",
+                hexopt=HEXOPT,
             )
             for index in range(ipus)
         ),

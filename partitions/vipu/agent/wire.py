@@ -78,6 +78,9 @@ def inventory_from_message(message: pb.GetInventoryReply) -> Inventory:
             ipu.tiles,
             ipu.clock_hertz,
             ipu.server_port,
+            ipu.pci,
+            ipu.device,
+            ipu.hexopt,
         )
         for ipu in message.ipus
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from partitions.vipu.cli import commands, groups
 from partitions.vipu.cli.output import Table, as_data, as_time
 from partitions.vipu.errors import NotFound, VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as pb
+from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
 
 _AGENT_HEADS: Final = ("Agent ID", "Host", "Port", "Status", "IPUs", "Held", "Cluster")
 _AGENT_MORE: Final = ("Allocation", "ILD", "Partitions", "Reason")
-_IPU_HEADS: Final = ("IPU", "Serial", "Firmware", "Architecture", "Num Tiles", "Clock", "Status")
+_IPU_HEADS: Final = (
+    "IPU",
+    "PCI",
+    "Device",
+    "Serial",
+    "Firmware",
+    "Architecture",
+    "Num Tiles",
+    "Clock",
+    "Status",
+)
 _PARTITION_HEADS: Final = ("Partition", "Cluster", "Allocation", "Size", "Agents", "State")
 _PARTITION_MORE: Final = ("Operation", "Since", "Auto-resets", "Errors")
 
@@ -49,12 +60,19 @@ def _machine(made: pb.Inventory) -> list[tuple[str, str]]:
     facts = (
         ("Exporter", made.exporter),
         ("Platform", made.platform),
+        ("Manufacturer", made.manufacturer),
+        ("Discovery Mode", made.discovery_mode),
+        ("Virm version", made.virm_version),
+        ("Runtime version", made.runtime_version),
+        ("Driver version", made.driver_version),
         ("Board type", made.board_type),
         ("Board serial number", made.board_serial),
         ("Part number", made.part_number),
         ("Software version", made.software_version),
         ("GWSW version", made.gateway_version),
         ("IPUoF server version", made.ipuof_version),
+        ("HDF Version", made.hdf_version),
+        ("HDF Hash", made.hdf_hash),
         ("Num of IPUs", str(len(made.ipus))),
     )
     return [(name, value or "-") for name, value in facts]
@@ -64,6 +82,8 @@ def _ipus(agent: pb.Agent) -> Table:
     rows = [
         (
             str(ipu.index),
+            ipu.pci or "-",
+            ipu.device or "-",
             ipu.serial,
             ipu.firmware,
             ipu.architecture,
@@ -101,12 +121,26 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
         if options.cluster in {None, each.cluster_id}
         and options.allocation in {None, each.allocation_id}
     ]
-    return _partitions_table(found)
+    return commands.with_removed(_partitions_table(found), options.shown, _removed)
+
+
+def _removed(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, "ready_state": ReadyState.REMOVED, "operation_state": "IDLE"}
 
 
 async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
-    """One partition, or how its devices are reached. Raise NotFound."""
-    of_user = await commands.get_partition(client, options)
+    """One partition, or how its devices are reached; `--watch` ends once it is REMOVED. Raise
+    VipuError."""
+    try:
+        return await _show_partition(client, options)
+    except NotFound:
+        if options.shown is None or not options.shown.heads:
+            raise
+        return commands.removed_partition(options.shown, _removed)
+
+
+async def _show_partition(client: VipuClient, options: argparse.Namespace) -> Table:
+    of_user = await commands.show_partition(client, options)
     if not of_user.heads:
         return of_user
     everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions

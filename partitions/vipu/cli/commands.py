@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from partitions.vipu import wire
 from partitions.vipu.cli.output import Table, as_data, as_word
@@ -19,7 +20,7 @@ from partitions.vipu.types import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from partitions.vipu.client import VipuClient
 
@@ -51,7 +52,7 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
         name: as_word(pb.PartitionOperationState, status.operation_state)
         for name, status in statuses.items()
     }
-    return Table(
+    table = Table(
         (*_HEADS, *_MORE, _OPERATION),
         [(*_row(each), operations.get(each.id, "-")) for each in listed],
         [
@@ -61,6 +62,29 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
         ],
         frozenset({*_MORE, _OPERATION}),
     )
+    return with_removed(table, options.shown, _removed)
+
+
+def with_removed(table: Table, before: Table | None, removed: Callable[[Any], Any]) -> Table:
+    """The list of a watch, with the partitions of the list `before` that are gone: once, as
+    REMOVED. `removed` makes that of their data."""
+    if before is None:
+        return table
+    here = {row[0] for row in table.rows}
+    state, operation = table.heads.index("State"), table.heads.index(_OPERATION)
+    both = list(zip(table.rows, table.data, strict=True))
+    for row, data in zip(before.rows, before.data, strict=True):
+        if row[0] not in here and row[state] != ReadyState.REMOVED:
+            cells = list(row)
+            cells[state], cells[operation] = ReadyState.REMOVED, "-"
+            both.append((cells, removed(data)))
+    both.sort(key=lambda each: each[0][0])
+    return replace(table, rows=[row for row, _ in both], data=[data for _, data in both])
+
+
+def _removed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a partition that has been removed; its last operation says nothing more."""
+    return {"partition": {**data["partition"], "ready_state": "PS_REMOVED"}}
 
 
 async def _statuses(
@@ -77,7 +101,18 @@ async def _statuses(
 
 
 async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
-    """One partition with its state, or how its devices are reached."""
+    """One partition with its state, or how its devices are reached; `--watch` ends once it is
+    REMOVED. Raise VipuError."""
+    try:
+        return await show_partition(client, options)
+    except NotFound:
+        if options.shown is None or not options.shown.heads:
+            raise
+        return removed_partition(options.shown, _removed)
+
+
+async def show_partition(client: VipuClient, options: argparse.Namespace) -> Table:
+    """One partition with its state, or how its devices are reached. Raise VipuError."""
     name = options.name
     if options.ipu_configs or options.gcd is not None:
         question = pb.GetPartitionIpuofConfigRequest(partition_id=name)
@@ -96,6 +131,13 @@ async def get_partition(client: VipuClient, options: argparse.Namespace) -> Tabl
     rows += [("Auto-resets", resets), *(("Error", each) for each in status.errors)]
     data = {"partition": as_data(partition), "status": as_data(status)}
     return Table(("Attribute", "Value"), rows, data)
+
+
+def removed_partition(last: Table, removed: Callable[[Any], Any]) -> Table:
+    """The end of a watch: a partition as it was last shown, REMOVED."""
+    now = {"State": ReadyState.REMOVED, _OPERATION: "-"}
+    rows = [(name, now.get(name, value)) for name, value in last.rows]
+    return replace(last, rows=rows, data=removed(last.data), is_last=True)
 
 
 async def create_partition(client: VipuClient, options: argparse.Namespace) -> None:

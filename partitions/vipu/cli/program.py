@@ -115,7 +115,7 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
             _say(write(table, form))
             if not options.watch or table.is_last:
                 return REFUSED if table.is_bad else DONE
-            options.has_shown = True
+            options.shown = table
             await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -129,7 +129,7 @@ async def _ask(client: VipuClient, options: argparse.Namespace) -> Any:
         try:
             return await options.command(client, options)
         except Unavailable as error:
-            if not options.has_shown:
+            if options.shown is None:
                 raise
             if not problem:
                 problem = f"{error}. The list above may be out of date; trying again until Ctrl-C"
@@ -165,7 +165,7 @@ def add_frame(parser: argparse.ArgumentParser) -> Any:
         output="table",
         showjson=False,
         watch=False,
-        has_shown=False,
+        shown=None,
         server_version=False,
     )
     text = f"{parser.prog} of IPUHub {version('ipuhub')}"

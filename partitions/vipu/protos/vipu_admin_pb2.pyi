@@ -212,6 +212,9 @@ class AgentIpu(_message.Message):
     TILES_FIELD_NUMBER: _builtins.int
     CLOCK_HERTZ_FIELD_NUMBER: _builtins.int
     SERVER_PORT_FIELD_NUMBER: _builtins.int
+    PCI_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    HEXOPT_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     serial: _builtins.str
     firmware: _builtins.str
@@ -220,6 +223,9 @@ class AgentIpu(_message.Message):
     clock_hertz: _builtins.int
     server_port: _builtins.int
     """Of IPUoF; 0: unknown."""
+    pci: _builtins.str
+    device: _builtins.str
+    hexopt: _builtins.str
     def __init__(
         self,
         *,
@@ -230,10 +236,13 @@ class AgentIpu(_message.Message):
         tiles: _builtins.int = ...,
         clock_hertz: _builtins.int = ...,
         server_port: _builtins.int = ...,
+        pci: _builtins.str = ...,
+        device: _builtins.str = ...,
+        hexopt: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "firmware", b"firmware", "index", b"index", "serial", b"serial", "server_port", b"server_port", "tiles", b"tiles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "clock_hertz", b"clock_hertz", "device", b"device", "firmware", b"firmware", "hexopt", b"hexopt", "index", b"index", "pci", b"pci", "serial", b"serial", "server_port", b"server_port", "tiles", b"tiles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -252,6 +261,13 @@ class Inventory(_message.Message):
     IPUOF_VERSION_FIELD_NUMBER: _builtins.int
     EXPORTER_FIELD_NUMBER: _builtins.int
     IPUS_FIELD_NUMBER: _builtins.int
+    MANUFACTURER_FIELD_NUMBER: _builtins.int
+    DISCOVERY_MODE_FIELD_NUMBER: _builtins.int
+    VIRM_VERSION_FIELD_NUMBER: _builtins.int
+    RUNTIME_VERSION_FIELD_NUMBER: _builtins.int
+    HDF_VERSION_FIELD_NUMBER: _builtins.int
+    HDF_HASH_FIELD_NUMBER: _builtins.int
+    DRIVER_VERSION_FIELD_NUMBER: _builtins.int
     platform: _builtins.str
     board_type: _builtins.str
     board_serial: _builtins.str
@@ -261,6 +277,15 @@ class Inventory(_message.Message):
     ipuof_version: _builtins.str
     exporter: _builtins.str
     """Where Prometheus reads its metrics; empty: nowhere."""
+    manufacturer: _builtins.str
+    discovery_mode: _builtins.str
+    """How its parts were found: DM_GCDA, by the gateway's own list."""
+    virm_version: _builtins.str
+    runtime_version: _builtins.str
+    hdf_version: _builtins.str
+    """Of the description of its hardware."""
+    hdf_hash: _builtins.str
+    driver_version: _builtins.str
     @_builtins.property
     def ipus(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentIpu]: ...
     def __init__(
@@ -275,10 +300,17 @@ class Inventory(_message.Message):
         ipuof_version: _builtins.str = ...,
         exporter: _builtins.str = ...,
         ipus: _abc.Iterable[Global___AgentIpu] | None = ...,
+        manufacturer: _builtins.str = ...,
+        discovery_mode: _builtins.str = ...,
+        virm_version: _builtins.str = ...,
+        runtime_version: _builtins.str = ...,
+        hdf_version: _builtins.str = ...,
+        hdf_hash: _builtins.str = ...,
+        driver_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["board_serial", b"board_serial", "board_type", b"board_type", "exporter", b"exporter", "gateway_version", b"gateway_version", "ipuof_version", b"ipuof_version", "ipus", b"ipus", "part_number", b"part_number", "platform", b"platform", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["board_serial", b"board_serial", "board_type", b"board_type", "discovery_mode", b"discovery_mode", "driver_version", b"driver_version", "exporter", b"exporter", "gateway_version", b"gateway_version", "hdf_hash", b"hdf_hash", "hdf_version", b"hdf_version", "ipuof_version", b"ipuof_version", "ipus", b"ipus", "manufacturer", b"manufacturer", "part_number", b"part_number", "platform", b"platform", "runtime_version", b"runtime_version", "software_version", b"software_version", "virm_version", b"virm_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -70,6 +70,7 @@ class Controller:
         self.events = Events(clock)
         self._latencies = latencies
         self.writes = SharedWrites(state, load_state(topology, state), clock)
+        self.writes.settle = self._move_stranded
         self.hardware = Hardware()
 
     def create(self, request: CreateRequest, caller: Caller = EVERYTHING) -> PartitionRecord:
@@ -332,6 +333,11 @@ class Controller:
 
         self.writes.write(hit)
         return found
+
+    def _move_stranded(self, draft: Draft) -> Callable[[], None]:
+        """Move what waits for room, in the write that makes it."""
+        moved = list(outages.move_stranded(draft, self.clock(), self._latencies.create))
+        return lambda: self._tell(moved)
 
     def _tell(self, became: Sequence[outages.PartitionChange]) -> None:
         for each in became:

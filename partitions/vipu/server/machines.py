@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from partitions.vipu.agent.simulated import serial, simulated_inventory
+from partitions.vipu.agent.simulated import DRIVER_VERSION, HEXOPT, serial, simulated_inventory
 from partitions.vipu.errors import InvalidRequest, quoted
 from partitions.vipu.telemetry import heartbeat_attributes
 from partitions.vipu.topology import (
@@ -16,7 +16,9 @@ from partitions.vipu.topology import (
     CLOCK_ATTRIBUTE,
     CLUSTER_ATTRIBUTE,
     DOMAIN_ATTRIBUTE,
+    DRIVER_ATTRIBUTE,
     FIRMWARE_ATTRIBUTE,
+    HEXOPT_ATTRIBUTE,
     POSITION_ATTRIBUTE,
     SOFTWARE_ATTRIBUTE,
 )
@@ -204,6 +206,7 @@ def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
             BOARD_TYPE_ATTRIBUTE: inventory.board_type,
             CLOCK_ATTRIBUTE: f"{found.clock_hertz // 1_000_000}MHz",
             FIRMWARE_ATTRIBUTE: found.firmware,
+            **_known({DRIVER_ATTRIBUTE: inventory.driver_version, HEXOPT_ATTRIBUTE: found.hexopt}),
         }
     return {
         "board ipu index": str(ipu.index),
@@ -211,6 +214,8 @@ def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
         BOARD_TYPE_ATTRIBUTE: "M2000",
         CLOCK_ATTRIBUTE: "1330MHz",
         FIRMWARE_ATTRIBUTE: _MACHINE_VERSION,
+        DRIVER_ATTRIBUTE: DRIVER_VERSION,
+        HEXOPT_ATTRIBUTE: HEXOPT,
     }
 
 
@@ -220,6 +225,11 @@ def _software(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
 
 def _software_of(inventory: Inventory | None) -> str:
     return inventory.software_version if inventory else _MACHINE_VERSION
+
+
+def _known(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes that an agent says; an earlier one does not say all."""
+    return {name: value for name, value in attributes.items() if value}
 
 
 def _place(ipu: Ipu) -> dict[str, str]:

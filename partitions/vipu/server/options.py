@@ -139,6 +139,13 @@ def _parser() -> OptionParser:
         f"{_ENVIRONMENT}PORT for --port. "
         "Exit codes: 0 stopped; 1 cannot listen; 2 wrong options; 3 state file unusable.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        examples=(
+            "vipu-server --machines 16 --admin-port 8091",
+            "vipu-server --agents 10.1.2.1:8080,10.1.2.2:8080 --admin-port 8091",
+            "vipu-server --tls-init /etc/ipuhub/vipu-tls --tls-hosts vipu.example.org",
+            "vipu-server --init --secure --default-user-id alice",
+            "vipu-server --secure --tls-dir /etc/ipuhub/vipu-tls --host 0.0.0.0 --machines 16",
+        ),
     )
     _address_options(parser)
     _fleet_options(parser)

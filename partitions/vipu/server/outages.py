@@ -209,6 +209,28 @@ def _hit(
             draft.put(replace(record, errors=(*record.errors, sentence)))
 
 
+def move_stranded(draft: Draft, now: datetime, latency: timedelta) -> Iterator[PartitionChange]:
+    """Move the relocatable partitions whose IPUs cannot be used and that found no room before;
+    yield the moves. `latency` is the duration of a creation.
+
+    Each counts as an automatic reset, so that machines which come and go move a partition a few
+    times only.
+    """
+    if not any(machine.faults or machine.lost for machine in draft.machines.values()):
+        return
+    for record in list(draft.partitions.values()):
+        is_stranded = record.errors and record.relocatable and any(_problems(draft, record))
+        if not is_stranded or record.auto_resets >= MAX_AUTO_RESETS:
+            continue
+        moved = moved_elsewhere(draft, record, now, latency)
+        if moved is None:
+            continue
+        draft.put(replace(moved, auto_resets=record.auto_resets + 1, auto_reset_at=now))
+        facts = {"partition": record.id, "agent": _agents_of(draft, record)}
+        what = "partition moved once there was room"
+        yield PartitionChange(what, False, {**facts, "to": _agents_of(draft, moved)})
+
+
 def _forget_losses(draft: Draft, agent: str) -> None:
     """Take earlier losses of an agent from its partitions: the new one says all, and agents that
     come and go must not let the errors grow."""

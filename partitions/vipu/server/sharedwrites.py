@@ -63,6 +63,9 @@ class SharedWrites:
         self._clock = clock
         # Called with the ids of changed partitions after each write, one call at a time.
         self.on_change: Callable[[Collection[str]], None] = _nothing
+        # Called with a draft in which IPUs became free, taken or closed, to change what follows
+        # from that; what it returns is called once the draft is stored.
+        self.settle: Callable[[Draft], Callable[[], None]] = _settled
         self._writing = threading.Lock()
         self._queueing = threading.Lock()
         self._queue: list[_Waiting] = []
@@ -97,7 +100,12 @@ class SharedWrites:
                 waiting.change(draft)
             except Exception as error:  # noqa: BLE001  # it goes to its caller
                 waiting.error = error
+        tell = _nobody
+        if draft.occupancy is not self.state.occupancy:
+            tell = self.settle(draft)
         failure = self._saved(draft)
+        if failure is None:
+            tell()
         for waiting in batch:
             waiting.error = waiting.error or failure
             waiting.is_done = True
@@ -130,6 +138,16 @@ class SharedWrites:
         self.unwritten = Unwritten(since, problem) if problem else None
         if (before is None) != (self.unwritten is None):
             self.on_failure(self.unwritten)
+
+
+def _settled(draft: Draft) -> Callable[[], None]:
+    """Change nothing: nobody says what follows."""
+    del draft
+    return _nobody
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 def _nothing(change: object) -> None:

@@ -102,11 +102,11 @@ def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], caps
     ]
     rows = lines(output_of(capsys, "get", "agent", "ag2"))
     one = {row[0]: row[1] for row in rows if len(row) == 2}
-    assert [row[-1] for row in rows if len(row) == 7][1:] == ["Up", "Up", "Up", "Faulty"]
+    assert [row[-1] for row in rows if len(row) == 9][1:] == ["Up", "Up", "Up", "Faulty"]
     assert (one["Status"], one["Fault of IPU 3"]) == ("Faulty,Cordoned", "ag2: IPU 3 is hot")
     assert one["Cordoned since"] == "2026-03-01T12:00:00Z"
     rows = lines(output_of(capsys, "get", "agent", "ag3"))
-    assert {row[-1] for row in rows if len(row) == 7} == {"Status", "Unknown"}
+    assert {row[-1] for row in rows if len(row) == 9} == {"Status", "Unknown"}
 
 
 def test_a_cordon_ends(site: tuple[VipuServer, int], capsys: Said) -> None:

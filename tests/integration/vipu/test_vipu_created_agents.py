@@ -228,10 +228,27 @@ async def test_what_a_machine_is_made_of_is_shown_with_each_ipu(
     assert facts["Board serial number"] == made.board_serial
     assert facts["GWSW version"] == made.gateway_version
     assert facts["Num of IPUs"] == "4"
-    ipus = [row for row in rows(out) if len(row) == 7]
-    assert ipus[0] == ["IPU", "Serial", "Firmware", "Architecture", "Num Tiles", "Clock", "Status"]
-    assert [row[:2] for row in ipus[1:]] == [[str(ipu.index), ipu.serial] for ipu in made.ipus]
-    assert ipus[1][2:] == ["2.6.0", "Mk2", "1472", "1330MHz", "Up"]
+    named = {
+        "Manufacturer": "Graphcore",
+        "Discovery Mode": "DM_GCDA",
+        "Virm version": made.virm_version,
+        "Runtime version": made.runtime_version,
+        "Driver version": made.driver_version,
+        "Part number": "IPU-M2000-4",
+        "IPUoF server version": made.ipuof_version,
+        "HDF Version": made.hdf_version,
+        "HDF Hash": made.hdf_hash,
+    }
+    assert all(named.values())
+    assert named.items() <= facts.items()
+    ipus = [row for row in rows(out) if len(row) == 9]
+    assert ipus[0][:4] == ["IPU", "PCI", "Device", "Serial"]
+    assert ipus[0][4:] == ["Firmware", "Architecture", "Num Tiles", "Clock", "Status"]
+    assert [row[:4] for row in ipus[1:]] == [
+        [str(ipu.index), ipu.pci, ipu.device, ipu.serial] for ipu in made.ipus
+    ]
+    assert ipus[1][1:3] == ["0000:01:00.0", "ipu0"]
+    assert ipus[1][4:] == ["2.6.0", "Mk2", "1472", "1330MHz", "Up"]
     found = json.loads((await vipu_admin("get", "agent", "ag10", "-o", "json"))[0])
     assert [ipu["serial"] for ipu in found["inventory"]["ipus"]] == [i.serial for i in made.ipus]
 

@@ -244,3 +244,66 @@ def test_a_machine_and_an_ipu_that_do_not_exist_are_refused_in_words(
     with pytest.raises(InvalidRequest, match="the reason has 201 characters"):
         controller.cordon("ag7", "x" * 201)
     assert not controller.machines
+
+
+async def test_a_relocatable_partition_without_room_moves_as_soon_as_there_is_some(
+    controller: Controller, client: VipuClient, clock: Clock
+) -> None:
+    await made(client, clock, "p", 4, relocatable=True)
+    await made(client, clock, "stays", 4)
+    for number in range(2, 8):
+        await made(client, clock, f"q{number}", 4)
+    controller.fail_ipu("ag0", 1, "IPU 1 is hot")
+    controller.fail_ipu("ag1", 1, "IPU 1 is hot")
+    await client.reset_partition("q2")  # frees nothing
+    assert await positions(client, "p") == [0, 1, 2, 3]
+    assert (await client.partition_status("p")).ready_state is ReadyState.ERROR
+
+    for moves, full in enumerate(("q3", "q5", "q7"), start=1):
+        await client.remove_partition(full)
+        status = await client.partition_status("p")
+        assert (status.ready_state, status.errors) == (ReadyState.PENDING, ())
+        assert (status.auto_resets, status.max_auto_resets) == (moves, 3)
+        clock.forward(1)
+        place = 4 * int(full[1])
+        assert await positions(client, "p") == [place, place + 1, place + 2, place + 3]
+        assert (await client.partition_status("p")).ready_state is ReadyState.ACTIVE
+        if moves < 3:  # its old machine is out of service, too, and so is the next
+            controller.fail_ipu(f"ag{full[1]}", 1, "IPU 1 is hot")
+    told = [
+        event.facts
+        for event in controller.events.last()[0]
+        if event.what == "partition moved once there was room"
+    ]
+    assert [(each["partition"], each["agent"], each["to"]) for each in told] == [
+        ("p", "ag0", "ag3"),
+        ("p", "ag3", "ag5"),
+        ("p", "ag5", "ag7"),
+    ]
+    controller.fail_ipu("ag7", 1, "IPU 1 is hot")
+    await client.remove_partition("q4")
+    assert (await client.partition_status("p")).ready_state is ReadyState.ERROR  # three in all
+    await client.reset_partition("p")
+    assert await positions(client, "p") == [16, 17, 18, 19]
+    assert (await client.partition_status("p")).auto_resets == 0
+    assert (await client.partition_status("stays")).ready_state is ReadyState.ERROR
+
+
+@pytest.mark.parametrize("way", ["uncordon", "heal"])
+async def test_room_may_also_come_from_a_machine_that_is_in_service_again(
+    controller: Controller, client: VipuClient, clock: Clock, way: str
+) -> None:
+    await made(client, clock, "p", 4, relocatable=True)
+    for number in range(1, 7):
+        await made(client, clock, f"q{number}", 4)
+    if way == "uncordon":
+        controller.cordon("ag7", "new cables")
+    else:
+        controller.fail_ipu("ag7", 0, "IPU 0 is hot")
+    controller.lose_agent("ag0", "ag0 has not answered since 8:00")
+    assert (await client.partition_status("p")).ready_state is ReadyState.ERROR
+    if way == "uncordon":
+        controller.uncordon("ag7")
+    else:
+        controller.heal_ipu("ag7", 0)
+    assert await positions(client, "p") == [28, 29, 30, 31]

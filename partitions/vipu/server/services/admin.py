@@ -325,6 +325,13 @@ def _inventory(made: Inventory, address: str) -> pb.Inventory:
         gateway_version=made.gateway_version,
         software_version=made.software_version,
         ipuof_version=made.ipuof_version,
+        manufacturer=made.manufacturer,
+        discovery_mode=made.discovery_mode,
+        virm_version=made.virm_version,
+        runtime_version=made.runtime_version,
+        hdf_version=made.hdf_version,
+        hdf_hash=made.hdf_hash,
+        driver_version=made.driver_version,
         exporter=exporter,
         ipus=[pb.AgentIpu(**asdict(ipu)) for ipu in made.ipus],
     )

@@ -30,7 +30,7 @@ class Newer:
 
 
 async def test_values_of_a_newer_controller_are_shown_as_numbers() -> None:
-    table = await list_partitions(Newer(), Namespace(allocation=None))  # type: ignore[arg-type]
+    table = await list_partitions(Newer(), Namespace(allocation=None, shown=None))  # type: ignore[arg-type]
     line = write(table, "table").splitlines()[2]
     assert [part.strip() for part in line.split("|")] == [
         "p\ufffd[31m", "-", "-", "DEFAULT", "77", "0", "1", "99",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from partitions.vipu.agent import faultcommand
+from partitions.vipu.agent import main as agent
 from partitions.vipu.cli import admin, main
 from partitions.vipu.cli.completion import SHELLS, commands_of, completion
 from partitions.vipu.server import options as server
@@ -110,3 +112,23 @@ def test_each_known_command_has_help_with_an_example_and_is_completed(
     for shell in SHELLS:
         script = completion(parser, shell)
         assert [each for each in known if f"'{each}'*" not in script] == []
+
+
+@pytest.mark.parametrize(
+    "words", ["vipu-server", "vipu-agent", "vipu-agent fault", "vipu-agent repair"]
+)
+def test_the_help_of_a_process_ends_with_examples_that_can_be_run(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, *command = words.split()
+    read = server.parse_options if program == "vipu-server" else agent.parse_options
+    if command:
+        read = faultcommand._parser().parse_args
+    with pytest.raises(SystemExit):
+        read([*command, "--help"])
+    _, _, shown = capsys.readouterr().out.partition("\nexamples:\n")
+    lines = [line.split() for line in shown.splitlines()]
+    assert len(lines) >= 2
+    for line in lines:
+        assert line[: len(command) + 1] == words.split()
+        assert read(line[1:])
