@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from hashlib import sha256
 from math import exp
 from typing import TYPE_CHECKING, Final
 
 from partitions.vipu.agent.machine import (
     FaultKind,
     Health,
-    Inventory,
-    IpuInventory,
     IpuReading,
     MachinePartition,
     MachineTest,
     PartitionReading,
     PartitionState,
 )
+from partitions.vipu.agent.simulatedinventory import CLOCK_HERTZ, TILES, serial, simulated_inventory
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, quoted
 from partitions.vipu.telemetry import Sensors
 
@@ -30,13 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from partitions.vipu.agent.machine import Configuration, Fault
+    from partitions.vipu.agent.machine import Configuration, Fault, Inventory
 
 LINKS: Final = 10  # IPU-Links of an IPU of the second generation
-TILES: Final = 1472
-CLOCK_HERTZ: Final = 1_330_000_000
-DRIVER_VERSION: Final = "1.0.57"
-HEXOPT: Final = "active"
 _IDLE_CLOCK_HERTZ: Final = 330_000_000
 _IDLE_CELSIUS, _BUSY_CELSIUS = 31.0, 58.0
 _IDLE_WATTS, _BUSY_WATTS = 48.0, 165.0
@@ -333,47 +327,6 @@ class SimulatedMachine:
             host_sent_bytes=int(used * _SENT_PER_SECOND),
             resets=ipu.resets,
         )
-
-
-def simulated_inventory(seed: str, ipus: int, ports: Mapping[int, int] | None = None) -> Inventory:
-    """Return the inventory of a simulated machine; `ports` of IPUoF by device number."""
-    ports = ports or {}
-    return Inventory(
-        platform="ipum-p2",
-        board_type="M2000",
-        board_serial=serial(seed),
-        part_number=f"IPU-M2000-{ipus}",
-        gateway_version="2.6.0",
-        software_version="2.6.0",
-        ipuof_version="1.10.0",
-        manufacturer="Graphcore",
-        discovery_mode="DM_GCDA",
-        virm_version="1.18.0",
-        runtime_version="2.6.0",
-        hdf_version="1.0.0",
-        hdf_hash=serial("hdf", "ipum-p2")[:8],
-        driver_version=DRIVER_VERSION,
-        ipus=tuple(
-            IpuInventory(
-                index,
-                serial(seed, index),
-                "2.6.0",
-                "Mk2",
-                TILES,
-                CLOCK_HERTZ,
-                ports.get(index, 0),
-                pci=f"0000:{index + 1:02x}:00.0",
-                device=f"ipu{index}",
-                hexopt=HEXOPT,
-            )
-            for index in range(ipus)
-        ),
-    )
-
-
-def serial(*of: object) -> str:
-    """A serial number that is the same for the same words."""
-    return sha256("/".join(map(str, of)).encode()).hexdigest()[:16]
 
 
 def _partition_reading(part: _Part, now: datetime) -> PartitionReading:

@@ -66,8 +66,8 @@ async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Ta
 
 
 def with_removed(table: Table, before: Table | None, removed: Callable[[Any], Any]) -> Table:
-    """The list of a watch, with the partitions of the list `before` that are gone: once, as
-    REMOVED. `removed` makes that of their data."""
+    """Return the list of a watch, with partitions of the list `before` that are gone: once, as
+    REMOVED. `removed` converts their data."""
     if before is None:
         return table
     here = {row[0] for row in table.rows}
@@ -83,7 +83,7 @@ def with_removed(table: Table, before: Table | None, removed: Callable[[Any], An
 
 
 def _removed(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a partition that has been removed; its last operation says nothing more."""
+    """Return the data of a removed partition, without its last operation."""
     return {"partition": {**data["partition"], "ready_state": "PS_REMOVED"}}
 
 
@@ -134,7 +134,7 @@ async def show_partition(client: VipuClient, options: argparse.Namespace) -> Tab
 
 
 def removed_partition(last: Table, removed: Callable[[Any], Any]) -> Table:
-    """The end of a watch: a partition as it was last shown, REMOVED."""
+    """Return the end of a watch: a partition as it was last shown, REMOVED."""
     now = {"State": ReadyState.REMOVED, _OPERATION: "-"}
     rows = [(name, now.get(name, value)) for name, value in last.rows]
     return replace(last, rows=rows, data=removed(last.data), is_last=True)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from partitions.vipu.agent.simulated import DRIVER_VERSION, HEXOPT, serial, simulated_inventory
+from partitions.vipu.agent.simulatedinventory import (
+    DRIVER_VERSION,
+    HEXOPT,
+    serial,
+    simulated_inventory,
+)
 from partitions.vipu.errors import InvalidRequest, quoted
 from partitions.vipu.telemetry import heartbeat_attributes
 from partitions.vipu.topology import (
@@ -16,9 +21,7 @@ from partitions.vipu.topology import (
     CLOCK_ATTRIBUTE,
     CLUSTER_ATTRIBUTE,
     DOMAIN_ATTRIBUTE,
-    DRIVER_ATTRIBUTE,
     FIRMWARE_ATTRIBUTE,
-    HEXOPT_ATTRIBUTE,
     POSITION_ATTRIBUTE,
     SOFTWARE_ATTRIBUTE,
 )
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from partitions.vipu.topology import Ipu, Topology
 
 IPUOF_VERSION = "1.10.0"
+_DRIVER_ATTRIBUTE, _HEXOPT_ATTRIBUTE = "driver version", "hexopt"
 _GATEWAY_VERSION = "2.6.0"
 _MACHINE_VERSION = "2.6.0"
 _MARK_2 = 2  # architecture of the IPUs of an IPU-M2000
@@ -206,7 +210,7 @@ def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
             BOARD_TYPE_ATTRIBUTE: inventory.board_type,
             CLOCK_ATTRIBUTE: f"{found.clock_hertz // 1_000_000}MHz",
             FIRMWARE_ATTRIBUTE: found.firmware,
-            **_known({DRIVER_ATTRIBUTE: inventory.driver_version, HEXOPT_ATTRIBUTE: found.hexopt}),
+            **_known(inventory.driver_version, found.hexopt),
         }
     return {
         "board ipu index": str(ipu.index),
@@ -214,8 +218,7 @@ def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
         BOARD_TYPE_ATTRIBUTE: "M2000",
         CLOCK_ATTRIBUTE: "1330MHz",
         FIRMWARE_ATTRIBUTE: _MACHINE_VERSION,
-        DRIVER_ATTRIBUTE: DRIVER_VERSION,
-        HEXOPT_ATTRIBUTE: HEXOPT,
+        **_known(DRIVER_VERSION, HEXOPT),
     }
 
 
@@ -227,8 +230,9 @@ def _software_of(inventory: Inventory | None) -> str:
     return inventory.software_version if inventory else _MACHINE_VERSION
 
 
-def _known(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes that an agent says; an earlier one does not say all."""
+def _known(driver_version: str, hexopt: str) -> dict[str, str]:
+    """Return these attributes; an earlier agent does not report them."""
+    attributes = {_DRIVER_ATTRIBUTE: driver_version, _HEXOPT_ATTRIBUTE: hexopt}
     return {name: value for name, value in attributes.items() if value}
 
 

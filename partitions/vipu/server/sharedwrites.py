@@ -141,13 +141,13 @@ class SharedWrites:
 
 
 def _settled(draft: Draft) -> Callable[[], None]:
-    """Change nothing: nobody says what follows."""
+    """Change nothing."""
     del draft
     return _nobody
 
 
 def _nobody() -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def _nothing(change: object) -> None:

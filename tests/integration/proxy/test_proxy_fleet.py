@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from partitions.proxy.queue import QueueOptions
-from partitions.vipu.agent.simulated import serial
+from partitions.vipu.agent.simulatedinventory import serial
 from partitions.vipu.errors import InvalidRequest, NoAnswer
 from partitions.vipu.telemetry import Heartbeat, Sensors, heartbeat_from_json
 from partitions.vipu.types import OperationState, ReadyState

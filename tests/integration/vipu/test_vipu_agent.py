@@ -27,7 +27,7 @@ from partitions.vipu.agent.machine import (
     Reset,
 )
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
-from partitions.vipu.agent.simulated import CLOCK_HERTZ
+from partitions.vipu.agent.simulatedinventory import CLOCK_HERTZ
 from partitions.vipu.errors import (
     InvalidRequest,
     NoAnswer,

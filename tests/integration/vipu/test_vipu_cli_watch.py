@@ -23,10 +23,10 @@ def published_only() -> bool:
 
 
 @pytest.fixture
-def shown(
+def watched(
     start_server: Callable[..., tuple[VipuServer, int]], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[str]]:
-    """shown("vipu", ...) -> what the command shows each time, with p and q; p is removed once it
+    """watched("vipu", ...) -> each output of the command, with p and q; p is removed once it
     has shown both, and the command is interrupted after the third time."""
     monkeypatch.setattr(program, "WATCH_SECONDS", 0.01)
 
@@ -34,21 +34,21 @@ def shown(
         server, port = start_server(admin_port=0, create_latency_seconds=0)
         for partition in ("q", "p"):
             server.controller.create(CreateRequest(partition, 4))
-        told = list[str]()
+        outputs = list[str]()
 
         def say(text: str, stream: object = None) -> None:
             assert stream is None, text
-            told.append(text)
-            if len(told) == 1:
+            outputs.append(text)
+            if len(outputs) == 1:
                 server.controller.remove("p")
-            if len(told) == 3:
+            if len(outputs) == 3:
                 raise KeyboardInterrupt
 
         monkeypatch.setattr(program, "_say", say)
         its_port = port if name == "vipu" else server.admin_port
         command = [*words, "--watch", "-H", "127.0.0.1", "--api-port", str(its_port)]
         assert (vipu if name == "vipu" else admin.main)(command) == 0
-        return told
+        return outputs
 
     return run
 
@@ -61,9 +61,9 @@ def states(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", ["vipu", "vipu-admin"])
 def test_a_list_shows_a_removed_partition_once_more(
-    shown: Callable[..., list[str]], name: str
+    watched: Callable[..., list[str]], name: str
 ) -> None:
-    first, second, third = map(states, shown(name, "list", "partitions"))
+    first, second, third = map(states, watched(name, "list", "partitions"))
     assert sorted(first) == [("p", "ACTIVE"), ("q", "ACTIVE")]
     assert second == [("p", "REMOVED"), ("q", "ACTIVE")]
     assert third == [("q", "ACTIVE")]
@@ -71,19 +71,19 @@ def test_a_list_shows_a_removed_partition_once_more(
 
 @pytest.mark.parametrize("name", ["vipu", "vipu-admin"])
 def test_the_watch_of_a_partition_ends_with_its_removal(
-    shown: Callable[..., list[str]], name: str
+    watched: Callable[..., list[str]], name: str
 ) -> None:
-    first, last = (dict(states(text)) for text in shown(name, "get", "partition", "p"))
+    first, last = (dict(states(text)) for text in watched(name, "get", "partition", "p"))
     assert (first["State"], last["State"]) == ("ACTIVE", "REMOVED")
     assert (first["Size"], last["Size"], last["Operation"]) == ("4", "4", "-")
 
 
-def test_programs_are_told_in_the_words_of_each_api(shown: Callable[..., list[str]]) -> None:
-    _, second, _ = map(json.loads, shown("vipu", "list", "partitions", "-o", "json"))
+def test_programs_read_the_words_of_each_api(watched: Callable[..., list[str]]) -> None:
+    _, second, _ = map(json.loads, watched("vipu", "list", "partitions", "-o", "json"))
     assert [each["partition"]["ready_state"] for each in second] == ["PS_REMOVED", "PS_ACTIVE"]
 
 
-def test_programs_are_told_of_the_end(shown: Callable[..., list[str]]) -> None:
-    first, last = map(json.loads, shown("vipu-admin", "get", "partition", "p", "-o", "json"))
+def test_programs_read_the_end(watched: Callable[..., list[str]]) -> None:
+    first, last = map(json.loads, watched("vipu-admin", "get", "partition", "p", "-o", "json"))
     assert (first["ready_state"], last["ready_state"]) == ("ACTIVE", "REMOVED")
     assert last["spec"] == first["spec"]

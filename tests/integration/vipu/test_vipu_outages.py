@@ -270,12 +270,12 @@ async def test_a_relocatable_partition_without_room_moves_as_soon_as_there_is_so
         assert (await client.partition_status("p")).ready_state is ReadyState.ACTIVE
         if moves < 3:  # its old machine is out of service, too, and so is the next
             controller.fail_ipu(f"ag{full[1]}", 1, "IPU 1 is hot")
-    told = [
+    facts = [
         event.facts
         for event in controller.events.last()[0]
         if event.what == "partition moved once there was room"
     ]
-    assert [(each["partition"], each["agent"], each["to"]) for each in told] == [
+    assert [(each["partition"], each["agent"], each["to"]) for each in facts] == [
         ("p", "ag0", "ag3"),
         ("p", "ag3", "ag5"),
         ("p", "ag5", "ag7"),

@@ -126,8 +126,8 @@ def test_the_help_of_a_process_ends_with_examples_that_can_be_run(
         read = faultcommand._parser().parse_args
     with pytest.raises(SystemExit):
         read([*command, "--help"])
-    _, _, shown = capsys.readouterr().out.partition("\nexamples:\n")
-    lines = [line.split() for line in shown.splitlines()]
+    _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    lines = [line.split() for line in examples.splitlines()]
     assert len(lines) >= 2
     for line in lines:
         assert line[: len(command) + 1] == words.split()
