@@ -85,5 +85,6 @@ def no_jobs_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if "demo" not in request.fixturenames or not _running:
         return
     running = _running[0]
-    running.kubectl("delete", "ipujobs", "--all", "-A", "--timeout=120s")
+    if running.read("/apis/graphcore.ai/v1alpha1/ipujobs")["items"]:
+        running.kubectl("delete", "ipujobs", "--all", "-A", "--timeout=120s")
     wait_until(lambda: running.stats()["total"]["used"] == 0, "all IPUs free")

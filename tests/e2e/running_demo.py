@@ -14,11 +14,14 @@ import urllib.request
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.config import load_config
 from tests.fakes.forked import answer_of
 from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from playwright._impl._api_structures import SetCookieParam
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -37,6 +40,8 @@ class RunningDemo:
     dashboard: str = ""
     proxy: str = ""
     reader: threading.Thread | None = None
+    session: list[SetCookieParam] = field(default_factory=list)
+    """The cookies of the administrator's browser."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -73,19 +78,33 @@ class RunningDemo:
         return found
 
     def read(self, path: str) -> dict[str, Any]:
-        """Return the object at a path of the Kubernetes API, empty if there is none.
+        """Return the object at a path of the Kubernetes API, empty if there is none."""
+        code, found = self.ask("GET", path)
+        assert code in {HTTPStatus.OK, HTTPStatus.NOT_FOUND}, found
+        return found if code == HTTPStatus.OK else {}
+
+    def ask(
+        self, method: str, path: str, body: object = None, account: str = "", user: str = ""
+    ) -> tuple[int, dict[str, Any]]:
+        """Return the status and the body that the Kubernetes API answers to the administrator, or
+        to the `account` of a process; asked in the name of a `user`.
 
         Tests ask many times for what they wait for, and each kubectl is a process of its own.
         """
-        cluster = load_config(str(self.kubeconfig))
+        own = self.directory / "accounts" / account
+        cluster = load_config(f"{own}.kubeconfig" if account else str(self.kubeconfig))
+        headers = {"Content-Type": "application/json"}
+        if account:
+            headers["Authorization"] = f"Bearer {Path(f'{own}.token').read_text()}"
+        if user:
+            headers["Impersonate-User"] = user
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(cluster.server + path, data, headers, method=method)
         try:
-            url, context = cluster.server + path, cluster.ssl_context()
-            with urllib.request.urlopen(url, timeout=60, context=context) as answer:
-                return dict(json.load(answer))
+            with urllib.request.urlopen(request, timeout=60, context=cluster.ssl_context()) as got:
+                return got.status, json.load(got)
         except urllib.error.HTTPError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
-                raise
-            return {}
+            return error.code, json.load(error)
 
     def status(self, name: str, namespace: str = "default") -> str:
         return str(self.job(name, namespace).get("status", {}).get("launcherStatus", ""))

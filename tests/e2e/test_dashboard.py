@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 from tests.e2e.browsing import signed_in
 from tests.e2e.keyboard import enter, press, write
@@ -71,38 +70,35 @@ def test_a_wrong_password_is_refused_in_words(browser: Browser, demo: RunningDem
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_overview_fits_its_window(
-    browser: Browser, demo: RunningDemo, width: int, scheme: str
-) -> None:
+def test_the_overview_fits_its_window(browser: Browser, demo: RunningDemo) -> None:
     demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-    context = browser.new_context(
-        viewport={"width": width, "height": 860},
-        color_scheme=scheme,  # type: ignore[arg-type]
-    )
-    page = context.new_page()
-    signed_in(page, demo)
-    page.get_by_text("ipujob-sample", exact=True).first.wait_for()
-    assert page.evaluate("document.documentElement.getAttribute('data-bs-theme')") == scheme
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    folder = os.environ.get("SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"overview-{width}-{scheme}.png", full_page=True)
-    context.close()
+    for width, scheme in product((1280, 390), ("light", "dark")):
+        context = browser.new_context(
+            viewport={"width": width, "height": 860},
+            color_scheme=scheme,  # type: ignore[arg-type]
+        )
+        page = context.new_page()
+        signed_in(page, demo)
+        page.get_by_text("ipujob-sample", exact=True).first.wait_for()
+        assert page.evaluate("document.documentElement.getAttribute('data-bs-theme')") == scheme
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, scheme)
+        folder = os.environ.get("SCREENSHOTS")
+        if folder:
+            page.screenshot(path=Path(folder) / f"overview-{width}-{scheme}.png", full_page=True)
+        context.close()
 
 
-@pytest.mark.parametrize("width", [768, 892, 1100])
-def test_all_of_the_navigation_is_on_the_screen(
-    browser: Browser, demo: RunningDemo, width: int
-) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 860})
+def test_all_of_the_navigation_is_on_the_screen(browser: Browser, demo: RunningDemo) -> None:
+    page = browser.new_page()
     signed_in(page, demo)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    items = page.locator("header a, header button").all()
-    boxes = [box for item in items if (box := item.bounding_box()) is not None]
-    assert len(boxes) == len(items)
-    assert max(box["x"] + box["width"] for box in boxes) <= width
+    for width in (768, 892, 1100):
+        page.set_viewport_size({"width": width, "height": 860})
+        assert page.evaluate("innerWidth") == width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        items = page.locator("header a, header button").all()
+        boxes = [box for item in items if (box := item.bounding_box()) is not None]
+        assert len(boxes) == len(items), width
+        assert max(box["x"] + box["width"] for box in boxes) <= width, width
     page.close()
 
 

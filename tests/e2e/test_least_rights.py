@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -11,47 +12,64 @@ from devcluster.demo.processes import ACCOUNTS
 if TYPE_CHECKING:
     from tests.e2e.running_demo import RunningDemo
 
-MAKE_ADMIN = (
-    "create",
-    "clusterrolebinding",
-    "mine",
-    "--clusterrole=cluster-admin",
-    "--user=ada",
-)
-_JOBS = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs"
-NOBODY = [
-    ("get", "secrets", "-A"),
-    ("get", "mutatingwebhookconfigurations"),
-    ("delete", "namespace", "default"),
-    MAKE_ADMIN,
-    ("get", "ipujobs", "--as", "kubernetes-admin"),
+_CLUSTER, _JOBS = "/api/v1", "/apis/graphcore.ai/v1alpha1"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+_IN_DEFAULT, _IN_SYSTEM = "namespaces/default", "namespaces/ipuhub-system"
+MAKE_ADMIN = {
+    "metadata": {"name": "mine"},
+    "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "cluster-admin",
+    },
+    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ada"}],
+}
+READ_SECRETS = {
+    "metadata": {"name": "x"},
+    "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+}
+Request: TypeAlias = tuple[str, str, dict[str, Any] | None]
+NOBODY: list[Request] = [
+    ("GET", f"{_CLUSTER}/secrets", None),
+    ("GET", _WEBHOOKS, None),
+    ("DELETE", f"{_CLUSTER}/{_IN_DEFAULT}", None),
+    ("POST", f"{_RBAC}/clusterrolebindings", MAKE_ADMIN),
 ]
-NOT_THIS_ONE = [
-    ("ipuhub-operator", ("create", "token", "ipuhub-proxy", "-n", "ipuhub-system")),
-    ("ipuhub-operator", ("get", "node", "any")),
-    ("ipuhub-operator", ("delete", "node", "any")),
-    ("ipuhub-operator", ("create", "role", "x", "--verb=get", "--resource=secrets")),
-    ("ipuhub-proxy", ("get", "ipujobs", "-A")),
-    ("ipuhub-proxy", ("get", "configmaps", "-n", "default")),
-    ("ipuhub-prober", ("delete", "--raw", "/api/v1/namespaces/default/pods/any")),
-    ("ipuhub-web", ("get", "pods", "-A")),
-    ("ipuhub-web", ("delete", "--raw", f"{_JOBS}/any")),
-    ("ipuhub-kubelet", ("get", "configmaps", "-A")),
-    ("ipuhub-kubelet", ("get", "ipujobs", "-A")),
-    ("ipuhub-webhooks", ("get", "ipujobs", "-A")),
+NOT_THIS_ONE: list[tuple[str, Request]] = [
+    (
+        "ipuhub-operator",
+        ("POST", f"{_CLUSTER}/{_IN_SYSTEM}/serviceaccounts/ipuhub-proxy/token", {"spec": {}}),
+    ),
+    ("ipuhub-operator", ("GET", f"{_CLUSTER}/nodes/any", None)),
+    ("ipuhub-operator", ("DELETE", f"{_CLUSTER}/nodes/any", None)),
+    ("ipuhub-operator", ("POST", f"{_RBAC}/{_IN_DEFAULT}/roles", READ_SECRETS)),
+    ("ipuhub-proxy", ("GET", f"{_JOBS}/ipujobs", None)),
+    ("ipuhub-proxy", ("GET", f"{_CLUSTER}/{_IN_DEFAULT}/configmaps", None)),
+    ("ipuhub-prober", ("DELETE", f"{_CLUSTER}/{_IN_DEFAULT}/pods/any", None)),
+    ("ipuhub-web", ("GET", f"{_CLUSTER}/pods", None)),
+    ("ipuhub-web", ("DELETE", f"{_JOBS}/{_IN_DEFAULT}/ipujobs/any", None)),
+    ("ipuhub-kubelet", ("GET", f"{_CLUSTER}/configmaps", None)),
+    ("ipuhub-kubelet", ("GET", f"{_JOBS}/ipujobs", None)),
+    ("ipuhub-webhooks", ("GET", f"{_JOBS}/ipujobs", None)),
 ]
-CASES = [(account, command) for account in ACCOUNTS for command in NOBODY] + NOT_THIS_ONE
 
 
-@pytest.mark.parametrize(("account", "command"), CASES)
+@pytest.mark.parametrize("account", ACCOUNTS)
 def test_an_account_is_refused_what_its_process_does_not_need(
-    demo: RunningDemo, account: str, command: tuple[str, ...]
+    demo: RunningDemo, account: str
 ) -> None:
-    config = demo.directory / "accounts" / f"{account}.kubeconfig"
-    done = demo.try_kubectl("--kubeconfig", str(config), *command)
-    assert done.returncode != 0
-    assert "(Forbidden)" in done.stderr or "is forbidden" in done.stderr, done.stderr
-    assert f"system:serviceaccount:ipuhub-system:{account}" in done.stderr
+    own = [request for name, request in NOT_THIS_ONE if name == account]
+    for method, path, body in [*NOBODY, *own]:
+        is_refused(demo.ask(method, path, body, account), account)
+    as_another = demo.ask("GET", f"{_JOBS}/ipujobs", account=account, user="kubernetes-admin")
+    is_refused(as_another, account)
+
+
+def is_refused(answer: tuple[int, dict[str, Any]], account: str) -> None:
+    code, status = answer
+    assert (code, status["reason"]) == (HTTPStatus.FORBIDDEN, "Forbidden"), status
+    assert f"system:serviceaccount:ipuhub-system:{account}" in status["message"]
 
 
 def test_the_processes_run_with_these_accounts(demo: RunningDemo) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import aiohttp.web  # noqa: F401
+import celery.apps.beat
+import celery.bin.celery
+import celery.worker.worker  # noqa: F401
 import django.contrib.auth.hashers
 import django.core.management
 import django.db.backends.postgresql.base

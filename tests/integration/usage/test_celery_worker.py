@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import subprocess
-import sys
 from contextlib import contextmanager
 from errno import ENOSPC
 from pathlib import Path
@@ -27,6 +25,7 @@ from ipuhub import heartbeats, taskqueue, workerhealth
 from ipuhub.models import Heartbeat
 from ipuhub.process.health import Health
 from tests.builders.lifetimes import pod
+from tests.fakes.forked import answer_of, forked
 from tests.fakes.freeport import free_port
 from tests.fakes.silentline import SilentLine
 from tests.fakes.waiting import wait_until
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _ROOT = Path(__file__).parents[3]
+_CELERY = ("-m", "celery", "-A", "ipuhub.celery", "--quiet")
 
 
 def _environment() -> dict[str, str]:
@@ -60,27 +60,16 @@ def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
     environment = _environment()
     ask = "import django; django.setup()\nfrom ipuhub.celery import app\n"
     ask += f"app.send_task('usage.make_reports', [{run.pk}])"
-    result = subprocess.run(
-        [sys.executable, "-c", ask],
-        check=False,
-        env=environment,
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    command = [sys.executable, "-m", "celery", "-A", "ipuhub.celery", "--quiet", "worker", "-B"]
-    command += ["--schedule", str(tmp_path / "schedule")]
+    result = answer_of(["-c", ask], _ROOT, environment)
+    assert (result.code, result.err) == (0, "")
+    command = [*_CELERY, "worker", "-B", "--schedule", str(tmp_path / "schedule")]
     errors = tmp_path / "stderr"
-    with errors.open("w") as stderr:
-        worker = subprocess.Popen(
-            command, env=environment, cwd=_ROOT, stderr=stderr, stdout=subprocess.DEVNULL
-        )
+    worker = forked(command, _ROOT, environment, tmp_path / "stdout", errors)
     try:
-        wait_until(lambda: ReportRun.objects.get(pk=run.pk).is_over or worker.poll() is not None)
+        wait_until(lambda: ReportRun.objects.get(pk=run.pk).is_over or not worker.is_alive())
     finally:
         worker.terminate()
-        worker.wait(90)
+        worker.join(90)
     run.refresh_from_db()
     assert (run.state, run.done) == ("done", 1), errors.read_text()
     assert MonthReport.objects.get().lifetimes == 1
@@ -103,16 +92,8 @@ def test_beat_makes_the_reports_when_the_settings_say():
         "print(app.conf.beat_schedule['month reports']['schedule'], app.conf.timezone)"
     )
     chosen = {"IPUHUB_REPORT_SCHEDULE": "30 6 * * 1-5", "IPUHUB_REPORT_ZONE": "Europe/Berlin"}
-    made = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=_ROOT,
-        env=_environment() | chosen,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert made.stdout == "<crontab: 30 6 * * 1-5 (m/h/dM/MY/d)> Europe/Berlin\n"
+    made = answer_of(["-c", code], _ROOT, _environment() | chosen)
+    assert made.out == "<crontab: 30 6 * * 1-5 (m/h/dM/MY/d)> Europe/Berlin\n"
 
 
 def _page(port: int, path: str) -> tuple[int, str]:
@@ -131,13 +112,13 @@ def _running(command: str, folder: Path, **more: str) -> Iterator[int]:
     port = free_port()
     environment = _environment() | {"IPUHUB_WORKER_HEALTH_PORT": str(port)} | more
     environment |= {"IPUHUB_BEAT_SCHEDULE_PATH": str(folder / "schedule")}
-    arguments = [sys.executable, "-m", "celery", "-A", "ipuhub.celery", "--quiet", command]
-    process = subprocess.Popen(arguments, env=environment, cwd=_ROOT)
+    process = forked([*_CELERY, command], _ROOT, environment, folder / "log")
     try:
         yield port
     finally:
         process.terminate()
-        assert process.wait(90) == 0
+        process.join(90)
+        assert process.exitcode == 0, (folder / "log").read_text()
 
 
 @pytest.mark.parametrize("command", ["worker", "beat"])
