@@ -7,6 +7,7 @@ volume. Neither has a dashboard.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ class Release:
 
 CLASS = "ipuhub-test-local"
 SCHEDULER = "ipuhub-scheduler"
+SUBMITTED = "ipuhub-test/submitted"
 # The IPUs of `left` are reached from one node only.
 NEAR, FAR, REACHES_LEFT = "node-1", "node-2", "ipuhub-test/reaches-left"
 
@@ -168,12 +170,33 @@ def test_mpirun_starts_the_trial_job_on_both_workers_where_the_image_has_it(
     ]
 
 
+@pytest.fixture
+def submitting(cluster: RealCluster) -> Iterator[None]:
+    """Delete what the test submits, also if it fails: it may be tried again."""
+    yield
+    cluster.kubectl("delete", "pods", "-n", "default", "-l", SUBMITTED, "--grace-period=1")
+
+
+@contextmanager
+def without_proxy(cluster: RealCluster, release: Release) -> Iterator[None]:
+    """Have no V-IPU Proxy in this release meanwhile."""
+    where = (f"deployment/{release.name}-ipu-operator-vipu-proxy", "-n", release.helm.namespace)
+    pods = ("pods", *where[1:], "-l", "app.kubernetes.io/component=vipu-proxy")
+    cluster.kubectl("scale", *where, "--replicas=0")
+    try:
+        wait_until(lambda: not cluster.get(*pods)["items"], "no proxy")
+        yield
+    finally:
+        cluster.kubectl("scale", *where, "--replicas=1")
+        cluster.kubectl("rollout", "status", *where, "--timeout=90s")
+
+
 def submit(cluster: RealCluster, pod: str, labels: dict[str, str], node: str) -> None:
     """Create a pod for the second scheduler, which only one node may run."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": pod, "labels": labels},
+        "metadata": {"name": pod, "labels": {**labels, SUBMITTED: "yes"}},
         "spec": {
             "schedulerName": SCHEDULER,
             "nodeSelector": {"kubernetes.io/hostname": node},
@@ -196,6 +219,7 @@ def why_pending(cluster: RealCluster, pod: str) -> str:
     return " ".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
 
 
+@pytest.mark.usefixtures("submitting")
 def test_the_second_scheduler_places_jobs_by_their_partition_and_without_the_proxy(
     cluster: RealCluster, releases: tuple[Release, Release]
 ) -> None:
@@ -216,25 +240,10 @@ def test_the_second_scheduler_places_jobs_by_their_partition_and_without_the_pro
     wait_until(lambda: refusal in why_pending(cluster, f"on-{FAR}"), "the proxy's refusal")
 
     # While it does not answer, nothing waits for it.
-    proxy = ("deployment/left-ipu-operator-vipu-proxy", "-n", releases[0].helm.namespace)
-    cluster.kubectl("scale", *proxy, "--replicas=0")
-    wait_until(
-        lambda: not proxies(cluster, releases[0]),
-        "no proxy",
-    )
-    submit(cluster, "alone", labels, FAR)
-    wait_until(lambda: placed(cluster, "alone", "default") == (FAR, SCHEDULER), "placed alone")
-    cluster.kubectl("scale", *proxy, "--replicas=1")
-    cluster.kubectl("rollout", "status", *proxy, "--timeout=90s")
-    pods = ("pods", "alone", f"on-{NEAR}", f"on-{FAR}")
-    cluster.kubectl("delete", *pods, "-n", "default", "--grace-period=1")
+    with without_proxy(cluster, releases[0]):
+        submit(cluster, "alone", labels, FAR)
+        wait_until(lambda: placed(cluster, "alone", "default") == (FAR, SCHEDULER), "placed alone")
     assert releases[0].has_partition_for(cluster, uid(cluster, releases[0]))
-
-
-def proxies(cluster: RealCluster, release: Release) -> list[Any]:
-    label = "app.kubernetes.io/component=vipu-proxy"
-    found = cluster.get("pods", "-n", release.helm.namespace, "-l", label)["items"]
-    return list(found)
 
 
 def test_a_database_without_a_dashboard_is_migrated_and_keeps_its_data_on_its_volume(
