@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from ipuhub.backoff import Backoff
 from ipuhub.kube.access import User
@@ -19,6 +18,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
+from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import Health, build_runner
 from partitions.proxy.app import Access, Parts, build_app
 from partitions.proxy.breaker import CircuitBreaker, Connection
@@ -278,7 +278,7 @@ async def site(world: World) -> AsyncIterator[Site]:
     parts = Parts(proxy.store, proxy.fleet, proxy.service, proxy.sweep, Access(reviews), health)
     runner = build_runner(build_app(parts))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await CountedSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     async with aiohttp.ClientSession() as http:
         yield Site(world, proxy, reviews, health, url, http)

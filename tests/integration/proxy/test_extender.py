@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from ipuhub.kube.resources import NODES as KUBE_NODES
+from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import Health, build_runner
 from partitions.proxy.app import Access, Parts, build_app
 from partitions.proxy.metrics import EXTENDED
@@ -52,7 +52,7 @@ async def serving(world: World, standby: str = "", deadline: float = 5.0) -> Asy
     routes = Extender(proxy.store, NODES.get, deadline).routes()
     runner = build_runner(build_app(parts, routes, [allow_node_lists]))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await CountedSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     async with aiohttp.ClientSession() as http:
         yield Site(world, proxy, reviews, health, url, http)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
+from ipuhub.process.connections import CountedSite
 from ipuhub.process.health import IDLE_SECONDS, Health, Limits, build_runner, listening
 from ipuhub.process.httpbodies import BodyReader
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, build_app, webhook_bodies
@@ -31,7 +31,7 @@ async def serving(app: Application, **options: Any) -> AsyncIterator[int]:
     limits = {"limits": Limits(bodies_bytes=0)}  # as the command has them
     runner = build_runner(app, shutdown_seconds=0.1, **limits | options)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await CountedSite(runner, "127.0.0.1", 0).start()
     try:
         yield runner.addresses[0][1]
     finally:
