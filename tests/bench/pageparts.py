@@ -57,6 +57,12 @@ PARTS = (
         "without a price",
         (
             "/",
+            "/queue/",
+            "/fleet/",
+            "/fleet/table/",
+            "/fleet/machines/v1:8090/ag7/",
+            "/api/v1/fleet",
+            "/api/v1/queue",
             "/jobs/",
             "/jobs/?namespace=ns-7&status=Failed",
             "/jobs/?user=user-7",

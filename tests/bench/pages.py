@@ -1,7 +1,7 @@
 """Queries and server time of each page at full history: in-process, against a real PostgreSQL.
 
 Server time covers Django's handler with middleware, templates and queries, without the network and
-the WSGI server. A live page finds neither the cluster nor the proxy.
+the WSGI server. Cluster and proxy, with 4,096 IPUs, are in a process of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devcluster.demo.postgres import EmbeddedPostgres
+from tests.bench.largefleet import large_fleet
 from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
 
@@ -38,9 +39,11 @@ def run(options: argparse.Namespace) -> None:
     page."""
     configure()
     if os.environ.get("DATABASE_URL"):
-        _measure(options)
+        _setup()
+        with large_fleet():
+            _measure(options)
         return
-    with filled(options):
+    with filled(options), large_fleet():
         _measure(options)
 
 
@@ -119,7 +122,6 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    _setup()
     from django.utils import timezone
 
     from tests.bench.pageparts import PARTS, priced
@@ -128,6 +130,7 @@ def _measure(options: argparse.Namespace) -> None:
 
     client, job = signed_in(), some_job()
     last = Month.of(timezone.now(), usage_zone()).previous()
+    print(f"load average {os.getloadavg()[0]:.1f}")
     print(f"{'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'kB':>6}  page ({options.rounds} rounds)")
     for part in PARTS:
         with priced(part.prices):

@@ -1,6 +1,6 @@
 """First content and bytes of pages in Chromium, with an empty cache and with a full one.
 
-A `run_web` of its own serves them at the page bench's full history, with no cluster and no proxy.
+A `run_web` of its own serves them at the page bench's full history, with its fleet of 4,096 IPUs.
 Each first visit has a browser context of its own, so an empty cache; its second visit follows in
 the same context. Bytes are what Chromium received, headers too, until the network is quiet.
 """
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from tests.bench.largefleet import large_fleet
 from tests.bench.pages import configure, filled, signed_in, some_job
 from tests.fakes.chromium import shared_browser
 from tests.fakes.freeport import free_port
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, BrowserContext
 
-PAGES = ("/", "/jobs/", "/fleet/", "/usage/", "/jobs/{job}/")
+PAGES = ("/", "/jobs/", "/queue/", "/fleet/", "/usage/", "/jobs/{job}/")
 MOST_MS, MOST_KB, MOST_SCRIPT_KB = 1000, 250, 30
 OWN = "/static/ipuhub/"
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ class Visit:
 def run(options: argparse.Namespace) -> None:
     """Print a line for each page: first content, and the bytes of a first and a second visit."""
     configure()
-    with filled(options):
+    with filled(options), large_fleet():
         client, job = signed_in(), some_job()
         cookies = {name: morsel.value for name, morsel in client.cookies.items()}
         with _web() as address, shared_browser() as browser:

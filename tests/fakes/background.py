@@ -98,11 +98,12 @@ class Cluster:
 
 
 class Proxy:
-    """The V-IPU Proxy's own routes over a fleet of 32 IPUs in memory; token `web` may list."""
+    """The V-IPU Proxy's own routes over a fleet in memory, of 32 IPUs unless another `world` is
+    given; token `web` may list."""
 
-    def __init__(self, background: Background) -> None:
+    def __init__(self, background: Background, world: World | None = None) -> None:
         self._background = background
-        self.world = World()
+        self.world = world or World()
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         background.run(self._start())
