@@ -164,12 +164,12 @@ def _print_page(client: Any, address: str, rounds: int) -> None:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from tests.builders.questions import questions
+    from tests.builders.questions import count_queries
 
     answer = client.get(address)  # templates are compiled, plans and pages are warm
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
-        query_count = questions(queries)  # now: the log is emptied with each request
+        query_count = count_queries(queries)  # now: the log is emptied with each request
     times = []
     for _ in range(rounds):
         began = time.perf_counter()

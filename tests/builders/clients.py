@@ -21,7 +21,7 @@ def browser(user: User) -> Client:
     return client
 
 
-def tool(user: User, scopes: str = " ".join(SCOPES)) -> Client:
+def api_client(user: User, scopes: str = " ".join(SCOPES)) -> Client:
     """A program that sends an API token of `user`."""
     _token, text = make_token(user, "test", timezone.now(), scopes=scopes)
     return Client(headers={"Authorization": f"Bearer {text}"})

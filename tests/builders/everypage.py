@@ -19,7 +19,7 @@ from ipuhub.models import (
 )
 from tests.builders import jobhistory
 from tests.builders.notifications import subscribe
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from usage.models import ReportRun
 from usage.reports.making import make_month
 from usage.time.months import usage_zone
@@ -69,7 +69,7 @@ def rows_of_administration(owner: User, count: int = 1, text: str = "said") -> N
     subscriptions, at most a few, and sent notifications. `said`: free text that people wrote in
     them."""
     now = timezone.now()
-    rate("ipu", "1.25")
+    store_rate("ipu", "1.25")
     for number in range(count):
         at = now - dt.timedelta(minutes=number)
         names: dict[str, Any] = {"namespace": "team-a", "user_name": text}

@@ -15,7 +15,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def pod(began: str | None, ended: str | None = None, **fields: Any) -> PodLifetime:
+def store_pod(began: str | None, ended: str | None = None, **fields: Any) -> PodLifetime:
     """Store a pod's lifetime; ipus, cpu (cores) and memory_gib may be given in units."""
     start = at(began) if began else None
     units = {
@@ -40,7 +40,7 @@ def pod(began: str | None, ended: str | None = None, **fields: Any) -> PodLifeti
     return PodLifetime.objects.create(**(defaults | units | fields))
 
 
-def held(began: str, ended: str | None = None, **fields: Any) -> PartitionLifetime:
+def store_partition(began: str, ended: str | None = None, **fields: Any) -> PartitionLifetime:
     """Store a partition's lifetime."""
     defaults: dict[str, Any] = {
         "key": str(uuid4()),

@@ -13,7 +13,7 @@ from dashboard.notify.events import collect
 from dashboard.notify.outbox import deliver
 from ipuhub.models import Subscription
 from tests.builders import jobhistory
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,7 +36,9 @@ def store_ended_job(name: str = "train", namespace: str = "team-a", **fields: An
 
 def delivery_counts() -> dict[str, int]:
     """Return the notification counters of the dashboard's /metrics by label, without zeros."""
-    page = tool(get_user_model().objects.create_user("scraper", is_staff=True)).get("/metrics")
+    page = api_client(get_user_model().objects.create_user("scraper", is_staff=True)).get(
+        "/metrics"
+    )
     lines = re.findall(
         r'^ipuhub_notification_\w+{\w+="(\w+)"} (\d+)', page.content.decode(), re.MULTILINE
     )

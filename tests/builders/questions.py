@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _MARKS: Final = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT", "SET LOCAL")
 
 
-def questions(captured: CaptureQueriesContext) -> int:
+def count_queries(captured: CaptureQueriesContext) -> int:
     """Return how many messages were sent that ask for rows."""
     return sum(not _is_mark(query["sql"]) for query in captured.captured_queries)
 

@@ -10,7 +10,7 @@ from usage.models import Rate
 from usage.rates.pages import set_rate
 
 
-def rate(
+def store_rate(
     resource: str, price: str, begins: str = "2026-01-01", ends: str = "", name: str = ""
 ) -> Rate:
     """Store a price per hour, from a day until the day before another."""

@@ -15,7 +15,7 @@ from django.utils import timezone
 from ipuhub.models import RecordFault, WatchGap
 from tests.builders import jobhistory
 from tests.builders.fleetrows import capacity_row
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.fakes.emptytables import empty_tables
 from usage.models import ReportRun
@@ -78,7 +78,7 @@ def _write_history(now: dt.datetime) -> None:
             jobhistory.attempt(job)
             jobhistory.transition(job, "Running", 5)
     capacity_row("vipu-1", at=now - dt.timedelta(days=41))
-    rate("ipu", "0.25")
+    store_rate("ipu", "0.25")
     WatchGap.objects.create(watch="pods", began_at=now, ended_at=now, cause="a test")
     RecordFault.objects.create(
         watch="pods", uid="u", code="bad", message="It is bad.", first_at=now, last_at=now

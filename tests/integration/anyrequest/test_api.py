@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 
 from ipuhub.api.auth import make_token
 from ipuhub.wsgi import application
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.documents import openapi
 from tests.fakes.longform import IS_LONG
 from tests.integration.web.addresses import EXAMPLES, api_reads
@@ -114,7 +114,7 @@ def tokens(people: dict[str, User]) -> dict[str, str]:
 def test_the_document_names_an_etag_and_304_where_the_answer_has_them(
     name: str, people: dict[str, User]
 ) -> None:
-    address, client = API_READS[name], tool(people["admin"])
+    address, client = API_READS[name], api_client(people["admin"])
     full = address + EXAMPLES[name].queries[0]  # with what it requires
     first = client.get(full, secure=True)
     if first.streaming:

@@ -22,7 +22,7 @@ from django.utils import timezone
 from ipuhub.api.auth import make_token
 from ipuhub.models import Subscription
 from ipuhub.web.filters import PAGE
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.fakes.longform import IS_LONG
 from tests.integration.web.addresses import api_reads, page_addresses
 from usage.time.windows import Month
@@ -186,7 +186,7 @@ def test_every_parameter_of_a_page_is_understood_or_refused_by_its_name(
 def test_a_read_of_the_api_refuses_a_parameter_that_nothing_reads(
     name: str, people: dict[str, User]
 ) -> None:
-    refused = tool(people["admin"]).get(f"{API_READS[name]}?{_UNREAD}=1")
+    refused = api_client(people["admin"]).get(f"{API_READS[name]}?{_UNREAD}=1")
     assert refused.status_code == 400
     assert {_UNREAD, "unknown"} <= set(re.findall(r"\w+", refused.json()["detail"]))
 

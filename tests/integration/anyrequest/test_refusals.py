@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ipuhub.api.parsing import MOST_BYTES
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 def test_a_body_of_no_use_is_refused_in_words(
     people: dict[str, User], body: bytes, status: int, words: str
 ) -> None:
-    answer = tool(people["admin"]).post(
+    answer = api_client(people["admin"]).post(
         "/api/v1/usage/rates", body, content_type="application/json", secure=True
     )
     assert answer.status_code == status
@@ -44,7 +44,9 @@ def test_a_body_of_no_use_is_refused_in_words(
 
 @pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", "x", "a/b;c"])
 def test_a_body_that_is_no_json_is_refused(people: dict[str, User], kind: str) -> None:
-    answer = tool(people["admin"]).post("/api/v1/query", b"{}", content_type=kind, secure=True)
+    answer = api_client(people["admin"]).post(
+        "/api/v1/query", b"{}", content_type=kind, secure=True
+    )
     assert answer.status_code == 415
     assert "Unsupported media type" in answer.json()["detail"]
 
@@ -54,7 +56,7 @@ def test_a_body_that_is_no_json_is_refused(people: dict[str, User], kind: str) -
 def test_another_method_is_answered_or_refused_in_words(
     people: dict[str, User], method: str, address: str
 ) -> None:
-    answer = getattr(tool(people["admin"]), method)(address, secure=True)
+    answer = getattr(api_client(people["admin"]), method)(address, secure=True)
     assert answer.status_code in {200, 405}
     if answer.status_code == 405 and method != "head":
         assert answer.json()["detail"] == f'Method "{method.upper()}" not allowed.'
@@ -72,6 +74,6 @@ def test_a_browser_that_sends_no_csrf_token_is_told_so(people: dict[str, User]) 
 @pytest.mark.parametrize("query", ["cursor=WyIyMDI2Il0", "page_size=0", "page_size=x"])
 def test_a_page_of_a_file_is_refused(people: dict[str, User], name: str, query: str) -> None:
     address = f"/api/v1/usage/{name}?format=csv&{query}"
-    answer = tool(people["admin"]).get(address, secure=True)
+    answer = api_client(people["admin"]).get(address, secure=True)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith(query.partition("=")[0] + ": ")

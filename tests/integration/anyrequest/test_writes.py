@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.documents import openapi
 from usage.models import Rate, ReportRun
 
@@ -68,7 +68,7 @@ def _bodies(names: list[str]) -> st.SearchStrategy[bytes]:
 
 @pytest.mark.parametrize("path", WRITES)
 def test_a_write_is_done_once_or_refused_in_words(path: str, people: dict[str, User]) -> None:
-    accountant, stranger = tool(people["accountant"]), tool(people["stranger"])
+    accountant, stranger = api_client(people["accountant"]), api_client(people["stranger"])
 
     @SOME
     @given(body=_bodies(WRITES[path]), number=st.none() | NUMBERS)

@@ -27,7 +27,7 @@ from ipuhub.roles import parse_group_roles
 from ipuhub.web.clusterusers import ClusterAway
 from partitions.connections import close
 from tests.builders import jobhistory
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.notifications import MINUTE, store_ended_job, subscribe
 from tests.builders.roles import grant
 from tests.integration.dashboard.actionslab import ActionsLab
@@ -186,7 +186,7 @@ def test_a_user_is_told_of_the_jobs_that_kubernetes_lets_him_list(
     for name in ("bob", "eve", "stranger"):
         user = get_user_model().objects.create_user(name)
         grant(user, "operator", "team-b")  # counts for nothing here
-        page = tool(user)
+        page = api_client(user)
         made = page.post(API, {**ASKED, "target": f"{receiver.url}&{name}"}, JSON)
         assert made.status_code == 201, made.content
         refused = page.post(API, {**ASKED, "namespace": "team-b"}, JSON)

@@ -18,7 +18,7 @@ from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from ipuhub.web.requests import release
 from tests.builders.fleetrows import job_row, partition_row
-from tests.builders.questions import questions
+from tests.builders.questions import count_queries
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -172,7 +172,7 @@ def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
 ) -> None:
     with CaptureQueriesContext(connection) as queries:
         get_page(user)
-    assert questions(queries) <= 3
+    assert count_queries(queries) <= 3
     hold(cluster, proxy, "all", "team-a", 32)
     proxy.hold("waits", "team-a", 4, uid=cluster.add_job("waits", "team-a"))
     clock.later(3)
@@ -180,10 +180,10 @@ def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
     for address, asks in (("/fleet/?fill=group", 5), ("/fleet/table/", 4)):
         with CaptureQueriesContext(connection) as queries:
             get_page(user, address)
-        assert questions(queries) == asks
+        assert count_queries(queries) == asks
     with CaptureQueriesContext(connection) as queries:
         assert "waits" in get_page(user, "/queue/")
-    assert questions(queries) <= 4
+    assert count_queries(queries) <= 4
 
 
 def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: Clock) -> None:

@@ -19,7 +19,7 @@ from partitions.models import PartitionLifetime
 from partitions.vipu.telemetry import Heartbeat, Sensors
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.fleetrows import job_row, partition_row
-from tests.builders.questions import questions
+from tests.builders.questions import count_queries
 from tests.integration.dashboard.test_fleet_page import get_page, hold
 from tests.integration.web.livepages import axe_violations, live_server, page_of, show_as
 from tests.integration.web.looks import WIDTHS, looks_of
@@ -280,7 +280,7 @@ def test_the_polled_part_is_304_until_something_changes(
 def test_a_machine_costs_six_questions(user: Client, cluster: Cluster, proxy: Proxy) -> None:
     with CaptureQueriesContext(connection) as queries:
         get_page(user, AG0)
-    assert questions(queries) <= 6
+    assert count_queries(queries) <= 6
 
 
 def test_a_machine_breaks_no_rule_and_needs_no_width(

@@ -14,7 +14,7 @@ from django.utils import timezone
 from dashboard.notify.events import EVENTS
 from dashboard.notify.outbox import DEAD, QUEUED, deliver
 from ipuhub.models import Notification, Subscription
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.builders.notifications import PAGE, subscribe
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def test_a_user_subscribes_sees_the_secret_once_and_sends_a_test(
     text = f"{headers['x-ipuhub-timestamp']}.".encode() + body
     want = hmac.new(secret[1].encode(), text, hashlib.sha256).hexdigest()
     assert headers["x-ipuhub-signature"] == f"sha256={want}"
-    rows = tool(ann).get("/api/v1/notifications?event=test").json()["results"]
+    rows = api_client(ann).get("/api/v1/notifications?event=test").json()["results"]
     assert [(row["state"], row["owner"]) for row in rows] == [("sent", "ann")]
     assert "answered 204" in client.get(PAGE).content.decode()
     other = browser(get_user_model().objects.create_user("eve"))
     assert receiver.url not in other.get(PAGE).content.decode()
-    assert tool(get_user_model().objects.get(username="eve")).get(
+    assert api_client(get_user_model().objects.get(username="eve")).get(
         "/api/v1/notifications"
     ).json() == {"next": None, "results": []}
     client.post(f"{PAGE}{found.pk}/delete")
@@ -104,7 +104,7 @@ def test_mail_stays_in_the_domains_of_the_settings(ann: User, settings: Settings
 
 
 def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: HttpReceiver) -> None:
-    client = tool(ann, "read write")
+    client = api_client(ann, "read write")
     body = {"event": "job-waiting", "channel": "webhook", "target": receiver.url, "minutes": 30}
     made = client.post(API, body, content_type=JSON)
     assert made.status_code == 201, made.content
@@ -155,7 +155,7 @@ def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: Ht
 def test_the_api_refuses_what_the_page_refuses(
     ann: User, changed: dict[str, Any], field: str, sentence: str
 ) -> None:
-    answer = tool(ann).post(API, form() | changed, content_type=JSON)
+    answer = api_client(ann).post(API, form() | changed, content_type=JSON)
     assert answer.status_code == 400
     assert answer.json()["type"] == "urn:ipuhub:problem:invalid-value"
     assert sentence in answer.json()["errors"][field][0]
@@ -164,7 +164,7 @@ def test_the_api_refuses_what_the_page_refuses(
 
 def test_an_administrator_subscribes_to_components(root: User) -> None:
     assert "A component is down" in browser(root).get(PAGE).content.decode()
-    answer = tool(root).post(API, form(event="component-down"), content_type=JSON)
+    answer = api_client(root).post(API, form(event="component-down"), content_type=JSON)
     assert answer.status_code == 201, answer.content
 
 
@@ -177,7 +177,7 @@ def test_with_usage_off_nobody_subscribes_to_what_is_never_sent(
     for user, events in ((ann, EVENTS), (root, EVENTS.keys() - {"component-down"})):
         for event in events:
             assert browser(user).post(PAGE, form(event=event)).status_code == 400
-            answer = tool(user).post(API, form(event=event), content_type=JSON)
+            answer = api_client(user).post(API, form(event=event), content_type=JSON)
             assert "Usage is off (USAGE_ENABLED)" in answer.json()["errors"]["event"][0]
     assert not Subscription.objects.exists()
 
@@ -188,7 +188,7 @@ def test_with_usage_off_administrators_subscribe_to_components(
     settings.USAGE_ENABLED = False
     html = browser(root).get(PAGE).content.decode()
     assert ("A component is down" in html, "A job ended" in html) == (True, False)
-    answer = tool(root).post(API, form(event="component-down"), content_type=JSON)
+    answer = api_client(root).post(API, form(event="component-down"), content_type=JSON)
     assert answer.status_code == 201, answer.content
     assert "Send test" in browser(root).get(PAGE).content.decode()
 
@@ -196,7 +196,7 @@ def test_with_usage_off_administrators_subscribe_to_components(
 def test_nobody_has_more_subscriptions_than_the_limit(ann: User) -> None:
     for number in range(50):
         subscribe(ann, target=f"https://chat.example/{number}")
-    answer = tool(ann).post(API, form(), content_type=JSON)
+    answer = api_client(ann).post(API, form(), content_type=JSON)
     assert answer.status_code == 400
     assert "You have 50 subscriptions." in answer.json()["detail"]
     assert "You have 50 subscriptions." in browser(ann).post(PAGE, form()).content.decode()
@@ -205,8 +205,8 @@ def test_nobody_has_more_subscriptions_than_the_limit(ann: User) -> None:
 
 def test_subscriptions_of_others_are_not_found_and_reading_tokens_change_nothing(ann: User) -> None:
     one = f"{API}/{subscribe(ann, target='https://chat.example/').pk}"
-    root = tool(get_user_model().objects.create_user("root", is_staff=True))
-    reader = tool(ann, "read")
+    root = api_client(get_user_model().objects.create_user("root", is_staff=True))
+    reader = api_client(ann, "read")
     for client, status in ((root, 404), (reader, 403)):
         for change in ("test", "retry"):
             sent = client.post(f"{one}/{change}", content_type=JSON)

@@ -15,8 +15,8 @@ from django.urls import reverse
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
-from tests.builders.questions import questions
-from tests.builders.rates import rate
+from tests.builders.questions import count_queries
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from usage.models import PodLifetime
 from usage.utilization.rollups import refresh
@@ -258,7 +258,7 @@ def test_the_month_stands_against_the_same_time_of_last_month(admin: Client, clo
     last = (this - dt.timedelta(days=1)).replace(day=1)
     clock.later((this + dt.timedelta(days=10, minutes=30) - clock.now()).total_seconds())
     admin.force_login(get_user_model().objects.get())
-    rate("ipu", "2", str(last.date()))
+    store_rate("ipu", "2", str(last.date()))
     for name, began, hours in (
         ("now", this, 6),
         ("then", last + dt.timedelta(days=1), 3),
@@ -363,13 +363,13 @@ def test_the_page_asks_few_questions(
     proxy.hold("runs", "team-a", 4, uid=cluster.add_job("runs", "team-a", **RUNNING))
     proxy.hold("waits", "team-a", 32, uid=cluster.add_job("waits", "team-a"))
     proxy.hold("waits-too", "team-a", 32, uid=cluster.add_job("waits-too", "team-a"))
-    rate("cpu", "1")
+    store_rate("cpu", "1")
     job_row("bert")
     job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
     checkpoint("pods", NOON)
     with CaptureQueriesContext(connection) as queries:
         assert client.get(f"/?fill={fill}").status_code == 200
-    assert questions(queries) <= 8
+    assert count_queries(queries) <= 8
 
 
 def test_a_job_that_is_about_to_run_is_polled_each_second(

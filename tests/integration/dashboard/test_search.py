@@ -16,7 +16,7 @@ from django.utils import timezone
 from dashboard.search import job_of_pod
 from tests.builders import jobhistory
 from tests.builders.fleetrows import job_row
-from tests.builders.questions import questions
+from tests.builders.questions import count_queries
 from tests.builders.roles import grant
 from usage.models import PurgeState
 
@@ -141,8 +141,8 @@ def test_usage_is_not_added_up_for_each_search(client: Client, clock: Clock) -> 
     used("speech", clock.now())
     with CaptureQueriesContext(connection) as second:
         assert "its usage" not in page_of(client, "speech")
-    assert questions(first) <= 8
-    assert questions(second) < questions(first)
+    assert count_queries(first) <= 8
+    assert count_queries(second) < count_queries(first)
     clock.later(301)
     assert "its usage" in found(client, "speech")
 
@@ -234,7 +234,7 @@ def test_it_asks_postgres_three_times_and_who_searches(user: Client) -> None:
     job_row("bert")
     with CaptureQueriesContext(connection) as queries:
         page_of(user, "bert")
-    assert questions(queries) <= 6
+    assert count_queries(queries) <= 6
     with CaptureQueriesContext(connection) as queries:
         page_of(user, "")
-    assert questions(queries) <= 3
+    assert count_queries(queries) <= 3

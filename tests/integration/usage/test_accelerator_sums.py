@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipuhub.web.access import Scope
-from tests.builders.lifetimes import at, pod
-from tests.builders.rates import rate
+from tests.builders.lifetimes import at, store_pod
+from tests.builders.rates import store_rate
 from usage.models import (
     KindAcceleratorDay,
     KindAcceleratorHour,
@@ -106,8 +106,8 @@ def test_the_cost_of_accelerators_by_name_is_that_of_a_plain_loop(
 ) -> None:
     for model in (PodLifetime, RollupState, RollupDirt, Rate):
         model.objects.all().delete()
-    rate("accelerator", "3", "2026-01-01", "2026-11-16", "g")
-    rate("accelerator", "5", "2026-11-16", "", "g")
+    store_rate("accelerator", "3", "2026-01-01", "2026-11-16", "g")
+    store_rate("accelerator", "5", "2026-11-16", "", "g")
     _store(before)
     refresh(SUMMED, ZONE)
     _store(after)
@@ -129,7 +129,7 @@ def test_the_cost_of_accelerators_by_name_is_that_of_a_plain_loop(
 
 def _store(lifetimes: Any) -> None:
     for began, ended, name, accelerators in lifetimes:
-        pod(
+        store_pod(
             "2026-01-01T00:00",
             scheduled_at=began,
             finished_at=ended and max(began, ended),
@@ -160,8 +160,8 @@ def _assert_sums_are_those_of_the_pods() -> None:
 
 @pytest.fixture
 def _priced(db: None) -> None:
-    rate("accelerator", "3", name="g")
-    pod("2026-11-09T00:00", None, group="a", gpus=2, accelerators={"g": 2})
+    store_rate("accelerator", "3", name="g")
+    store_pod("2026-11-09T00:00", None, group="a", gpus=2, accelerators={"g": 2})
     refresh(SUMMED, ZONE)
 
 
@@ -217,7 +217,7 @@ def test_where_an_older_release_summed_pods_are_read_until_all_is_summed_anew() 
 
 
 def test_a_pod_without_accelerators_has_no_such_sums() -> None:
-    pod("2026-11-09T00:00", "2026-11-12T00:00")
+    store_pod("2026-11-09T00:00", "2026-11-12T00:00")
     refresh(SUMMED, ZONE)
     assert not any(model.objects.exists() for model in (*BY_SPAN, *BY_DAY, *BY_HOUR))
     assert json.dumps(PodLifetime.objects.get().accelerators) == "{}"

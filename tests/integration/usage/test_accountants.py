@@ -10,9 +10,9 @@ from django.test import Client
 from django.utils import timezone
 
 from ipuhub.models import RecordFault
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_pod
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import Rate, ReportRun
@@ -43,8 +43,8 @@ def dora():
 
 @pytest.fixture
 def october():
-    rate("cpu", "0.5")
-    lifetime = pod("2026-10-01T00:00", "2026-10-02T00:00", cpu=1)
+    store_rate("cpu", "0.5")
+    lifetime = store_pod("2026-10-01T00:00", "2026-10-02T00:00", cpu=1)
     make("2026-10", "2026-12-03T00:00")
     return lifetime
 
@@ -76,7 +76,9 @@ _SEEN = (
 @pytest.mark.usefixtures("october")
 @pytest.mark.parametrize("address", _SEEN)
 def test_an_accountant_sees_all_usage_and_reports(accountant, address: str):
-    client = tool(accountant) if address.startswith(("/api", "/report")) else browser(accountant)
+    client = (
+        api_client(accountant) if address.startswith(("/api", "/report")) else browser(accountant)
+    )
     answer = client.get(address)
     answer.close()  # a file holds its snapshot until somebody has read it, or left
     assert answer.status_code == 200
@@ -88,7 +90,7 @@ def test_an_accountant_asks_for_the_faults_of_any_namespace(accountant, address:
     for name in ("team-a", "team-b"):
         times = {"first_at": now, "last_at": now}
         RecordFault.objects.create(**common, **times, uid=name, namespace=name)
-    client = tool(accountant) if address.startswith("/api") else browser(accountant)
+    client = api_client(accountant) if address.startswith("/api") else browser(accountant)
     answer = client.get(f"{address}?namespace=team-a&format=csv")
     assert answer.status_code == 200
     lines = b"".join(answer).decode().splitlines()[1:]
@@ -101,7 +103,7 @@ def test_an_accountant_asks_for_the_faults_of_any_namespace(accountant, address:
 )
 def test_an_accountant_sees_no_more_of_jobs_than_anybody(accountant, alice, address: str):
     for user in (accountant, alice):
-        assert tool(user).get(address).status_code == 403
+        assert api_client(user).get(address).status_code == 403
 
 
 _WRITES = (
@@ -120,7 +122,9 @@ _WRITES = (
 def test_a_stranger_changes_nothing(alice, address: str, body: dict[str, str]):
     api = address.startswith("/api")
     kind = {"content_type": "application/json"} if api else {}
-    assert (tool(alice) if api else browser(alice)).post(address, body, **kind).status_code == 403
+    assert (api_client(alice) if api else browser(alice)).post(
+        address, body, **kind
+    ).status_code == 403
     assert Client().post(address, body, **kind).status_code == (401 if api else 302)
     assert not Rate.objects.exists()
     assert not ReportRun.objects.exists()
@@ -138,7 +142,7 @@ def test_a_stranger_changes_nothing(alice, address: str, body: dict[str, str]):
     ],
 )
 def test_a_stranger_sees_nothing(alice, address: str):
-    client = tool(alice) if address.startswith("/api") else browser(alice)
+    client = api_client(alice) if address.startswith("/api") else browser(alice)
     assert client.get(address).status_code == 403
 
 
@@ -159,7 +163,7 @@ def test_a_rate_is_set_and_ended_on_the_page_with_the_names_of_who_did_it(accoun
 
 
 def test_a_rate_is_set_and_ended_by_the_api(accountant, dora):
-    client = tool(accountant)
+    client = api_client(accountant)
     kind = "application/json"
     body = {"resource": "cpu", "price": "0.1", "valid_from": "2026-01-01"}
     made = client.post("/api/v1/usage/rates", body, content_type=kind)
@@ -168,7 +172,7 @@ def test_a_rate_is_set_and_ended_by_the_api(accountant, dora):
     place = f"/api/v1/usage/rates/{made.json()['id']}/end"
     early = client.post(place, {"valid_until": "2025-01-01"}, content_type=kind)
     assert "The rate begins on 2026-01-01" in early.json()["detail"]
-    ended = tool(dora).post(place, {"valid_until": "2026-03-01"}, content_type=kind).json()
+    ended = api_client(dora).post(place, {"valid_until": "2026-03-01"}, content_type=kind).json()
     assert (ended["valid_until"], ended["ended_by"]) == ("2026-03-01", "dora")
     assert client.post(place, {}, content_type=kind).status_code == 400
     nowhere = f"/api/v1/usage/rates/{made.json()['id'] + 1}/end"
@@ -177,7 +181,7 @@ def test_a_rate_is_set_and_ended_by_the_api(accountant, dora):
 
 
 def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
-    client = tool(accountant)
+    client = api_client(accountant)
     last = at(f"{timezone.now():%Y-%m}-01T00:00")
     month = f"{last.replace(day=1) - (last - last.replace(day=1)):%Y-%m}"
     open_one = client.post(
@@ -201,7 +205,7 @@ def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
 @pytest.mark.parametrize("more", [{"month": "2026-09"}, {"close": True}])
 def test_a_run_is_asked_for_a_month_or_for_a_range(accountant, more: dict[str, object]):
     body = {"from": "2026-10-01", "to": "2026-10-03", **more}
-    answer = tool(accountant).post("/api/v1/usage/reports/runs", body, "application/json")
+    answer = api_client(accountant).post("/api/v1/usage/reports/runs", body, "application/json")
     assert (answer.status_code, "either month, or from" in answer.json()["detail"]) == (400, True)
     assert not ReportRun.objects.exists()
 
@@ -209,7 +213,7 @@ def test_a_run_is_asked_for_a_month_or_for_a_range(accountant, more: dict[str, o
 @pytest.mark.usefixtures("october")
 def test_the_file_of_a_range_is_downloaded_until_it_expires(accountant):
     run = _a_range()
-    client = tool(accountant)
+    client = api_client(accountant)
     answer = client.get(f"/api/v1/usage/reports/runs/{run.pk}/file.csv")
     data = b"".join(answer)
     digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
@@ -222,7 +226,7 @@ def test_the_file_of_a_range_is_downloaded_until_it_expires(accountant):
 
 @pytest.mark.usefixtures("october")
 def test_headers_say_what_the_report_says_of_its_file(accountant):
-    client = tool(accountant)
+    client = api_client(accountant)
     address = "/api/v1/usage/reports/2026-10/details.csv"
     answer = client.get(address)
     data = b"".join(answer)
@@ -237,14 +241,14 @@ def test_headers_say_what_the_report_says_of_its_file(accountant):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_details_streamed_from_the_rows_promise_neither_bytes_nor_lines(accountant, form: str):
-    pod("2026-11-01T00:00", "2026-11-02T00:00")
+    store_pod("2026-11-01T00:00", "2026-11-02T00:00")
     make("2026-11", "2026-11-20T00:00")
-    client = tool(accountant)
+    client = api_client(accountant)
     address = f"/api/v1/usage/reports/2026-11/details.{form}"
     first = client.get(address)
     assert b"".join(first).count(b"\n") == (3 if form == "csv" else 1)
     tags = {first.get("ETag", ""), f'"2026-11.1.20261120000000.details.{form}"'}
-    pod("2026-11-01T00:00", "2026-11-03T00:00")  # found late
+    store_pod("2026-11-01T00:00", "2026-11-03T00:00")  # found late
     again = client.get(address, headers={"If-None-Match": ", ".join(filter(None, tags))})
     assert again.status_code == 200
     assert b"".join(again).count(b"\n") == (4 if form == "csv" else 2)
@@ -254,14 +258,14 @@ def test_details_streamed_from_the_rows_promise_neither_bytes_nor_lines(accounta
 
 
 def test_an_open_summary_is_the_same_until_it_is_made_anew(accountant):
-    pod("2026-11-01T00:00", "2026-11-02T00:00")
+    store_pod("2026-11-01T00:00", "2026-11-02T00:00")
     make("2026-11", "2026-11-20T00:00")
-    client = tool(accountant)
+    client = api_client(accountant)
     address = "/api/v1/usage/reports/2026-11/summary.csv"
     first = client.get(address)
     before = b"".join(first)
     assert first["X-IPUHub-Lines"] == "1"
-    pod("2026-11-01T00:00", "2026-11-03T00:00")
+    store_pod("2026-11-01T00:00", "2026-11-03T00:00")
     known = {"If-None-Match": first["ETag"]}
     assert client.get(address, headers=known).status_code == 304
     make("2026-11", "2026-11-21T00:00")
@@ -269,10 +273,10 @@ def test_an_open_summary_is_the_same_until_it_is_made_anew(accountant):
 
 
 def test_excel_gets_a_mark_and_crlf_and_names_keep_their_line_ends(accountant):
-    pod("2026-10-01T00:00", "2026-10-02T00:00", group='two\nlines "x"')
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00", group='two\nlines "x"')
     make("2026-10", "2026-12-03T00:00")
     for query in ("?excel", "?excel&profile=primehub"):
-        answer = tool(accountant).get(f"/api/v1/usage/reports/2026-10/details.csv{query}")
+        answer = api_client(accountant).get(f"/api/v1/usage/reports/2026-10/details.csv{query}")
         data = b"".join(answer)
         assert data.startswith(b"\xef\xbb\xbfreport_month,")
         assert b'"two\nlines ""x"""' in data
@@ -292,12 +296,14 @@ def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant
     page = browser(accountant).get("/usage/reports/").content.decode()
     assert "correction 1" in page
     assert "-6.00 EUR" in page
-    (newest, _) = tool(accountant).get("/api/v1/usage/reports").json()["results"]
+    (newest, _) = api_client(accountant).get("/api/v1/usage/reports").json()["results"]
     assert (newest["number"], newest["state"], newest["cost"]) == (1, "correction", "-6.00")
-    file = b"".join(tool(accountant).get(newest["files"]["correction"])).decode()
+    file = b"".join(api_client(accountant).get(newest["files"]["correction"])).decode()
     assert "-12.00000" in file
     for number, message in ((2, "no correction with number 2"), (0, "numbered starting at 1")):
-        missing = tool(accountant).get(f"/api/v1/usage/reports/2026-10/corrections/{number}.csv")
+        missing = api_client(accountant).get(
+            f"/api/v1/usage/reports/2026-10/corrections/{number}.csv"
+        )
         missing.close()  # were it a file, it would hold its snapshot
         assert missing.status_code == 404
         assert message in missing.json()["detail"]

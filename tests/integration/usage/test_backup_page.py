@@ -15,7 +15,7 @@ from django.db import connection
 
 from devcluster.demo.postgres import find_binaries
 from ipuhub.recording.store import connection_arguments
-from tests.builders.lifetimes import held, pod
+from tests.builders.lifetimes import store_partition, store_pod
 from tests.fakes.postgresbinaries import chosen_binaries
 from usage.models import PodLifetime, RollupDirt
 
@@ -67,8 +67,8 @@ def rows(url: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 def test_a_restored_database_has_every_row_and_its_triggers(empty_url: str, tmp_path: Path) -> None:
-    pod("2026-10-05T00:00", "2026-10-05T01:00", ipus=4)
-    held("2026-10-05T00:00", "2026-10-05T01:00")
+    store_pod("2026-10-05T00:00", "2026-10-05T01:00", ipus=4)
+    store_partition("2026-10-05T00:00", "2026-10-05T01:00")
     own = url_of(connection.settings_dict["NAME"])
     before = rows(own)
     assert {PodLifetime._meta.db_table, RollupDirt._meta.db_table} <= set(before)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.models import PodLifetime
 from usage.utilization.amounts import Utilization
 from usage.utilization.selectors import partition_runs, read_capacity
@@ -40,7 +40,7 @@ def add_up(each: Utilization) -> bool:
 
 def test_free_held_cordoned_and_faulty_ipus_are_told_apart() -> None:
     capacity_change("2026-11-01T00:00", 16, 6, cordoned=1, faulty=1)
-    held("2026-11-01T00:00", None, controller="v1", size=8)
+    store_partition("2026-11-01T00:00", None, controller="v1", size=8)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert got == Utilization(
@@ -50,7 +50,7 @@ def test_free_held_cordoned_and_faulty_ipus_are_told_apart() -> None:
 
 def test_a_partition_made_by_hand_is_reserved_by_others() -> None:
     capacity_change("2026-11-01T00:00", 16, 4)
-    held("2026-11-01T00:00", None, controller="v1", size=8)
+    store_partition("2026-11-01T00:00", None, controller="v1", size=8)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert (got.reserved, got.by_others, got.by_jobs) == (12 * HOUR, 4 * HOUR, 8 * HOUR)
@@ -58,7 +58,7 @@ def test_a_partition_made_by_hand_is_reserved_by_others() -> None:
 
 def test_a_job_s_release_is_idle_at_once_and_not_somebody_else_s_until_the_next_poll() -> None:
     capacity_change("2026-11-01T00:00", 16, 8)
-    held("2026-11-01T00:00", "2026-11-02T00:30", controller="v1", size=8)
+    store_partition("2026-11-01T00:00", "2026-11-02T00:30", controller="v1", size=8)
     capacity_change("2026-11-02T00:30:09", 16, 16)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
@@ -66,7 +66,7 @@ def test_a_job_s_release_is_idle_at_once_and_not_somebody_else_s_until_the_next_
 
 
 def test_a_partition_in_error_is_the_job_s_and_not_down_too() -> None:
-    held("2026-11-01T00:00", None, controller="v1", size=4)
+    store_partition("2026-11-01T00:00", None, controller="v1", size=4)
     capacity_change("2026-11-01T01:00", 16, 12, faulty=4)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
@@ -77,11 +77,13 @@ def test_held_without_a_pod_of_the_job_is_held_idle() -> None:
     capacity_change("2026-11-01T00:00", 16, 12)
     asked_until("2026-11-10T12:00")
     common = {"job_uid": "j", "partition": "p-1"}
-    held("2026-11-02T00:00", "2026-11-02T01:00", controller="v1", **common)
-    pod("2026-11-02T00:10", "2026-11-02T00:30", ipus=2, **common)
-    pod("2026-11-02T00:20", "2026-11-02T00:40", ipus=2, **common)
-    pod("2026-11-02T00:00", "2026-11-02T01:00", namespace="thief", **common)
-    pod("2026-11-02T00:00", "2026-11-02T01:00", job_uid="j", partition="p-of-another-instance")
+    store_partition("2026-11-02T00:00", "2026-11-02T01:00", controller="v1", **common)
+    store_pod("2026-11-02T00:10", "2026-11-02T00:30", ipus=2, **common)
+    store_pod("2026-11-02T00:20", "2026-11-02T00:40", ipus=2, **common)
+    store_pod("2026-11-02T00:00", "2026-11-02T01:00", namespace="thief", **common)
+    store_pod(
+        "2026-11-02T00:00", "2026-11-02T01:00", job_uid="j", partition="p-of-another-instance"
+    )
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert (got.busy, got.held_idle) == (4 * 1800, 4 * 1800)
     assert got.pod_micro == 2 * 2 * 1200 * 10**6
@@ -109,14 +111,14 @@ def test_what_nobody_asked_and_what_did_not_answer_is_unknown() -> None:
 def test_what_jobs_held_while_nobody_asked_is_known_all_the_same() -> None:
     capacity_change("2026-11-01T00:00", 16, 16)
     asked_until("2026-11-02T00:00")
-    held("2026-11-02T00:00", "2026-11-02T01:00", controller="v1", size=4)
+    store_partition("2026-11-02T00:00", "2026-11-02T01:00", controller="v1", size=4)
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
     assert (got.capacity, got.reserved, got.unknown) == (16 * HOUR, 4 * HOUR, 12 * HOUR)
 
 
 def test_a_controller_off_the_list_has_only_what_is_still_held_on_it() -> None:
     capacity_change("2026-11-01T00:00", 16, 12)
-    held("2026-11-01T00:00", "2026-11-02T00:30", controller="v1")
+    store_partition("2026-11-01T00:00", "2026-11-02T00:30", controller="v1")
     capacity_change("2026-11-02T00:00", 0, 0, reachable=False)
     asked_until("2026-11-10T12:00")
     got = one("2026-11-02T00:00", "2026-11-02T01:00")
@@ -211,12 +213,12 @@ def _store(rows, runs, told_rows, gap, checkpoint) -> None:
         start = NOON + timedelta(seconds=second, microseconds=micro)
         end = None if length is None else start + timedelta(seconds=length)
         fields = {"reserved_at": start, "released_at": end, "size": size, "controller": "v1"}
-        held("2026-01-01T00:00", partition=f"p{n % 2}", job_uid="j", **fields)
+        store_partition("2026-01-01T00:00", partition=f"p{n % 2}", job_uid="j", **fields)
     for second, micro, length, ipus, partition in runs:
         start = NOON + timedelta(seconds=second, microseconds=micro)
         end = None if length is None else start + timedelta(seconds=length)
         fields = {"scheduled_at": start, "finished_at": end, "ipus": ipus}
-        pod("2026-01-01T00:00", job_uid="j", partition=partition, **fields)
+        store_pod("2026-01-01T00:00", job_uid="j", partition=partition, **fields)
     for second, free, cordoned, faulty, reachable in told_rows:
         CapacityChange.objects.create(
             controller="v1",

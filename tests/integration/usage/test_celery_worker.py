@@ -24,7 +24,7 @@ from ipuhub import beat as beats
 from ipuhub import heartbeats, taskqueue, workerhealth
 from ipuhub.models import Heartbeat
 from ipuhub.process.health import Health
-from tests.builders.lifetimes import pod
+from tests.builders.lifetimes import store_pod
 from tests.fakes.forked import answer_of, forked
 from tests.fakes.freeport import free_port
 from tests.fakes.silentline import SilentLine
@@ -55,7 +55,7 @@ def _environment() -> dict[str, str]:
 
 
 def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
-    pod("2026-01-05T00:00", "2026-01-05T01:00")
+    store_pod("2026-01-05T00:00", "2026-01-05T01:00")
     run = request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01")
     environment = _environment()
     ask = "import django; django.setup()\nfrom ipuhub.celery import app\n"
@@ -317,7 +317,7 @@ def test_a_task_of_a_silent_postgres_fails_and_the_worker_goes_on(tmp_path: Path
     """The server also ends the lost session, and with it the lock of runs."""
     from ipuhub.celery import app
 
-    pod("2026-01-05T00:00", "2026-01-05T01:00")
+    store_pod("2026-01-05T00:00", "2026-01-05T01:00")
     known = connection.settings_dict
     line = SilentLine(known["HOST"], int(known["PORT"]), at=b'INSERT INTO "usage_monthreport"')
     url = _environment()["DATABASE_URL"].replace(f":{known['PORT']}/", f":{line.port}/")

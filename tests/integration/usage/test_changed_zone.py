@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from dashboard.overview.month import _KEPT, read_month
 from ipuhub.web.access import Scope
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.reading import UTC_ZONE, make, rows_of
 from usage.models import MonthReport
 from usage.reports.making import correct_month, make_month
@@ -49,8 +49,8 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that was always there and one about the end of August, which is closed in UTC."""
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
-    pod("2026-07-31T00:00", "2026-11-05T00:00", cpu=1)
-    pod("2026-08-31T00:00", "2026-09-01T12:00", cpu=1)
+    store_pod("2026-07-31T00:00", "2026-11-05T00:00", cpu=1)
+    store_pod("2026-08-31T00:00", "2026-09-01T12:00", cpu=1)
     make("2026-08", "2026-11-19T00:00")
 
 
@@ -80,7 +80,7 @@ def test_pages_and_api_mean_the_same_month_as_its_report(
         if month != "2026-08":
             make(month, "2026-11-20T00:00", zone)
         report = MonthReport.objects.get(month=month)
-        summary = tool(user).get(f"/api/v1/usage/summary?month={month}").json()
+        summary = api_client(user).get(f"/api/v1/usage/summary?month={month}").json()
         ends = {"2026-08": 24 * 3600, "2026-09": 12 * 3600}
         lasts = _length(report.first, report.end) + ends.get(month, 0)
         assert summary["total"]["exact"]["seconds"] == _seconds(month) == lasts
@@ -97,7 +97,7 @@ def test_this_and_last_month_by_name_are_those_of_the_reports(
     monkeypatch.setattr(timezone, "now", lambda: now)
     user = django_user_model.objects.create_user("root", is_staff=True)
     for name, seconds in (("month", 60 * 3600), ("lastmonth", 32 * 86_400)):
-        summary = tool(user).get(f"/api/v1/usage/summary?window={name}").json()
+        summary = api_client(user).get(f"/api/v1/usage/summary?window={name}").json()
         assert summary["total"]["exact"]["seconds"] == seconds
     assert month_to_date(Scope(None), now, TOKYO).seconds == 60 * 3600
     for costed in (True, False):  # the overview's
@@ -117,7 +117,9 @@ def test_a_month_before_a_closed_one_ends_where_that_begins() -> None:
 def test_a_closed_month_keeps_its_bounds_in_its_corrections() -> None:
     make_month(Month(2026, 9), at("2026-11-20T00:00"), TOKYO)
     assert correct_month(Month(2026, 9), NOW) is None
-    held("2026-08-31T20:00", "2026-08-31T21:00")  # September in Tokyo, but August is billed to here
+    store_partition(
+        "2026-08-31T20:00", "2026-08-31T21:00"
+    )  # September in Tokyo, but August is billed to here
     assert correct_month(Month(2026, 9), NOW) is None
     found = correct_month(Month(2026, 8), NOW)
     assert found is not None
@@ -137,11 +139,11 @@ def test_it_is_said_by_the_command_on_the_page_in_the_api_and_in_headers(
     assert browser(user).get("/usage/reports/").content.decode().count(sentence) == 1
     assert sentence in browser(user).get("/usage/?month=2026-09").content.decode()
     assert "keep their bounds" not in browser(user).get("/usage/?month=2026-10").content.decode()
-    listed = tool(user).get("/api/v1/usage/reports").json()["results"]
+    listed = api_client(user).get("/api/v1/usage/reports").json()["results"]
     notes = {each["month"]: each["note"] for each in listed}
     assert sentence in notes["2026-09"]
     assert notes["2026-08"] == notes["2026-10"] == ""
-    answer = tool(user).get("/api/v1/usage/reports/2026-09/summary.csv")
+    answer = api_client(user).get("/api/v1/usage/reports/2026-09/summary.csv")
     answer.close()
     assert answer["X-IPUHub-Begin"] == "2026-09-01T00:00:00Z"
     assert answer["X-IPUHub-End"] == "2026-09-30T15:00:00Z"

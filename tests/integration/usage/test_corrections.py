@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.rates import rate
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of, text_of
 from usage.models import MonthReport, PurgeState, Rate
 from usage.reports.downloads import NoReportError, Wanted, open_file
@@ -31,21 +31,21 @@ def _differences(number: int) -> list[dict[str, str]]:
 
 
 def test_nothing_new_makes_no_correction():
-    pod("2026-10-10T00:00", "2026-10-10T02:00")
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     make("2026-10", _CLOSED)
     assert _correct() is None
     assert MonthReport.objects.count() == 1
 
 
 def test_a_late_pod_a_changed_end_and_a_deleted_pod_are_corrections():
-    ended = pod("2026-10-10T00:00", "2026-10-10T02:00", group="a", estimated=True)
-    gone = pod("2026-10-10T00:00", "2026-10-10T05:00", group="=b")
+    ended = store_pod("2026-10-10T00:00", "2026-10-10T02:00", group="a", estimated=True)
+    gone = store_pod("2026-10-10T00:00", "2026-10-10T05:00", group="=b")
     make("2026-10", _CLOSED)
     before = [text_of("2026-10", kind) for kind in ("summary", "details")]
     ended.finished_at, ended.estimated = at("2026-10-10T03:00"), False
     ended.save()
     gone.delete()
-    pod("2026-10-11T00:00", "2026-10-11T01:00", group="c")
+    store_pod("2026-10-11T00:00", "2026-10-11T01:00", group="c")
     correction = _correct()
     assert (correction.number, correction.state, correction.version) == (1, "correction", 2)
     assert [
@@ -60,7 +60,7 @@ def test_a_late_pod_a_changed_end_and_a_deleted_pod_are_corrections():
 
 
 def test_corrections_are_numbered_and_each_is_the_difference_to_those_before():
-    lifetime = pod("2026-10-10T00:00", "2026-10-10T02:00")
+    lifetime = store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     make("2026-10", _CLOSED)
     for number, hour, want in ((1, 5, "3.00000"), (2, 4, "-1.00000")):
         lifetime.finished_at = at(f"2026-10-10T0{hour}:00")
@@ -72,9 +72,9 @@ def test_corrections_are_numbered_and_each_is_the_difference_to_those_before():
 
 
 def test_report_and_corrections_add_up_to_the_month_as_it_is():
-    rate("cpu", "0.35")
-    lifetime = pod("2026-10-10T00:00", "2026-10-10T02:11:13", cpu=3)
-    held("2026-10-10T00:00", "2026-10-10T03:00", job_uid=lifetime.job_uid)
+    store_rate("cpu", "0.35")
+    lifetime = store_pod("2026-10-10T00:00", "2026-10-10T02:11:13", cpu=3)
+    store_partition("2026-10-10T00:00", "2026-10-10T03:00", job_uid=lifetime.job_uid)
     make("2026-10", _CLOSED)
     lifetime.finished_at = at("2026-10-10T07:07:07")
     lifetime.save()
@@ -88,11 +88,11 @@ def test_report_and_corrections_add_up_to_the_month_as_it_is():
 
 
 def test_a_correction_keeps_the_prices_that_the_month_was_closed_with():
-    rate("cpu", "2", "2026-01-01")
-    lifetime = pod("2026-10-10T00:00", "2026-10-10T02:00", cpu=1)
+    store_rate("cpu", "2", "2026-01-01")
+    lifetime = store_pod("2026-10-10T00:00", "2026-10-10T02:00", cpu=1)
     make("2026-10", _CLOSED)
     Rate.objects.all().delete()
-    rate("cpu", "9", "2026-01-01")
+    store_rate("cpu", "9", "2026-01-01")
     assert _correct() is None
     lifetime.finished_at = at("2026-10-10T03:00")
     lifetime.save()
@@ -106,9 +106,9 @@ def test_only_a_closed_month_is_corrected():
 
 
 def test_the_daily_run_corrects_closed_months_and_says_so_in_their_rows(settings):
-    pod("2026-10-10T00:00", "2026-10-10T02:00")
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     make("2026-10", _CLOSED)
-    pod("2026-10-11T00:00", "2026-10-11T02:00")
+    store_pod("2026-10-11T00:00", "2026-10-11T02:00")
     run = request_run("daily", "", _LATER, UTC_ZONE)
     do_run(run, UTC_ZONE, lambda: _LATER)
     correction = MonthReport.objects.get(number=1)
@@ -119,7 +119,7 @@ def test_the_daily_run_corrects_closed_months_and_says_so_in_their_rows(settings
 
 
 def test_a_month_that_is_over_can_be_closed_at_once_and_an_open_one_not():
-    pod("2026-10-10T00:00", "2026-10-10T02:00")
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     report = make_month(_OCTOBER, at("2026-11-02T00:00"), UTC_ZONE, Order("demand", "ada", True))
     assert (report.state, report.made_by) == ("closed", "ada")
     with pytest.raises(ReportRefused, match="2026-11 has not ended yet"):
@@ -129,7 +129,7 @@ def test_a_month_that_is_over_can_be_closed_at_once_and_an_open_one_not():
 
 
 def test_a_purged_month_is_refused_in_words_and_its_files_stay():
-    lifetime = pod("2026-10-10T00:00", "2026-10-10T02:00")
+    lifetime = store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     make("2026-10", _CLOSED)
     before = [text_of("2026-10", kind) for kind in ("summary", "details")]
     lifetime.delete()
@@ -152,6 +152,6 @@ def test_a_purged_month_is_refused_in_words_and_its_files_stay():
 def test_a_month_without_usage_is_an_empty_file_and_one_without_a_report_is_not():
     assert text_of("2026-08", "summary", "primehub").count("\n") == 1
     assert rows_of("2026-08", "details") == []
-    pod("2026-08-31T23:59:59", "2026-09-01T00:00:01")
+    store_pod("2026-08-31T23:59:59", "2026-09-01T00:00:01")
     with pytest.raises(NoReportError, match="There is no report of 2026-08 yet"):
         text_of("2026-08", "summary")

@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from partitions.models import PartitionLifetime
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.exactcost import exact_cost, rounded
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, PodLifetime, Rate, RollupDirt, RollupState
@@ -125,12 +125,12 @@ def _store(pods: list[Any], holdings: list[Any], prices: list[Any]) -> list[Rate
         begins = date(2026, 10, 1) + timedelta(days=begin)
         ends = "" if length is None else f"{begins + timedelta(days=length)}"
         try:
-            rates.append(rate(resource, str(price), f"{begins}", ends, name))
+            rates.append(store_rate(resource, str(price), f"{begins}", ends, name))
         except ValidationError:
             continue  # another rate holds then
     for begin, length, group, user, kind, gpus in pods:
         start = FIRST + timedelta(seconds=begin)
-        pod(
+        store_pod(
             f"{start:%FT%T}",
             f"{start + timedelta(seconds=length):%FT%T}",
             group=group,
@@ -145,7 +145,7 @@ def _store(pods: list[Any], holdings: list[Any], prices: list[Any]) -> list[Rate
     for begin, length, size in holdings:
         start = FIRST + timedelta(seconds=begin)
         end = f"{start + timedelta(seconds=length):%FT%T}"
-        held(f"{start:%FT%T}", end, size=size, group="a", user="ann")
+        store_partition(f"{start:%FT%T}", end, size=size, group="a", user="ann")
     return rates
 
 
@@ -219,7 +219,7 @@ def _key_of(each: Any, names: list[str]) -> tuple[str, ...]:
 
 def _ask(path: str) -> Any:
     user, _ = get_user_model().objects.get_or_create(username="root", is_staff=True)
-    client = tool(user) if path.startswith("/api") else browser(user)
+    client = api_client(user) if path.startswith("/api") else browser(user)
     with mock.patch.object(timezone, "now", return_value=NOW):
         answer = client.get(path)
     assert answer.status_code == 200, answer.content

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from partitions.models import PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.rates import rate
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.exactcost import exact_cost, rounded
 from tests.integration.usage.reading import make, rows_of, text_of, total_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
@@ -41,8 +41,8 @@ def _costs(kind: str = "summary") -> list[str]:
     ],
 )
 def test_each_resource_costs_its_price_by_the_hour(resource: str, name: str, want: str):
-    rate(resource, "1.5", name=name)
-    pod(
+    store_rate(resource, "1.5", name=name)
+    store_pod(
         "2026-10-01T00:00",
         "2026-10-01T02:00",
         cpu=2,
@@ -58,38 +58,38 @@ def test_each_resource_costs_its_price_by_the_hour(resource: str, name: str, wan
 
 
 def test_a_partition_costs_its_price_and_never_a_pods():
-    rate("partition-ipu", "2")
-    rate("cpu", "5")
-    rate("instance", "100", name="big")
-    held("2026-10-01T00:00", "2026-10-01T03:00", size=4)
+    store_rate("partition-ipu", "2")
+    store_rate("cpu", "5")
+    store_rate("instance", "100", name="big")
+    store_partition("2026-10-01T00:00", "2026-10-01T03:00", size=4)
     make("2026-10", _LATER)
     assert _costs() == ["24.00"]
 
 
 def test_a_price_by_name_stands_in_for_the_general_one():
-    rate("gpu", "1")
-    rate("accelerator", "10", name="nvidia.com/gpu")
+    store_rate("gpu", "1")
+    store_rate("accelerator", "10", name="nvidia.com/gpu")
     accelerators = {"nvidia.com/gpu": 1, "amd.com/gpu": 2}
-    pod("2026-10-01T00:00", "2026-10-01T01:00", gpus=3, accelerators=accelerators)
-    pod("2026-10-01T01:00", "2026-10-01T02:00", gpus=1, accelerators={"amd.com/gpu": 1})
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", gpus=3, accelerators=accelerators)
+    store_pod("2026-10-01T01:00", "2026-10-01T02:00", gpus=1, accelerators={"amd.com/gpu": 1})
     make("2026-10", _LATER)
     assert (_costs(), _costs("details")) == (["13.00"], ["12.00000", "1.00000"])
 
 
 def test_the_price_of_an_instance_type_is_all_that_a_pod_of_it_costs():
-    rate("cpu", "1")
-    rate("instance", "0.25", name="small")
-    pod("2026-10-01T00:00", "2026-10-01T01:00", instance_type="small", cpu=8)
-    pod("2026-10-01T00:00", "2026-10-01T01:00", instance_type="other", cpu=8)
+    store_rate("cpu", "1")
+    store_rate("instance", "0.25", name="small")
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", instance_type="small", cpu=8)
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", instance_type="other", cpu=8)
     make("2026-10", _LATER)
     assert _costs() == ["8.00", "0.25"]
 
 
 def test_time_is_split_where_a_price_changes_in_the_reports_zone():
-    first = rate("cpu", "1")
+    first = store_rate("cpu", "1")
     end_rate(first, date(2026, 10, 11), "ada", at("2026-10-05T00:00"))
-    rate("cpu", "3", "2026-10-11", "2026-10-12")  # from the 12th on it is free
-    pod("2026-10-10T21:00", "2026-10-12T02:00", cpu=1)
+    store_rate("cpu", "3", "2026-10-11", "2026-10-12")  # from the 12th on it is free
+    store_pod("2026-10-10T21:00", "2026-10-12T02:00", cpu=1)
     make("2026-10", _LATER, ZoneInfo("Europe/Berlin"))
     assert _costs() == [f"{1 + 3 * 24}.00"]
     assert _costs("details") == ["73.00000"]
@@ -99,59 +99,59 @@ def test_time_is_split_where_a_price_changes_in_the_reports_zone():
     ("seconds", "want"), [(18, "0.00"), (54, "0.02"), (90, "0.02"), (19, "0.01"), (17, "0.00")]
 )
 def test_money_is_rounded_half_to_even(seconds: int, want: str):
-    rate("cpu", "1")  # 18 s cost exactly half a cent
+    store_rate("cpu", "1")  # 18 s cost exactly half a cent
     end = at("2026-10-01T00:00") + timedelta(seconds=seconds)
-    pod("2026-10-01T00:00", f"{end:%FT%T}", cpu=1)
+    store_pod("2026-10-01T00:00", f"{end:%FT%T}", cpu=1)
     make("2026-10", _LATER)
     assert _costs() == [want]
 
 
 def test_the_rows_add_up_to_the_sum_that_is_shown():
-    rate("cpu", "0.333333")
+    store_rate("cpu", "0.333333")
     for group in "abcdefg":
-        pod("2026-10-01T00:00", "2026-10-01T00:17:03", group=group)
+        store_pod("2026-10-01T00:00", "2026-10-01T00:17:03", group=group)
     report = make("2026-10", _LATER)
     assert report.cost == sum(Decimal(cost) for cost in _costs())
 
 
 def test_a_closed_month_keeps_the_prices_it_was_closed_with():
-    rate("cpu", "1")
-    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
+    store_rate("cpu", "1")
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
     make("2026-10", "2026-12-01T00:00")
     before = [text_of("2026-10", kind) for kind in ("summary", "details")]
     Rate.objects.all().delete()
-    rate("cpu", "7")
+    store_rate("cpu", "7")
     assert [text_of("2026-10", kind) for kind in ("summary", "details")] == before
     assert MonthReport.objects.get().tariff["rates"][0]["price"] == "1.000000"
 
 
 def test_an_open_month_keeps_its_prices_until_it_is_made_anew():
-    old = rate("cpu", "1")
-    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
+    old = store_rate("cpu", "1")
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
     make("2026-10", _LATER)
     end_rate(old, date(2026, 1, 1), "ada", at("2026-10-05T00:00"))
-    rate("cpu", "7")
+    store_rate("cpu", "7")
     assert _costs("details") == ["2.00000"]
     make("2026-10", _LATER)
     assert (_costs(), _costs("details")) == (["14.00"], ["14.00000"])
 
 
 def test_primehubs_files_do_not_change_with_prices():
-    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
     make("2026-10", _LATER)
     before = [text_of("2026-10", kind, "primehub") for kind in ("summary", "details")]
-    rate("cpu", "1")
+    store_rate("cpu", "1")
     make("2026-10", _LATER)
     assert [text_of("2026-10", kind, "primehub") for kind in ("summary", "details")] == before
 
 
 def test_two_prices_of_one_thing_never_hold_on_the_same_day():
-    rate("cpu", "1", "2026-01-01", "2026-02-01")
-    rate("cpu", "2", "2026-02-01")
-    rate("accelerator", "2", "2026-02-01", name="a")
-    rate("accelerator", "2", "2026-02-01", name="b")
+    store_rate("cpu", "1", "2026-01-01", "2026-02-01")
+    store_rate("cpu", "2", "2026-02-01")
+    store_rate("accelerator", "2", "2026-02-01", name="a")
+    store_rate("accelerator", "2", "2026-02-01", name="b")
     with pytest.raises(ValidationError, match="Another rate of cpu applies on one of these days"):
-        rate("cpu", "3", "2026-01-31", "2026-02-01")
+        store_rate("cpu", "3", "2026-01-31", "2026-02-01")
     with pytest.raises(IntegrityError, match="rate_once_a_day"), transaction.atomic():
         Rate.objects.create(
             resource="cpu",
@@ -163,10 +163,10 @@ def test_two_prices_of_one_thing_never_hold_on_the_same_day():
 
 
 def test_a_price_that_ends_on_its_first_day_never_held_and_makes_room():
-    wrong = rate("cpu", "1000")
+    wrong = store_rate("cpu", "1000")
     end_rate(wrong, date(2026, 1, 1), "bob", at("2026-02-01T00:00"))
-    rate("cpu", "1")
-    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=1)
+    store_rate("cpu", "1")
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=1)
     make("2026-10", _LATER)
     assert _costs() == ["1.00"]
     wrong.refresh_from_db()
@@ -188,7 +188,7 @@ def test_a_price_that_ends_on_its_first_day_never_held_and_makes_room():
 )
 def test_a_rate_that_cannot_be_is_refused_by_field(resource, name, price, ends, field):
     with pytest.raises(ValidationError) as refused:
-        rate(resource, price, "2026-01-01", ends, name)
+        store_rate(resource, price, "2026-01-01", ends, name)
     assert list(refused.value.message_dict) == [field]
     assert not Rate.objects.exists()
 
@@ -223,14 +223,16 @@ def test_costs_are_those_of_exact_fractions(pods, prices):
         begins = date(2026, 10, 1) + timedelta(days=begin)
         try:
             rates.append(
-                rate(resource, str(price), f"{begins}", f"{begins + timedelta(days=length)}", name)
+                store_rate(
+                    resource, str(price), f"{begins}", f"{begins + timedelta(days=length)}", name
+                )
             )
         except ValidationError:
             continue
     for number, (begin, length, cpu, memory, gpus, kind) in enumerate(pods):
         start = FIRST + timedelta(seconds=begin)
         PodLifetime.objects.filter(
-            pk=pod(
+            pk=store_pod(
                 f"{start:%FT%T}",
                 f"{start + timedelta(seconds=length):%FT%T}",
                 group=f"g{number}",
@@ -248,11 +250,13 @@ def test_costs_are_those_of_exact_fractions(pods, prices):
 
 
 def test_a_line_is_without_a_price_where_nothing_had_one_and_free_where_that_was_nothing():
-    rate("cpu", "0", "2026-10-11", "2026-10-21")
-    rate("cpu", "2", "2026-10-21")
+    store_rate("cpu", "0", "2026-10-11", "2026-10-21")
+    store_rate("cpu", "2", "2026-10-21")
     for group, day in (("before", 10), ("free", 15), ("paid", 25)):
-        pod(f"2026-10-{day}T00:00", f"2026-10-{day}T01:00", group=group)
-    held("2026-10-15T00:00", "2026-10-15T01:00", group="z")  # free like all that has no price then
+        store_pod(f"2026-10-{day}T00:00", f"2026-10-{day}T01:00", group=group)
+    store_partition(
+        "2026-10-15T00:00", "2026-10-15T01:00", group="z"
+    )  # free like all that has no price then
     make("2026-10", _LATER)
     want = {"before": ("", ""), "free": ("0.00", "EUR"), "paid": ("2.00", "EUR")}
     summary = {
@@ -265,9 +269,9 @@ def test_a_line_is_without_a_price_where_nothing_had_one_and_free_where_that_was
 
 
 def test_a_month_closed_before_any_price_has_no_cost_and_one_that_was_free_has():
-    pod("2026-10-10T00:00", "2026-10-10T02:00")
-    pod("2026-09-10T00:00", "2026-09-10T02:00")
-    rate("cpu", "0", "2026-09-01", "2026-10-01")
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00")
+    store_pod("2026-09-10T00:00", "2026-09-10T02:00")
+    store_rate("cpu", "0", "2026-09-01", "2026-10-01")
     for month in ("2026-09", "2026-10"):
         make(month, "2026-12-01T00:00")
     assert [report.cost for report in MonthReport.objects.order_by("month")] == [0, None]
@@ -279,9 +283,9 @@ def test_a_month_closed_before_any_price_has_no_cost_and_one_that_was_free_has()
 
 
 def test_the_line_of_totals_is_the_sum_of_the_lines_as_they_are_printed():
-    rate("cpu", "0.333333")
+    store_rate("cpu", "0.333333")
     for number, group in enumerate("abcdefg"):
-        pod("2026-10-01T00:00", f"2026-10-01T00:17:0{number}", group=group, memory_gib=number)
+        store_pod("2026-10-01T00:00", f"2026-10-01T00:17:0{number}", group=group, memory_gib=number)
     report = make("2026-10", _LATER)
     text = text_of("2026-10", "summary")
     total, rows = total_of(text), rows_of("2026-10", "summary")
@@ -300,10 +304,10 @@ def test_the_line_of_totals_is_the_sum_of_the_lines_as_they_are_printed():
 
 @pytest.mark.parametrize("now", [_LATER, "2026-12-15T00:00"])  # from the rows; as it was stored
 def test_the_details_end_with_the_sum_of_their_lines_as_they_are_printed(now: str):
-    rate("cpu", "0.333333")
+    store_rate("cpu", "0.333333")
     for number, group in enumerate("abcdefg"):
-        pod("2026-10-01T00:00", f"2026-10-01T00:17:0{number}", group=group, memory_gib=number)
-    held("2026-10-01T00:00", "2026-10-01T00:17:03", size=4)
+        store_pod("2026-10-01T00:00", f"2026-10-01T00:17:0{number}", group=group, memory_gib=number)
+    store_partition("2026-10-01T00:00", "2026-10-01T00:17:03", size=4)
     make("2026-10", now)
     text = text_of("2026-10", "details")
     total, rows = total_of(text), rows_of("2026-10", "details")
@@ -321,7 +325,9 @@ def test_the_details_end_with_the_sum_of_their_lines_as_they_are_printed(now: st
 
 
 def test_a_line_of_data_that_looks_like_the_totals_is_kept():
-    pod("2026-10-01T00:00", "2026-10-01T01:00", namespace="total", group='x\ntotal,"', user="total")
+    store_pod(
+        "2026-10-01T00:00", "2026-10-01T01:00", namespace="total", group='x\ntotal,"', user="total"
+    )
     make("2026-10", _LATER)
     text = text_of("2026-10", "details")
     bare = b"".join(csv_form(excel=False, total=False)([text.encode()])).decode()

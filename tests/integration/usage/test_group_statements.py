@@ -17,9 +17,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.builders.clients import browser
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.questions import questions
-from tests.builders.rates import rate
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.questions import count_queries
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.integration.usage.reading import lines_of, make, rows_of
 from usage.models import MonthReport, PodLifetime
@@ -45,9 +45,9 @@ def carol() -> Any:
 
 @pytest.fixture
 def _closed() -> None:
-    rate("ipu", "2.5")
-    rate("cpu", "0.1")
-    pod(
+    store_rate("ipu", "2.5")
+    store_rate("cpu", "0.1")
+    store_pod(
         "2026-10-01T00:00",
         "2026-10-02T00:00",
         ipus=4,
@@ -56,11 +56,15 @@ def _closed() -> None:
         estimated=True,
         **_JOB,
     )
-    pod("2026-10-03T00:00", "2026-10-03T07:00", ipus=2, user="bob", group="ml", namespace="team-b")
-    pod("2026-10-03T00:00", "2026-10-03T01:00", ipus=2, user="bob", group="ml", namespace="team-b")
-    held("2026-10-01T00:00", "2026-10-04T00:00", user="ann", group="ml", **_JOB)
-    pod("2026-10-05T00:00", "2026-10-05T05:00", ipus=1, user="eve", group=_ODD)
-    pod("2026-10-05T00:00", "2026-10-05T05:00", user="eve", group="")
+    store_pod(
+        "2026-10-03T00:00", "2026-10-03T07:00", ipus=2, user="bob", group="ml", namespace="team-b"
+    )
+    store_pod(
+        "2026-10-03T00:00", "2026-10-03T01:00", ipus=2, user="bob", group="ml", namespace="team-b"
+    )
+    store_partition("2026-10-01T00:00", "2026-10-04T00:00", user="ann", group="ml", **_JOB)
+    store_pod("2026-10-05T00:00", "2026-10-05T05:00", ipus=1, user="eve", group=_ODD)
+    store_pod("2026-10-05T00:00", "2026-10-05T05:00", user="eve", group="")
     make("2026-10", "2026-12-01T00:00")
 
 
@@ -204,17 +208,17 @@ def test_many_users_cost_no_more_queries_than_one(carol: Any) -> None:
     counted = []
     for users in (1, 40):
         for number in range(users):
-            pod("2026-10-01T00:00", "2026-10-02T00:00", ipus=1, user=f"u{number}", group="ml")
+            store_pod("2026-10-01T00:00", "2026-10-02T00:00", ipus=1, user=f"u{number}", group="ml")
         make("2026-10", "2026-11-03T00:00")
         with CaptureQueriesContext(connection) as queries:
             assert f"u{users - 1}<" in _text(carol, _PAGE)
-        counted.append(questions(queries))
+        counted.append(count_queries(queries))
     assert counted == [8, 8]
 
 
 @pytest.mark.usefixtures("_closed")
 def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
-    pod(
+    store_pod(
         "2026-10-06T00:00",
         "2026-10-07T00:00",
         ipus=8,
@@ -223,7 +227,7 @@ def test_a_statement_lists_the_jobs_with_the_most_ipu_hours(carol: Any) -> None:
         job_uid="other",
         component_name="bert",
     )
-    pod("2026-10-06T00:00", "2026-10-07T00:00", ipus=8, group="else", job_uid="not")
+    store_pod("2026-10-06T00:00", "2026-10-07T00:00", ipus=8, group="else", job_uid="not")
     make("2026-11", "2026-12-01T00:00")
     page = _text(carol, _PAGE)
     jobs = _rows(page[page.rindex(">Jobs<") :])

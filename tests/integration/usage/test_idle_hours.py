@@ -4,7 +4,7 @@ import pytest
 
 from ipuhub.models import WatchCheckpoint
 from partitions.models import CapacityChange
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.reading import make, rows_of
 from usage.utilization.selectors import partition_runs, read_capacity
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _ours(began: str, ended: str | None, ipus: float, **fields: str) -> None:
-    pod(began, ended, ipus=ipus, **{"job_uid": "j", "partition": "p", **fields})
+    store_pod(began, ended, ipus=ipus, **{"job_uid": "j", "partition": "p", **fields})
 
 
 def _idle() -> list[str]:
@@ -28,7 +28,7 @@ def _idle() -> list[str]:
 
 
 def test_a_partition_is_idle_while_no_pod_of_its_job_uses_it():
-    held("2026-10-01T00:00", "2026-10-01T10:00", size=4, job_uid="j", partition="p")
+    store_partition("2026-10-01T00:00", "2026-10-01T10:00", size=4, job_uid="j", partition="p")
     _ours("2026-10-01T01:00", "2026-10-01T09:00", 2)
     _ours("2026-10-01T01:00", "2026-10-01T05:00", 2)
     make("2026-10", "2026-11-03T00:00")
@@ -37,7 +37,7 @@ def test_a_partition_is_idle_while_no_pod_of_its_job_uses_it():
 
 @pytest.mark.parametrize("other", [{"job_uid": "k"}, {"partition": "q"}, {"job_uid": ""}])
 def test_other_jobs_and_partitions_use_nothing_of_it(other: dict[str, str]):
-    held("2026-10-01T00:00", "2026-10-01T10:00", size=1, job_uid="j", partition="p")
+    store_partition("2026-10-01T00:00", "2026-10-01T10:00", size=1, job_uid="j", partition="p")
     _ours("2026-10-01T00:00", "2026-10-01T10:00", 1, **other)
     make("2026-10", "2026-11-03T00:00")
     assert _idle() == ["10.00000"]
@@ -45,7 +45,7 @@ def test_other_jobs_and_partitions_use_nothing_of_it(other: dict[str, str]):
 
 def test_a_pod_of_another_namespace_that_claims_the_partition_uses_nothing_of_it_anywhere():
     fields = {"job_uid": "j", "partition": "p", "controller": "v1"}
-    partition = held("2026-10-01T00:00", "2026-10-01T10:00", size=4, **fields)
+    partition = store_partition("2026-10-01T00:00", "2026-10-01T10:00", size=4, **fields)
     CapacityChange.objects.create(controller="v1", at=at("2026-09-01T00:00"), total=4, free=0)
     WatchCheckpoint.objects.create(name="capacity", position_at=at("2026-11-03T00:00"))
     _ours("2026-10-01T00:00", "2026-10-01T10:00", 4, namespace="team-b")
@@ -58,8 +58,8 @@ def test_a_pod_of_another_namespace_that_claims_the_partition_uses_nothing_of_it
 
 
 def test_only_the_time_counts_in_which_both_were_there_and_in_the_month():
-    held("2026-09-30T20:00", "2026-10-01T04:00", size=1, job_uid="j", partition="p")
-    held("2026-10-02T00:00", "2026-10-02T04:00", size=1, job_uid="j", partition="p")
+    store_partition("2026-09-30T20:00", "2026-10-01T04:00", size=1, job_uid="j", partition="p")
+    store_partition("2026-10-02T00:00", "2026-10-02T04:00", size=1, job_uid="j", partition="p")
     _ours("2026-09-30T20:00", "2026-10-01T03:00", 1)
     _ours("2026-10-02T02:00", None, 1)
     make("2026-10", "2026-11-03T00:00")
@@ -68,7 +68,7 @@ def test_only_the_time_counts_in_which_both_were_there_and_in_the_month():
 
 
 def test_more_ipus_than_there_are_make_no_negative_hours():
-    held("2026-10-01T00:00", "2026-10-01T10:00", size=1, job_uid="j", partition="p")
+    store_partition("2026-10-01T00:00", "2026-10-01T10:00", size=1, job_uid="j", partition="p")
     _ours("2026-10-01T00:00", "2026-10-01T10:00", 64)
     make("2026-10", "2026-11-03T00:00")
     assert _idle() == ["0.00000"]

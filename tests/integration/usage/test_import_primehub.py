@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from ipuhub.models import RecordFault, WatchCheckpoint
 from ipuhub.recording.store import connection_arguments
-from tests.builders.lifetimes import at, pod
+from tests.builders.lifetimes import at, store_pod
 from tests.integration.usage.reading import make, rows_of
 from usage.models import PodLifetime, PurgeState
 from usage.time import months
@@ -131,7 +131,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(peer: Peer) -> None:
 def test_twice_is_once_and_what_is_recorded_stays(peer: Peer) -> None:
     peer.add()
     recorded = peer.add(scheduled_time="2026-10-07 00:00", finished_time="2026-10-09 00:00")
-    pod("2026-10-07T00:00", "2026-10-07T05:00", uid=recorded)
+    store_pod("2026-10-07T00:00", "2026-10-07T05:00", uid=recorded)
     assert "1 pods were imported" in imported(peer)
     before = list(PodLifetime.objects.order_by("uid").values())
     output = imported(peer)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from django.db import connection
 
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.models import PodLifetime
 from usage.time.windows import PARTITION_PIECES, POD_PIECES, bounds, clip
 
@@ -29,11 +29,11 @@ def test_sql_and_python_clip_alike():
     for number in range(300):
         began = _MAY + timedelta(seconds=chance.uniform(-60, 45) * 86400)
         length = chance.choice((0, -5, 30, 3600, 86400, 86401, 20 * 86400, 50 * 86400, None))
-        lifetime = pod("2026-05-01T00:00", uid=f"pod-{number}")
+        lifetime = store_pod("2026-05-01T00:00", uid=f"pod-{number}")
         lifetime.scheduled_at = began
         lifetime.finished_at = None if length is None else began + timedelta(seconds=length)
         lifetime.save()
-    pod(None, "2026-05-02T00:00", uid="never-scheduled")
+    store_pod(None, "2026-05-02T00:00", uid="never-scheduled")
     want = {}
     for row in PodLifetime.objects.all():
         piece = clip(row.scheduled_at, row.finished_at, _MAY, _JUNE)
@@ -44,12 +44,12 @@ def test_sql_and_python_clip_alike():
 
 
 def test_partitions_are_clipped_likewise():
-    held("2026-04-30T23:00", "2026-05-01T01:00", key="into")
-    held("2026-05-31T23:00", "2026-06-09T01:00", key="out")
-    held("2026-04-01T00:00", "2026-07-01T01:00", key="across")
-    held("2026-05-30T00:00", key="held")
-    held("2026-04-01T00:00", "2026-05-01T00:00", key="before")
-    held("2026-06-01T00:00", key="after")
+    store_partition("2026-04-30T23:00", "2026-05-01T01:00", key="into")
+    store_partition("2026-05-31T23:00", "2026-06-09T01:00", key="out")
+    store_partition("2026-04-01T00:00", "2026-07-01T01:00", key="across")
+    store_partition("2026-05-30T00:00", key="held")
+    store_partition("2026-04-01T00:00", "2026-05-01T00:00", key="before")
+    store_partition("2026-06-01T00:00", key="after")
     rows = _rows(PARTITION_PIECES, "key")
     assert {key: row[3] // 3600 for key, row in rows.items()} == {
         "into": 1,
@@ -61,7 +61,7 @@ def test_partitions_are_clipped_likewise():
 
 
 def test_pieces_of_every_month_add_up_to_the_lifetime():
-    pod("2026-03-31T23:59:30", "2026-06-01T00:00:30", uid="long")
+    store_pod("2026-03-31T23:59:30", "2026-06-01T00:00:30", uid="long")
     edges = ["2026-03-01", "2026-04-01", "2026-05-01", "2026-06-01", "2026-07-01"]
     months = [at(f"{edge}T00:00") for edge in edges]
     seconds = [

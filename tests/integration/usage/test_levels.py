@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipuhub.web.access import Scope
-from tests.builders.lifetimes import at, pod
+from tests.builders.lifetimes import at, store_pod
 from tests.integration.usage.test_usage_sums import oracle, series, summary
 from usage.models import KindHour, PodLifetime, RollupDirt, RollupState, UsageHour, UserHour
 from usage.reading import read_coverage
@@ -84,7 +84,7 @@ def test_sums_that_go_on_from_an_hour_equal_a_plain_loop(
 def _store(lifetimes: Any) -> None:
     for began, ended, name, amount, flag in lifetimes:
         common = {"group": name, "user": f"u{amount % 2}", "component": f"c{amount % 3}"}
-        pod(
+        store_pod(
             "2026-01-01T00:00",
             **common,
             scheduled_at=began,
@@ -97,8 +97,8 @@ def _store(lifetimes: Any) -> None:
 
 
 def test_what_was_carried_over_is_taken_from_the_hour_before() -> None:
-    pod("2026-11-20T12:00", ipus=4, user="x")
-    pod("2026-11-21T05:30", "2026-11-21T06:05", ipus=1, user="x")
+    store_pod("2026-11-20T12:00", ipus=4, user="x")
+    store_pod("2026-11-21T05:30", "2026-11-21T06:05", ipus=1, user="x")
     refresh(SUMMED, ZONE)
     query = question(at("2026-11-01"), at("2026-11-21T06:20"), "group")
     assert carried(query, [query.window.begin]) == [at("2026-11-21T05:00")]
@@ -111,7 +111,7 @@ def test_what_was_carried_over_is_taken_from_the_hour_before() -> None:
 
 
 def test_the_first_hour_of_a_day_goes_on_from_the_last_of_the_day_before() -> None:
-    pod("2026-11-19T12:00", ipus=4)
+    store_pod("2026-11-19T12:00", ipus=4)
     refresh(at("2026-11-21T00:03"), ZONE)
     query = question(at("2026-11-01"), at("2026-11-21T00:10"), "group")
     assert carried(query, [query.window.begin]) == [at("2026-11-20T23:00")]
@@ -120,7 +120,7 @@ def test_the_first_hour_of_a_day_goes_on_from_the_last_of_the_day_before() -> No
 
 @pytest.mark.parametrize("begin", ["2026-11-21T05:30:00", "2026-11-21T06:00:01"])
 def test_a_range_that_begins_within_an_hour_looks_for_what_is_carried_into_it(begin: str) -> None:
-    pod("2026-11-20T12:00")
+    store_pod("2026-11-20T12:00")
     refresh(SUMMED, ZONE)
     now = at(begin) + timedelta(minutes=10)
     query = question(at(begin), now, "group")
@@ -129,7 +129,7 @@ def test_a_range_that_begins_within_an_hour_looks_for_what_is_carried_into_it(be
 
 
 def test_who_ended_with_the_hour_is_not_in_the_time_after_it() -> None:
-    one = pod("2026-11-21T04:00", user="x")
+    one = store_pod("2026-11-21T04:00", user="x")
     refresh(SUMMED, ZONE)
     one.finished_at = at("2026-11-21T06:00")  # told late: the hour before had it going on
     one.save()
@@ -139,7 +139,7 @@ def test_who_ended_with_the_hour_is_not_in_the_time_after_it() -> None:
 
 
 def test_a_change_before_the_hour_ended_is_added_up_from_the_pods() -> None:
-    one = pod("2026-11-21T04:00", user="x")
+    one = store_pod("2026-11-21T04:00", user="x")
     refresh(SUMMED, ZONE)
     one.finished_at = at("2026-11-21T05:59")
     one.save()
@@ -149,7 +149,7 @@ def test_a_change_before_the_hour_ended_is_added_up_from_the_pods() -> None:
 
 
 def test_a_day_that_begins_at_half_past_an_hour_goes_on_from_no_hour() -> None:
-    pod("2026-11-18T12:00")
+    store_pod("2026-11-18T12:00")
     kolkata = ZoneInfo("Asia/Kolkata")
     refresh(SUMMED, kolkata)
     window = Window.of(at("2026-11-19T18:30"), at("2026-12-01"), at("2026-11-21T06:20"))

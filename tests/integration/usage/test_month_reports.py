@@ -8,7 +8,7 @@ import pytest
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.text import plain_text
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.reading import make, rows_of, text_of
 from usage.models import MonthReport, ReportRow
 from usage.reports.downloads import NoReportError
@@ -19,7 +19,7 @@ _GOLDEN = Path(__file__).parents[2] / "golden" / "usage"
 
 
 def _a_small_month() -> None:
-    pod(
+    store_pod(
         "2026-09-30T23:00",
         "2026-10-01T00:08:06",
         uid="00000000-0000-4000-8000-000000000001",
@@ -32,7 +32,7 @@ def _a_small_month() -> None:
         partition="p-job",
         node="node-1",
     )
-    pod(
+    store_pod(
         "2026-10-02T00:00",
         "2026-10-02T01:30",
         uid="00000000-0000-4000-8000-000000000002",
@@ -48,14 +48,16 @@ def _a_small_month() -> None:
         estimated=True,
         uncertainty_seconds=30,
     )
-    pod(
+    store_pod(
         "2026-10-30T00:00",
         uid="00000000-0000-4000-8000-000000000003",
         pod_name="job-worker-1",
         ipus=4,
         node="node-2",
     )
-    held("2026-10-01T00:00", "2026-10-01T01:00", key="j-1/0/1", job_uid="j-1", partition="p-job")
+    store_partition(
+        "2026-10-01T00:00", "2026-10-01T01:00", key="j-1/0/1", job_uid="j-1", partition="p-job"
+    )
 
 
 @pytest.mark.parametrize("profile", ["default", "primehub"])
@@ -68,15 +70,15 @@ def test_files_are_as_the_golden_ones(profile: str, kind: str):
 
 
 def test_sums_are_of_resource_times_time():
-    pod("2026-10-01T00:00", "2026-10-01T10:00", cpu=1)
-    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=4)
+    store_pod("2026-10-01T00:00", "2026-10-01T10:00", cpu=1)
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=4)
     make("2026-10", "2026-11-03T00:00")
     (row,) = rows_of("2026-10", "summary", "primehub")
     assert (row["cpu_core_hours"], row["usage_hours"]) == ("14.00000", "11.00000")
 
 
 def test_a_running_pod_counts_until_the_report_is_made():
-    pod("2026-10-10T20:00", cpu=1)
+    store_pod("2026-10-10T20:00", cpu=1)
     make("2026-10", "2026-10-10T21:00")
     (row,) = rows_of("2026-10", "details")
     assert (row["usage_hours"], row["running"]) == ("1.00000", "Y")
@@ -84,7 +86,7 @@ def test_a_running_pod_counts_until_the_report_is_made():
 
 
 def test_a_month_that_is_over_has_no_running_pods():
-    pod("2026-10-31T20:00")
+    store_pod("2026-10-31T20:00")
     make("2026-10", "2026-11-10T21:00")
     (row,) = rows_of("2026-10", "details", "primehub")
     assert (row["usage_hours"], row["running"]) == ("4.00000", "N")
@@ -92,12 +94,12 @@ def test_a_month_that_is_over_has_no_running_pods():
 
 
 def test_a_pod_that_was_never_scheduled_is_not_counted():
-    pod(None, "2026-10-10T20:00")
+    store_pod(None, "2026-10-10T20:00")
     assert make("2026-10", "2026-11-10T21:00").lifetimes == 0
 
 
 def test_an_end_before_the_beginning_counts_nothing():
-    pod("2026-10-10T20:00", "2026-10-10T18:00")
+    store_pod("2026-10-10T20:00", "2026-10-10T18:00")
     make("2026-10", "2026-11-10T21:00")
     (row,) = rows_of("2026-10", "details")
     assert (row["usage_hours"], row["cpu_core_hours"]) == ("0.00000", "0.00000")
@@ -105,8 +107,10 @@ def test_an_end_before_the_beginning_counts_nothing():
 
 def test_an_absurd_request_does_not_stop_the_month():
     big = 2**63 - 1
-    pod("2026-10-01T00:00", "2026-10-30T00:00", memory_gib=8 * 2**30 - 1, gpus=big, uid="absurd")
-    pod("2026-10-01T00:00", "2026-10-01T01:00", uid="sound", group="b")
+    store_pod(
+        "2026-10-01T00:00", "2026-10-30T00:00", memory_gib=8 * 2**30 - 1, gpus=big, uid="absurd"
+    )
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00", uid="sound", group="b")
     report = make("2026-10", "2026-11-03T00:00")
     assert report.lifetimes == 2
     sound, absurd = rows_of("2026-10", "summary")
@@ -116,8 +120,8 @@ def test_an_absurd_request_does_not_stop_the_month():
 
 
 def test_partition_hours_stand_apart_from_pod_hours():
-    pod("2026-10-01T00:00", "2026-10-01T02:00", ipus=4)
-    held("2026-10-01T00:00", "2026-10-01T03:00", size=4)
+    store_pod("2026-10-01T00:00", "2026-10-01T02:00", ipus=4)
+    store_partition("2026-10-01T00:00", "2026-10-01T03:00", size=4)
     make("2026-10", "2026-11-03T00:00")
     for kind in ("summary", "details"):
         rows = rows_of("2026-10", kind)
@@ -133,8 +137,8 @@ def test_partition_hours_stand_apart_from_pod_hours():
 
 def test_months_add_up_to_the_whole_in_a_zone_with_summer_time():
     berlin = ZoneInfo("Europe/Berlin")
-    pod("2026-02-10T00:00", "2026-04-20T00:00:07", cpu=3, ipus=2)
-    held("2026-02-10T00:00", "2026-04-20T00:00:07", size=4)
+    store_pod("2026-02-10T00:00", "2026-04-20T00:00:07", cpu=3, ipus=2)
+    store_partition("2026-02-10T00:00", "2026-04-20T00:00:07", size=4)
     for month in ("2026-02", "2026-03", "2026-04"):
         make(month, "2026-06-01T12:00", berlin)
     whole = int((at("2026-04-20T00:00:07") - at("2026-02-10T00:00")).total_seconds())
@@ -153,7 +157,7 @@ def test_months_add_up_to_the_whole_in_a_zone_with_summer_time():
     "name", ["a,b", 'say "x"', "=1+1", "two\nlines", "\ttab", "\rcr", "'x", "-1"]
 )
 def test_names_come_back_as_they_went_in(name: str):
-    pod("2026-10-01T00:00", "2026-10-01T02:00", group=name, user=name, component_name=name)
+    store_pod("2026-10-01T00:00", "2026-10-01T02:00", group=name, user=name, component_name=name)
     make("2026-10", "2026-11-03T00:00")
     for profile in ("default", "primehub"):
         (row,) = rows_of("2026-10", "details", profile)
@@ -172,8 +176,8 @@ def test_details_are_in_order_of_start_group_user_and_uid():
         ("4", "2026-10-02T00:00", "a", "a"),
         ("6", "2026-10-03T00:00", "A", "a"),
     ):
-        pod(began, "2026-10-05T00:00", uid=uid, group=group, user=user)
-    held("2026-10-02T12:00", "2026-10-04T00:00", key="held")
+        store_pod(began, "2026-10-05T00:00", uid=uid, group=group, user=user)
+    store_partition("2026-10-02T12:00", "2026-10-04T00:00", key="held")
     make("2026-10", "2026-11-03T00:00")
     assert [plain_text(row["k8s_uid"]) for row in rows_of("2026-10", "details")] == [
         *("1", "2", "3", "4", "5"),
@@ -196,11 +200,11 @@ def test_digests_are_those_of_the_files():
 
 
 def test_details_agree_with_the_summary_after_the_world_went_on():
-    running = pod("2026-10-10T00:00")
+    running = store_pod("2026-10-10T00:00")
     make("2026-10", "2026-10-10T02:00")
     running.finished_at = at("2026-10-10T05:00")
     running.save()
-    pod("2026-10-10T03:00")
+    store_pod("2026-10-10T03:00")
     (row,) = rows_of("2026-10", "details")
     (total,) = rows_of("2026-10", "summary")
     assert (row["usage_hours"], row["running"]) == ("2.00000", "Y")
@@ -208,7 +212,7 @@ def test_details_agree_with_the_summary_after_the_world_went_on():
 
 
 def test_a_closed_month_never_changes():
-    lifetime = pod("2026-10-10T00:00", "2026-10-10T02:00")
+    lifetime = store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     make("2026-10", "2026-12-01T00:00")
     before = [text_of("2026-10", kind) for kind in ("summary", "details")]
     with pytest.raises(ReportRefused, match="2026-10 is closed. Its report is final."):
@@ -218,7 +222,7 @@ def test_a_closed_month_never_changes():
 
 
 def test_an_open_month_keeps_its_newest_version_only():
-    pod("2026-10-10T00:00", "2026-10-10T02:00")
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00")
     for day, want in (("20", "open"), ("21", "open")):
         assert make("2026-10", f"2026-10-{day}T00:00").state == want
     assert make("2026-10", "2026-11-21T00:00").state == "provisional"
@@ -227,7 +231,7 @@ def test_an_open_month_keeps_its_newest_version_only():
 
 
 def test_a_month_to_come_is_refused_and_one_without_a_report_not_found():
-    pod("2026-09-10T00:00", "2026-09-10T02:00")
+    store_pod("2026-09-10T00:00", "2026-09-10T02:00")
     with pytest.raises(ReportRefused, match="2026-11 has not begun yet"):
         make("2026-11", "2026-10-31T00:00")
     with pytest.raises(NoReportError, match="no report of 2026-09 yet"):

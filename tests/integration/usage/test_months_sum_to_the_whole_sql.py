@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from partitions.models import PartitionLifetime
-from tests.builders.lifetimes import held, pod
+from tests.builders.lifetimes import store_partition, store_pod
 from tests.unit.usage.test_months_sum_to_the_whole import ZONES, lengths, zones
 from usage.models import MonthReport, PodLifetime, ReportRow
 from usage.reports.columns import PROFILES
@@ -34,9 +34,9 @@ def _store(lives, now: datetime) -> dict[str, int]:
     for number, (began, length) in enumerate(lives):
         ended = None if length is None else began + length
         key = f"life-{number}"
-        one = pod("2027-10-01T00:00", uid=key, ipus=2)
+        one = store_pod("2027-10-01T00:00", uid=key, ipus=2)
         PodLifetime.objects.filter(pk=one.pk).update(scheduled_at=began, finished_at=ended)
-        two = held("2027-10-01T00:00", key=key, size=4)
+        two = store_partition("2027-10-01T00:00", key=key, size=4)
         PartitionLifetime.objects.filter(pk=two.pk).update(reserved_at=began, released_at=ended)
         if began < now:
             want[key] = whole_seconds(began, min(ended or now, now))

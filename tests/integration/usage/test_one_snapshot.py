@@ -10,7 +10,7 @@ from django.db import connection
 
 from ipuhub.web.access import Scope
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.reading import read_coverage
 from usage.sums import queries
 from usage.sums.measures import dimensions
@@ -66,7 +66,7 @@ def test_days_summed_anew_while_somebody_reads_take_nothing_from_him(
     monkeypatch: pytest.MonkeyPatch, read: Callable[[Question], int]
 ) -> None:
     for _ in range(2):
-        pod("2026-11-21T03:00", "2026-11-21T22:00")
+        store_pod("2026-11-21T03:00", "2026-11-21T22:00")
     refresh(EVENING, usage_zone())
 
     def covered() -> object:
@@ -84,7 +84,7 @@ def test_rows_that_go_while_utilization_is_read_are_still_in_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     CapacityChange.objects.create(controller="v1", at=at("2026-11-20T00:00"), total=16, free=12)
-    held("2026-11-21T03:00", "2026-11-21T22:00", controller="v1")
+    store_partition("2026-11-21T03:00", "2026-11-21T22:00", controller="v1")
     edges = [at("2026-11-21"), MIDNIGHT]
     before = read_capacity(edges[:1], edges[1])
     assert before.steps["v1"][0].by_jobs == 4 * 19 * 3600

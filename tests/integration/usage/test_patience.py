@@ -12,8 +12,8 @@ from django.utils import timezone
 from dashboard.overview import month
 from ipuhub.web.access import Scope
 from ipuhub.web.readings import Shared
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_pod
 from usage.models import RollupState
 from usage.sums.rollups import refresh
 from usage.time.months import usage_zone
@@ -34,7 +34,7 @@ def _lifetimes(settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> It
     settings.USAGE_QUERY_SECONDS = 1
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     for number in ("10", "11"):
-        pod(f"2026-{number}-05T00:00", f"2026-{number}-05T01:00", ipus=1)
+        store_pod(f"2026-{number}-05T00:00", f"2026-{number}-05T01:00", ipus=1)
     refresh(NOW, usage_zone())
     _run("ALTER TABLE usage_podlifetime RENAME TO slow_podlifetime")
     _run(
@@ -65,7 +65,7 @@ def test_what_reads_too_many_rows_is_refused_with_the_remedy(
     django_user_model: Any, path: str
 ) -> None:
     user = django_user_model.objects.create_user("root", is_staff=True)
-    answer = (tool(user) if path.startswith("/api/") else browser(user)).get(path)
+    answer = (api_client(user) if path.startswith("/api/") else browser(user)).get(path)
     assert answer.status_code == 400
     assert "stopped after 1 s" in answer.content.decode()
     assert "Request a shorter range" in answer.content.decode()
@@ -75,7 +75,7 @@ def test_what_reads_too_many_rows_is_refused_with_the_remedy(
     with connection.cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone()[0] == "0"
-    got = tool(user).get(f"{SUMS}&by=group")
+    got = api_client(user).get(f"{SUMS}&by=group")
     assert got.json()["total"]["exact"]["micro_ipu_seconds"] == 3600 * 10**6
 
 
@@ -84,7 +84,7 @@ def test_without_a_limit_it_is_waited_for(
 ) -> None:
     settings.USAGE_QUERY_SECONDS = 0
     user = django_user_model.objects.create_user("root", is_staff=True)
-    got = tool(user).get(f"{SUMS}&by=job")
+    got = api_client(user).get(f"{SUMS}&by=job")
     assert got.json()["total"]["exact"]["micro_ipu_seconds"] == 3600 * 10**6
 
 

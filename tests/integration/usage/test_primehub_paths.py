@@ -10,8 +10,8 @@ from django.test import Client
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from tests.builders.clients import tool
-from tests.builders.lifetimes import pod
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import store_pod
 from tests.integration.usage.reading import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,7 +23,7 @@ CONSOLE = "10.1.2.3"
 def _october(settings) -> None:
     settings.USAGE_OPEN_PRIMEHUB_PATHS = [ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
     settings.TRUSTED_PROXIES = []
-    pod("2026-10-01T00:00", "2026-10-02T00:00", group="g,1", user="ann", uid="u1")
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00", group="g,1", user="ann", uid="u1")
     make("2026-10", "2026-11-03T00:00")
     make("2026-09", "2026-11-03T00:00")
 
@@ -80,7 +80,7 @@ def test_nothing_is_open_by_default(settings) -> None:
 
 def test_a_token_counts_for_more_than_the_address(settings) -> None:
     charlie = get_user_model().objects.create_user("charlie", password="x")
-    client = tool(charlie)
+    client = api_client(charlie)
     for path in PATHS:
         assert client.get(path, REMOTE_ADDR=CONSOLE).status_code == 403
         wrong = read(path, Authorization="Bearer ipuhub_wrong")
@@ -112,7 +112,7 @@ def test_each_read_without_a_token_is_counted_and_logged() -> None:
 
 
 def test_a_month_whose_report_is_not_made_is_a_404_with_a_sentence() -> None:
-    pod("2026-08-01T00:00", "2026-08-02T00:00")
+    store_pod("2026-08-01T00:00", "2026-08-02T00:00")
     for path, sentence in (
         ("/report/monthly/2026/8", "There is no report of 2026-08 yet."),
         ("/report/monthly/details/2026/13", "is not a month"),

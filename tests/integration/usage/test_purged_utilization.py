@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.clients import tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.reading import make
 from usage.models import UtilizationHour, UtilizationQuarter, UtilizationState
 from usage.time import months
@@ -36,9 +36,9 @@ def _months(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
     CapacityChange.objects.create(controller="v1", at=at("2026-08-01T00:00"), total=16, free=12)
     CapacityChange.objects.create(controller="v1", at=at("2026-08-31T22:00"), total=16, free=8)
-    held("2026-08-31T21:00", "2026-08-31T23:00", **JOB)
-    held("2026-08-05T00:00", "2026-08-05T01:00", **JOB)
-    pod("2026-08-31T21:00", "2026-08-31T22:00", job_uid="j", partition="p", ipus=4)
+    store_partition("2026-08-31T21:00", "2026-08-31T23:00", **JOB)
+    store_partition("2026-08-05T00:00", "2026-08-05T01:00", **JOB)
+    store_pod("2026-08-31T21:00", "2026-08-31T22:00", job_uid="j", partition="p", ipus=4)
     for day in ("2026-08-10", "2026-09-10"):
         fields = {"began_at": at(f"{day}T00:00"), "ended_at": at(f"{day}T06:00"), "cause": ""}
         WatchGap.objects.create(watch="capacity", **fields)
@@ -53,7 +53,7 @@ def purge() -> None:
 
 def get_capacity(django_user_model: Any, query: str, status: int = 200) -> Any:
     user, _ = django_user_model.objects.get_or_create(username="root", is_staff=True)
-    answer = tool(user).get(f"/api/v1/usage/capacity?{query}")
+    answer = api_client(user).get(f"/api/v1/usage/capacity?{query}")
     assert answer.status_code == status, answer.content
     return answer.json()
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders.clients import tool
-from tests.builders.lifetimes import at, pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import at, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of
 from usage.models import Rate
 from usage.reports.making import ReportRefused, correct_month
@@ -27,12 +27,12 @@ SEPTEMBER, OCTOBER, NOVEMBER = at("2026-09-01"), at("2026-10-01"), at("2026-11-0
 @pytest.fixture(autouse=True)
 def _closed() -> None:
     """A September of ten hours closed at 1 per hour, and an October of ten at 7."""
-    rate("cpu", "1")
+    store_rate("cpu", "1")
     for month in ("2026-09", "2026-10"):
-        pod(f"{month}-10T00:00", f"{month}-10T10:00", cpu=1)
+        store_pod(f"{month}-10T00:00", f"{month}-10T10:00", cpu=1)
     make("2026-09", "2026-11-20T00:00")
     Rate.objects.all().delete()
-    rate("cpu", "7")
+    store_rate("cpu", "7")
 
 
 def lines(kind: str, begin: Any, end: Any, profile: str = "default") -> list[dict[str, str]]:
@@ -46,7 +46,7 @@ def test_a_closed_month_costs_in_a_range_what_it_was_closed_with(django_user_mod
     (details,) = lines("details", SEPTEMBER, OCTOBER)
     assert (closed["cost"], summary["cost"], details["cost"]) == ("10.00", "10.00", "10.00000")
     user = django_user_model.objects.create_user("root", is_staff=True)
-    summary_body = tool(user).get("/api/v1/usage/summary?month=2026-09").json()
+    summary_body = api_client(user).get("/api/v1/usage/summary?month=2026-09").json()
     assert summary_body["total"]["cost"] == "10.00"
 
 
@@ -67,12 +67,12 @@ def test_a_closed_month_is_in_every_range_the_rounded_lines_of_its_report(
     django_user_model: Any,
 ) -> None:
     Rate.objects.all().delete()
-    rate("ipu", "0.006")
+    store_rate("ipu", "0.006")
     for user in ("twice", "once"):
-        pod("2026-08-10T00:00", "2026-08-10T01:00", ipus=1, user=user)
-    gone = pod("2026-08-10T00:00", "2026-08-10T01:00", ipus=1, user="gone")
-    pod("2026-08-31T23:00", None, ipus=1, user="goes on")
-    pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1, user="twice")
+        store_pod("2026-08-10T00:00", "2026-08-10T01:00", ipus=1, user=user)
+    gone = store_pod("2026-08-10T00:00", "2026-08-10T01:00", ipus=1, user="gone")
+    store_pod("2026-08-31T23:00", None, ipus=1, user="goes on")
+    store_pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1, user="twice")
     make("2026-08", "2026-11-19T00:00")
     assert [row["cost"] for row in rows_of("2026-08", "summary")] == ["0.01"] * 4
     found = _costs(AUGUST, SEPTEMBER)
@@ -84,13 +84,15 @@ def test_a_closed_month_is_in_every_range_the_rounded_lines_of_its_report(
         "goes on": "4.47",  # 0.01 and, of October, 744 x 0.006 = 4.464
     }
     root = django_user_model.objects.create_user("root", is_staff=True)
-    answer = tool(root).get("/api/v1/usage/summary?from=2026-08-01&to=2026-10-31&by=user").json()
+    answer = (
+        api_client(root).get("/api/v1/usage/summary?from=2026-08-01&to=2026-10-31&by=user").json()
+    )
     of_page = {each["key"]["user"]: each["cost"] for each in answer["results"]}
     assert {user: of_page[user] for user in found} == _costs(AUGUST, NOVEMBER)
     assert _costs(at("2026-08-10"), SEPTEMBER)["once"] == "0.01"  # a part: its own sum
 
     gone.delete()
-    pod("2026-08-12T00:00", "2026-08-12T02:00", ipus=1, user="late")
+    store_pod("2026-08-12T00:00", "2026-08-12T02:00", ipus=1, user="late")
     assert _costs(AUGUST, NOVEMBER) == {**found, "twice": "0.02", "goes on": "4.47", "late": "0.00"}
     correct_month(Month(2026, 8), at("2026-11-20T00:00"))
     after = _costs(AUGUST, NOVEMBER)

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.rates import rate
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import UTC_ZONE, lines_of, make
 from usage.models import MonthReport, ReportRun, RunChunk
 from usage.reports.ranges import RangeFile, delete_expired, range_of, stored_blocks, write_blocks
@@ -29,8 +29,8 @@ def _write(target: Path, **options: str) -> list[dict[str, str]]:
 
 
 def test_a_range_is_clipped_to_its_days_and_nothing_is_stored(tmp_path: Path):
-    rate("cpu", "1")
-    pod("2026-10-01T00:00", "2026-10-10T00:00", cpu=1)
+    store_rate("cpu", "1")
+    store_pod("2026-10-01T00:00", "2026-10-10T00:00", cpu=1)
     (row,) = _write(tmp_path / "summary.csv")
     assert (row["usage_hours"], row["cost"]) == ("48.00000", "48.00")
     assert row["report_month"] == "2026-10-02T00:00:00Z/2026-10-04T00:00:00Z"
@@ -40,7 +40,7 @@ def test_a_range_is_clipped_to_its_days_and_nothing_is_stored(tmp_path: Path):
 
 
 def test_a_folder_gets_a_file_with_a_name_and_the_old_one_is_replaced_whole(tmp_path: Path):
-    pod("2026-10-02T00:00", "2026-10-02T01:00")
+    store_pod("2026-10-02T00:00", "2026-10-02T01:00")
     for _ in range(2):
         call_command(
             "make_usage_reports", begin="2026-10-02", end="2026-10-03", output=str(tmp_path)
@@ -63,8 +63,8 @@ def test_a_file_that_fails_on_the_way_leaves_the_old_one(tmp_path: Path):
 
 
 def test_json_lines_have_names_as_they_were_and_numbers_digit_for_digit(tmp_path: Path):
-    pod("2026-10-02T00:00", "2026-10-02T01:00", group='=a,"b"\n', cpu=0.1)
-    held("2026-10-02T00:00", "2026-10-02T01:00")
+    store_pod("2026-10-02T00:00", "2026-10-02T01:00", group='=a,"b"\n', cpu=0.1)
+    store_partition("2026-10-02T00:00", "2026-10-02T01:00")
     target = tmp_path / "a.jsonl"
     call_command(
         "make_usage_reports",
@@ -82,7 +82,7 @@ def test_json_lines_have_names_as_they_were_and_numbers_digit_for_digit(tmp_path
 
 
 def test_stdout_gets_the_file_and_nothing_else(capsysbinary):
-    pod("2026-10-02T00:00", "2026-10-02T01:00")
+    store_pod("2026-10-02T00:00", "2026-10-02T01:00")
     call_command("make_usage_reports", begin="2026-10-02", end="2026-10-02", output="-")
     out = capsysbinary.readouterr().out.decode()
     assert out.startswith("report_month,")
@@ -90,7 +90,7 @@ def test_stdout_gets_the_file_and_nothing_else(capsysbinary):
 
 
 def test_a_month_is_written_too(tmp_path: Path):
-    pod("2026-01-02T00:00", "2026-01-02T01:00")
+    store_pod("2026-01-02T00:00", "2026-01-02T01:00")
     target = tmp_path / "m.csv"
     call_command("make_usage_reports", month="2026-01", profile="primehub", output=str(target))
     assert target.read_text().startswith("report_month,group,user,component,gpu_core_hours")
@@ -121,7 +121,7 @@ def _range_run() -> ReportRun:
 
 
 def test_a_worker_stores_the_file_of_a_range_until_its_time_is_over():
-    pod("2026-10-01T00:00", "2026-10-10T00:00")
+    store_pod("2026-10-01T00:00", "2026-10-10T00:00")
     run = do_range(_range_run(), UTC_ZONE, lambda: _NOW)
     assert (run.state, run.lines, run.done) == ("done", 1, 1)
     text = b"".join(stored_blocks(run)).decode()
@@ -150,7 +150,7 @@ def test_a_range_that_fails_says_so_and_leaves_no_pieces():
 
 
 def test_a_closed_month_is_said_to_be_closed(capsys):
-    pod("2026-01-02T00:00", "2026-01-02T01:00")
+    store_pod("2026-01-02T00:00", "2026-01-02T01:00")
     make("2026-01", "2026-05-01T00:00")
     call_command("make_usage_reports", month="2026-01")
     assert "2026-01 is closed, and no differences were found since." in capsys.readouterr().out

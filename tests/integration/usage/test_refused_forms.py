@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from tests.builders.clients import browser
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from usage.models import Rate, ReportRun
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_refused_range_stands_in_its_form_again(
 def test_a_rate_that_cannot_end_then_goes_on_and_says_why(
     admin: User, day: str, sentence: str
 ) -> None:
-    first, second = rate("cpu", "1"), rate("gpu", "2")
+    first, second = store_rate("cpu", "1"), store_rate("gpu", "2")
     page = refusal(admin, f"/usage/rates/{second.pk}/end/", {"valid_until": day})
     row = page.partition(f'id="end-{second.pk}"')[2].partition("</form>")[0]
     assert f'value="{day}"' in row

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from ipuhub import taskqueue
 from ipuhub.models import TaskMessage
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import store_pod
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import ReportRun
 from usage.reports.making import make_month
@@ -32,7 +32,7 @@ def alice():
 
 @pytest.fixture
 def _october() -> None:
-    pod("2026-10-01T00:00", "2026-10-02T00:00", ipus=4)
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00", ipus=4)
     make("2026-10", "2026-11-03T00:00")
 
 
@@ -57,7 +57,7 @@ _REFUSED_TO_STRANGERS = (
 @pytest.mark.parametrize("address", _FILES)
 def test_files_are_streamed_as_downloads(admin, address: str):
     for accept in ("*/*", "text/csv", "text/html"):
-        answer = tool(admin).get(address, headers={"Accept": accept})
+        answer = api_client(admin).get(address, headers={"Accept": accept})
         assert answer.status_code == 200
         assert answer.streaming
         assert answer["Content-Type"].startswith("text/csv")
@@ -71,7 +71,7 @@ def test_strangers_get_a_sentence_and_no_report(alice, address: str):
     for client, want in (
         (Client(), 401),
         (Client(headers={"Authorization": "Bearer ipuhub_wrong"}), 401),
-        (tool(alice), 403),
+        (api_client(alice), 403),
         (browser(alice), 403),
     ):
         answer = client.get(address)
@@ -83,12 +83,12 @@ def test_strangers_get_a_sentence_and_no_report(alice, address: str):
 @pytest.mark.usefixtures("_october")
 def test_months_are_listed_newest_first_as_primehub_did(admin):
     make("2026-09", "2026-11-03T00:00")
-    assert tool(admin).get("/report/monthly").json() == ["2026/10", "2026/9"]
+    assert api_client(admin).get("/report/monthly").json() == ["2026/10", "2026/9"]
 
 
 @pytest.mark.usefixtures("_october")
 def test_the_api_lists_reports_with_their_files(admin):
-    client = tool(admin)
+    client = api_client(admin)
     (report,) = client.get("/api/v1/usage/reports").json()["results"]
     assert (report["month"], report["state"], report["rows"]) == ("2026-10", "provisional", 1)
     assert set(report["sha256"]) == {"summary", "summary-primehub"}
@@ -112,14 +112,14 @@ def test_the_api_lists_reports_with_their_files(admin):
 )
 @pytest.mark.usefixtures("_october")
 def test_what_there_is_not_is_refused_with_a_sentence(admin, address, want, sentence):
-    pod("2026-09-01T00:00", "2026-09-02T00:00")  # whose report nobody made
-    answer = tool(admin).get(address)
+    store_pod("2026-09-01T00:00", "2026-09-02T00:00")  # whose report nobody made
+    answer = api_client(admin).get(address)
     assert answer.status_code == want
     assert sentence in answer.json()["detail"]
 
 
 def test_a_run_is_asked_for_and_followed(admin):
-    client = tool(admin)
+    client = api_client(admin)
     answer = client.post("/api/v1/usage/reports/runs", {}, content_type="application/json")
     assert answer.status_code == 202
     run = client.get(answer["Location"]).json()
@@ -131,7 +131,9 @@ def test_a_run_is_asked_for_and_followed(admin):
 @pytest.mark.parametrize("month", ["2999-01", "x"])
 def test_a_run_for_no_month_is_refused(admin, month: str):
     body = {"month": month}
-    answer = tool(admin).post("/api/v1/usage/reports/runs", body, content_type="application/json")
+    answer = api_client(admin).post(
+        "/api/v1/usage/reports/runs", body, content_type="application/json"
+    )
     assert answer.status_code == 400
     assert "month" in answer.json()["errors"]
     assert not ReportRun.objects.exists()
@@ -142,7 +144,9 @@ def test_without_a_broker_the_run_fails_and_says_so(admin, monkeypatch: pytest.M
         raise OperationalError("the table cannot be written")
 
     monkeypatch.setattr(taskqueue, "_run", fail)
-    answer = tool(admin).post("/api/v1/usage/reports/runs", {}, content_type="application/json")
+    answer = api_client(admin).post(
+        "/api/v1/usage/reports/runs", {}, content_type="application/json"
+    )
     assert answer.status_code == 503
     assert "task queue is unavailable" in answer.json()["detail"]
     assert ReportRun.objects.get().state == "failed"
@@ -152,7 +156,7 @@ def test_without_a_broker_the_run_fails_and_says_so(admin, monkeypatch: pytest.M
 
 def test_a_stranger_may_not_ask_for_a_run(alice):
     for client, path in (
-        (tool(alice), "/api/v1/usage/reports/runs"),
+        (api_client(alice), "/api/v1/usage/reports/runs"),
         (browser(alice), "/usage/reports/make/"),
     ):
         assert client.post(path).status_code == 403

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 
-from tests.builders.lifetimes import at, pod
-from tests.builders.rates import rate
+from tests.builders.lifetimes import at, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import MonthReport, ReportRow, ReportRun
 from usage.reports import making, runs
@@ -30,7 +30,7 @@ def _run(month: str = "", now=_NOW) -> ReportRun:
 
 
 def test_a_run_makes_this_and_last_month_and_closes_older_ones():
-    pod("2026-08-20T00:00", "2026-09-02T00:00")
+    store_pod("2026-08-20T00:00", "2026-09-02T00:00")
     run = _run()
     assert (run.state, run.done, run.message) == ("done", 4, "")
     assert dict(MonthReport.objects.values_list("month", "state")) == {
@@ -86,7 +86,7 @@ def test_a_claimed_run_that_was_taken_for_lost_is_at_work_again():
 
 
 def test_one_month_that_fails_does_not_stop_the_others():
-    pod("2026-11-20T00:00")
+    store_pod("2026-11-20T00:00")
     with patch.object(making, "insert_rows", side_effect=[ValueError("broken"), None]):
         run = _run()
     assert run.state == "failed"
@@ -95,10 +95,10 @@ def test_one_month_that_fails_does_not_stop_the_others():
 
 
 def test_one_month_that_postgres_refuses_does_not_stop_the_others():
-    rate("gpu", "999999999999.999999")
+    store_rate("gpu", "999999999999.999999")
     for _ in range(2):  # together they cost more than a row can hold
-        pod("2026-10-01T00:00", "2026-11-01T00:00", gpus=2**63 - 1)
-    pod("2026-11-20T00:00")
+        store_pod("2026-10-01T00:00", "2026-11-01T00:00", gpus=2**63 - 1)
+    store_pod("2026-11-20T00:00")
     run = _run()
     assert run.state == "failed"
     assert run.message == "2026-10 failed: numeric field overflow"
@@ -106,7 +106,7 @@ def test_one_month_that_postgres_refuses_does_not_stop_the_others():
 
 
 def test_readers_see_the_old_or_the_new_report_and_never_neither():
-    pod("2026-11-01T00:00", group="first")
+    store_pod("2026-11-01T00:00", group="first")
     make("2026-11", "2026-11-02T00:00")
     seen = []
     finish = making.finish_report
@@ -115,7 +115,7 @@ def test_readers_see_the_old_or_the_new_report_and_never_neither():
         seen.append(text_of("2026-11", "summary"))  # in the middle, over another connection
         finish(report)
 
-    pod("2026-11-02T00:00", group="second")
+    store_pod("2026-11-02T00:00", group="second")
     with patch.object(making, "finish_report", look):
         make_month(Month.parse("2026-11"), at("2026-11-03T00:00"), UTC_ZONE)
     assert "first" in seen[0]
@@ -124,14 +124,14 @@ def test_readers_see_the_old_or_the_new_report_and_never_neither():
 
 
 def test_a_download_that_began_before_the_swap_ends_as_it_began():
-    pod("2026-11-01T00:00", uid="one")
+    store_pod("2026-11-01T00:00", uid="one")
     make("2026-11", "2026-11-02T00:00")
     files = {
         kind: iter(open_file(Wanted(Month.parse("2026-11"), kind)).body)
         for kind in ("summary", "details")
     }
     heads = [next(lines) for lines in files.values()]
-    pod("2026-11-01T12:00", uid="two", group="late")
+    store_pod("2026-11-01T12:00", uid="two", group="late")
     make("2026-11", "2026-11-03T00:00")
     for lines in files.values():
         text = b"".join(lines).decode()
@@ -142,7 +142,7 @@ def test_a_download_that_began_before_the_swap_ends_as_it_began():
 
 
 def test_a_reader_who_leaves_gives_his_connection_back():
-    pod("2026-11-01T00:00")
+    store_pod("2026-11-01T00:00")
     make("2026-11", "2026-11-02T00:00")
     body = open_file(Wanted(Month.parse("2026-11"), "details")).body
     lines = iter(body)
@@ -153,7 +153,7 @@ def test_a_reader_who_leaves_gives_his_connection_back():
 
 
 def test_the_command_says_what_it_made_and_what_it_refuses():
-    pod("2026-01-01T00:00", "2026-01-01T01:00")
+    store_pod("2026-01-01T00:00", "2026-01-01T01:00")
     out = io.StringIO()
     call_command("make_usage_reports", stdout=out)
     assert "2026-01, version 1 (closed): 1 lifetimes\n" in out.getvalue()

@@ -17,9 +17,9 @@ from ipuhub.celery import app
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.recording.store import connection_arguments
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import make
 from usage.models import (
     MonthReport,
@@ -52,10 +52,12 @@ def _month_by_month(db: None, settings: SettingsWrapper, monkeypatch: pytest.Mon
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     monkeypatch.setattr(months, "CLOCKS_DIFFER", timedelta.max)  # of the machine and of NOW
     for month in (7, 8, 9, 10):
-        pod(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00", pod_name=f"m{month}", ipus=4)
-        held(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00")
-    pod("2026-08-31T23:00", "2026-09-01T01:00", pod_name="into-september")
-    pod("2026-07-01T00:00", None, pod_name="runs-on")
+        store_pod(
+            f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00", pod_name=f"m{month}", ipus=4
+        )
+        store_partition(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00")
+    store_pod("2026-08-31T23:00", "2026-09-01T01:00", pod_name="into-september")
+    store_pod("2026-07-01T00:00", None, pod_name="runs-on")
 
 
 def close(*months: str) -> None:
@@ -111,10 +113,10 @@ def test_a_month_closed_in_a_zone_to_the_east_goes_when_that_after_it_is_closed_
 
 def test_what_ended_as_the_first_month_kept_began_goes_scheduled_or_not() -> None:
     for name, ended in (("in-time", "2026-09-01T00:00"), ("later", "2026-09-01T00:00:01")):
-        pod("2026-08-31T20:00", ended, pod_name=name)
-        pod(None, ended, pod_name=f"unscheduled-{name}")
-        held("2026-08-31T20:00", ended, partition=name)
-    pod(None, None, pod_name="waits")
+        store_pod("2026-08-31T20:00", ended, pod_name=name)
+        store_pod(None, ended, pod_name=f"unscheduled-{name}")
+        store_partition("2026-08-31T20:00", ended, partition=name)
+    store_pod(None, None, pod_name="waits")
     close("2026-07", "2026-08")
     state = purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
     assert state is not None
@@ -184,12 +186,12 @@ def test_sums_by_day_and_reports_stay_even_when_all_is_summed_anew(
     user = django_user_model.objects.create_user("root", is_staff=True)
     close("2026-07", "2026-08")
     address = "/api/v1/usage/summary?month=2026-08&by=group"
-    before, details = tool(user).get(address).json(), stored_details()
+    before, details = api_client(user).get(address).json(), stored_details()
     say()
-    assert tool(user).get(address).json() == before
+    assert api_client(user).get(address).json() == before
     refresh(NOW, UTC)
     rebuild(NOW, UTC, lambda *_: None)
-    assert tool(user).get(address).json() == before
+    assert api_client(user).get(address).json() == before
     assert before["total"]["exact"]["partition_ipu_seconds"] == 4 * 3600
     assert stored_details() == details
 
@@ -198,37 +200,40 @@ def test_a_month_keeps_the_cost_of_accelerators_by_name_without_its_pods(
     django_user_model: type,
 ) -> None:
     user = django_user_model.objects.create_user("root", is_staff=True)
-    rate("accelerator", "3", name="g")
+    store_rate("accelerator", "3", name="g")
     PodLifetime.objects.filter(pod_name="m8").update(gpus=2, accelerators={"g": 2})
     close("2026-07", "2026-08")
     address = "/api/v1/usage/summary?month=2026-08&by=group"
-    before = tool(user).get(address).json()
+    before = api_client(user).get(address).json()
     assert before["total"]["cost"] == "6.00"
     say()
-    assert tool(user).get(address).json() == before
+    assert api_client(user).get(address).json() == before
     rebuild(NOW, UTC, lambda *_: None)
-    assert tool(user).get(address).json() == before
+    assert api_client(user).get(address).json() == before
 
 
 def test_a_month_purged_before_there_were_sums_by_name_has_no_cost_that_needs_them(
     django_user_model: type,
 ) -> None:
     user = django_user_model.objects.create_user("root", is_staff=True)
-    rate("accelerator", "1", name="nvidia.com/gpu")
+    store_rate("accelerator", "1", name="nvidia.com/gpu")
     close("2026-07", "2026-08")
     address = "/api/v1/usage/summary?month=2026-08&by=group"
-    before = tool(user).get(address).json()
+    before = api_client(user).get(address).json()
     say()
     RollupState.objects.update(accelerated_from=None)  # an older release summed it all
     assert (before["total"]["cost"], before["pricing"]["lost_before"]) == ("0.00", None)
     for _ in range(2):
-        found = tool(user).get(address).json()
+        found = api_client(user).get(address).json()
         assert (found["total"]["cost"], found["pricing"]["lost_before"]) == (None, "2026-09-01")
         assert found["total"]["exact"] == before["total"]["exact"]
         refresh(NOW, UTC)
     page = browser(user).get("/usage/?month=2026-08").content.decode()
     assert "No cost: accelerators are priced by name" in page
-    assert tool(user).get("/api/v1/usage/summary?month=2026-10").json()["total"]["cost"] == "0.00"
+    assert (
+        api_client(user).get("/api/v1/usage/summary?month=2026-10").json()["total"]["cost"]
+        == "0.00"
+    )
 
 
 def test_sums_of_days_of_another_zone_stay_and_are_not_taken_for_this_one_s(
@@ -240,7 +245,7 @@ def test_sums_of_days_of_another_zone_stay_and_are_not_taken_for_this_one_s(
     settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")
     refresh(NOW, settings.REPORT_ZONE)
     assert UsageDay.objects.filter(day__lt="2026-09-01").exists()
-    answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
+    answer = api_client(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.status_code == 400
     assert "were purged" in answer.content.decode()
 
@@ -260,10 +265,10 @@ def test_a_purge_in_another_zone_does_not_take_the_sums_of_the_old_one_for_its_o
     output = say()
     assert ("Set IPUHUB_REPORT_ZONE back to UTC" in output) == bool(months)
     assert (left(), WatchGap.objects.count()) == (rows, 0)
-    answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
+    answer = api_client(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.status_code == 400
     settings.REPORT_ZONE = UTC
-    answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
+    answer = api_client(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.json()["total"]["exact"]["partition_ipu_seconds"] == 4 * 3600
 
 
@@ -273,7 +278,7 @@ def test_lists_of_what_is_left_say_what_is_gone(django_user_model: type, query: 
     for want in (None, "2026-09-01"):
         paths = ["usage/lifetimes?namespace=team-a", "usage/partitions?month=2026-09"]
         for path in [*paths, *([] if query else ["partitions"])]:
-            answer: Any = tool(user).get(f"/api/v1/{path}{query}")
+            answer: Any = api_client(user).get(f"/api/v1/{path}{query}")
             assert answer.getvalue() if answer.streaming else answer.content
             assert (answer.status_code, answer.headers.get("Purged-Before")) == (200, want)
         for place in ("/usage/pods/", "/partitions/"):
@@ -305,11 +310,11 @@ def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
         "summary?from=2026-08-05T00:30:00Z&to=2026-09-02",
         "capacity?from=2026-08-05T00:07:00Z&to=2026-09-02",
     ):
-        answer = tool(user).get(f"/api/v1/usage/{query}")
+        answer = api_client(user).get(f"/api/v1/usage/{query}")
         assert answer.status_code == 400, query
         html = answer.content.decode().replace(" 00:00 UTC", "")
         assert "aw rows before 2026-09-01 were purged" in html
-    assert tool(user).get("/api/v1/usage/summary?month=2026-09&by=job").status_code == 200
+    assert api_client(user).get("/api/v1/usage/summary?month=2026-09&by=job").status_code == 200
     page = browser(user).get("/usage/?month=2026-08")
     assert "Individual rows before 2026-09-01 were purged. Daily totals and reports remain." in (
         page.content.decode()

@@ -10,8 +10,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from ipuhub.models import TaskMessage
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_pod
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import ReportRun
 from usage.reports.runs import ask_for_run, do_run
@@ -30,13 +30,13 @@ def test_make_now_pressed_twice_shows_the_run_under_way(django_user_model: type)
         page = client.post("/usage/reports/make/", follow=True).content.decode()
         assert "waits for a worker" in page
     run = ReportRun.objects.get()
-    again = tool(admin).post(RUNS, {}, content_type="application/json")
+    again = api_client(admin).post(RUNS, {}, content_type="application/json")
     assert (again.status_code, again.json()["id"]) == (202, run.pk)
     assert TaskMessage.objects.count() == 1
 
 
 def test_another_month_or_its_closing_is_another_run() -> None:
-    pod("2026-10-01T00:00", "2026-10-02T00:00")
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00")
     runs = [
         ask_for_run("ada", NOW),
         ask_for_run("ada", NOW, "2026-10"),

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.db.models import F
 
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.test_usage_sums import ask, summary
 from usage.models import (
     KindDay,
@@ -37,9 +37,9 @@ HOUR = 3600
 
 @pytest.fixture(autouse=True)
 def _history(db: None) -> None:
-    pod("2026-10-30T00:00", "2026-11-12T00:00", ipus=4)
-    pod("2026-11-05T00:00", "2026-11-05T01:00")
-    held("2026-10-30T00:00", "2026-11-12T00:00")
+    store_pod("2026-10-30T00:00", "2026-11-12T00:00", ipus=4)
+    store_pod("2026-11-05T00:00", "2026-11-05T01:00")
+    store_partition("2026-10-30T00:00", "2026-11-12T00:00")
     refresh(NOW, ZONE)
 
 
@@ -79,7 +79,7 @@ def test_a_span_with_a_change_is_read_by_day_until_it_is_summed_anew() -> None:
 def test_a_span_is_summed_once_its_last_day_is() -> None:
     refresh(at("2026-11-10T12:00"), ZONE)
     refresh(at("2026-11-10T13:00"), ZONE)
-    pod("2026-11-09T12:00", "2026-11-09T13:00")  # spoils what was summed of it
+    store_pod("2026-11-09T12:00", "2026-11-09T13:00")  # spoils what was summed of it
     refresh(at("2026-11-10T12:00"), ZONE)
     assert not UsageSpan.objects.filter(span="2026-11-01").exists()
     refresh(at("2026-11-11T00:10"), ZONE)

@@ -11,7 +11,7 @@ from django.db import connection
 
 from ipuhub.celery import app
 from ipuhub.recording.store import connection_arguments
-from tests.builders.lifetimes import pod
+from tests.builders.lifetimes import store_pod
 from usage.models import UsageDay
 from usage.tasks import sum_days
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.django_db
 
 
 def test_the_scheduled_task_sums_what_is_over() -> None:
-    pod("2026-01-05T12:00", "2026-01-06T12:00")
+    store_pod("2026-01-05T12:00", "2026-01-06T12:00")
     assert sum_days.name in {entry["task"] for entry in app.conf.beat_schedule.values()}
     sum_days()
     assert UsageDay.objects.count() == 2
 
 
 def test_the_command_says_how_many_days_it_summed() -> None:
-    pod("2026-01-05T12:00", "2026-01-05T13:00")
+    store_pod("2026-01-05T12:00", "2026-01-05T13:00")
     output = StringIO()
     call_command("sum_usage_days", stdout=output)
     assert output.getvalue().endswith("summed\n")
@@ -37,7 +37,7 @@ def test_the_command_says_how_many_days_it_summed() -> None:
 
 
 def test_a_rebuild_sums_everything_anew() -> None:
-    pod("2026-01-05T12:00", "2026-01-06T12:00")
+    store_pod("2026-01-05T12:00", "2026-01-06T12:00")
     call_command("sum_usage_days", stdout=StringIO())
     UsageDay.objects.update(seconds=1)  # as if somebody had meddled
     output = StringIO()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.builders.rowwrites import adds_to, writes_to
 from usage.models import PodLifetime
 from usage.reading import read_coverage
@@ -110,7 +110,7 @@ _CHANGES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("change", _CHANGES, ids=lambda row: "-".join(f"{k}={row[k]}" for k in row))
 def test_a_change_of_a_pod_there_and_back_is_seen_at_once(change: dict[str, Any]) -> None:
-    row = pod(None, user="a", **_BEFORE)
+    row = store_pod(None, user="a", **_BEFORE)
     old = {name: getattr(row, name) for name in change}
     for fields in (change, old):
         refresh(NOW, ZONE)
@@ -131,7 +131,7 @@ def test_a_change_of_a_pod_there_and_back_is_seen_at_once(change: dict[str, Any]
     ids=str,
 )
 def test_a_change_of_a_partition_is_seen_at_once(change: dict[str, Any]) -> None:
-    held("2026-11-10T06:30", "2026-11-11T06:30", user="a")
+    store_partition("2026-11-10T06:30", "2026-11-11T06:30", user="a")
     refresh(NOW, ZONE)
     PartitionLifetime.objects.update(**change)
     _agree()
@@ -140,7 +140,11 @@ def test_a_change_of_a_partition_is_seen_at_once(change: dict[str, Any]) -> None
 @pytest.mark.parametrize("kind", ["pod", "partition"])
 def test_what_comes_and_goes_is_seen_at_once(kind: str) -> None:
     refresh(NOW, ZONE)
-    row = pod(None, **_BEFORE) if kind == "pod" else held("2026-11-10T06:30", "2026-11-11T06:30")
+    row = (
+        store_pod(None, **_BEFORE)
+        if kind == "pod"
+        else store_partition("2026-11-10T06:30", "2026-11-11T06:30")
+    )
     _agree()
     refresh(NOW, ZONE)
     row.delete()
@@ -195,7 +199,7 @@ def _happen(event: Any) -> None:
         case ("rebuild",):
             rebuild(NOW, ZONE, lambda *_: None)
         case ("add", model, row):
-            (pod if model is PodLifetime else held)("2026-01-01T00:00", **row)
+            (store_pod if model is PodLifetime else store_partition)("2026-01-01T00:00", **row)
         case ("change", model, number, row):
             model.objects.filter(pk=_key(model, number)).update(**row)
         case ("delete", model, number):

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from partitions.models import PartitionLifetime
-from tests.builders.clients import tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.models import MonthReport, PodLifetime, RollupDirt, RollupState
 from usage.reports.making import make_month
 from usage.sums.rollups import rebuild, refresh
@@ -81,11 +81,11 @@ def _happen(event: Any, zone: ZoneInfo, now: datetime) -> None:
         case ("pod", began, length, name, micro):
             end = None if length is None else began + timedelta(seconds=length)
             common = {"group": name, "scheduled_at": began, "finished_at": end}
-            pod("2026-01-01T00:00", micro_ipus=micro, gpus=micro % 3, **common)
+            store_pod("2026-01-01T00:00", micro_ipus=micro, gpus=micro % 3, **common)
         case ("held", began, length, name, size):
             end = None if length is None else began + timedelta(seconds=length)
             common = {"group": name, "reserved_at": began, "released_at": end}
-            held("2026-01-01T00:00", size=size, **common)
+            store_partition("2026-01-01T00:00", size=size, **common)
         case ("end", seconds):
             for one in PodLifetime.objects.filter(finished_at=None)[:1]:
                 one.finished_at = one.scheduled_at + timedelta(seconds=seconds)
@@ -133,7 +133,7 @@ def _of_the_api(now: datetime, step: str = "") -> dict[str, int]:
     # A month of hours by group is more than a page.
     place = f"series?month={MONTH}&step={step}" if step else f"summary?month={MONTH}&by=group"
     with mock.patch.object(timezone, "now", return_value=now):
-        answer = tool(user).get(f"/api/v1/usage/{place}&page_size=1000")
+        answer = api_client(user).get(f"/api/v1/usage/{place}&page_size=1000")
     assert answer.status_code == 200, answer.content
     sums = [row["exact"] for row in answer.json()["results"]]
     return {name: sum(row[name] for row in sums) for name in SUMS}

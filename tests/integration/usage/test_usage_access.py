@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from ipuhub.models import RecordFault
 from ipuhub.web.access import Scope
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.roles import grant
 from usage.selectors import faults
 
@@ -26,7 +26,7 @@ def callers() -> dict[str, Client]:
     grant(users[ACCOUNTANT], "accountant")
     grant(users[STRANGER], "accountant", "another-house")
     grant(users[USER], "operator", "team-a")
-    return {NOBODY: Client()} | {name: tool(user) for name, user in users.items()}
+    return {NOBODY: Client()} | {name: api_client(user) for name, user in users.items()}
 
 
 def _refused(caller: str) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
 from usage.reading import read_coverage
 from usage.sums.compare import month_to_date
@@ -72,7 +72,7 @@ def paged(question: Question, begins: list[datetime], order: str) -> list:
 def test_sums_are_exact_up_to_the_largest_amounts():
     amounts = [1, 2**31 - 1, 2**31, 2**31 + 1, 2**62 + 12_345, 2**63 - 1]
     for n in amounts:
-        pod(
+        store_pod(
             "2026-11-01T00:00:00",
             "2026-11-20T23:59:59",
             cpu_millicores=n,
@@ -134,7 +134,7 @@ def key_of(question: Question, row: PodLifetime | PartitionLifetime) -> str:
 
 
 def test_a_lifetime_counts_only_inside_the_range() -> None:
-    pod("2026-10-31T23:00", "2026-11-01T01:00", ipus=4, cpu=2, memory_gib=8)
+    store_pod("2026-10-31T23:00", "2026-11-01T01:00", ipus=4, cpu=2, memory_gib=8)
     got = summary(ask("2026-11-01", "2026-12-01"))["team-a"]
     assert (got.pods, got.seconds) == (1, 3600)
     assert got.micro_ipu_seconds == 4 * 10**6 * 3600
@@ -143,20 +143,20 @@ def test_a_lifetime_counts_only_inside_the_range() -> None:
 
 
 def test_a_pod_that_ends_as_the_range_begins_or_begins_as_it_ends_is_not_in_it() -> None:
-    pod("2026-10-31T23:00", "2026-11-01T00:00")
-    pod("2026-12-01T00:00", "2026-12-01T01:00")
+    store_pod("2026-10-31T23:00", "2026-11-01T00:00")
+    store_pod("2026-12-01T00:00", "2026-12-01T01:00")
     assert summary(ask("2026-11-01", "2026-12-01", now=at("2027-01-01"))) == {}
 
 
 def test_a_running_pod_counts_up_to_now_and_one_never_scheduled_not_at_all() -> None:
-    pod("2026-11-21T11:00", None)
-    pod(None)
+    store_pod("2026-11-21T11:00", None)
+    store_pod(None)
     assert summary(ask("2026-11-01", "2026-12-01"))["team-a"].seconds == 3600
 
 
 def test_pods_and_partitions_stand_apart() -> None:
-    pod("2026-11-02T00:00", "2026-11-02T01:00", ipus=4)
-    held("2026-11-02T00:00", "2026-11-02T02:00", size=4)
+    store_pod("2026-11-02T00:00", "2026-11-02T01:00", ipus=4)
+    store_partition("2026-11-02T00:00", "2026-11-02T02:00", size=4)
     got = summary(ask("2026-11-01", "2026-12-01"))["team-a"]
     assert (got.pods, got.partitions) == (1, 1)
     assert got.micro_ipu_seconds == 4 * 10**6 * 3600
@@ -176,7 +176,7 @@ def test_pods_and_partitions_stand_apart() -> None:
     ],
 )
 def test_a_job_s_pods_and_partition_meet_under_one_value(by: str, want: set[str]) -> None:
-    pod(
+    store_pod(
         "2026-11-02T00:00",
         "2026-11-02T01:00",
         group="vision",
@@ -184,7 +184,7 @@ def test_a_job_s_pods_and_partition_meet_under_one_value(by: str, want: set[str]
         component_name="train",
         job_uid="uid-1",
     )
-    held(
+    store_partition(
         "2026-11-02T00:00",
         "2026-11-02T01:00",
         group="vision",
@@ -196,9 +196,9 @@ def test_a_job_s_pods_and_partition_meet_under_one_value(by: str, want: set[str]
 
 
 def test_only_what_the_scope_covers_is_added_up() -> None:
-    pod("2026-11-02T00:00", "2026-11-02T01:00", namespace="team-a", group="g")
-    pod("2026-11-02T00:00", "2026-11-02T01:00", namespace="team-b", group="g")
-    held("2026-11-02T00:00", "2026-11-02T01:00", namespace="team-b", group="g")
+    store_pod("2026-11-02T00:00", "2026-11-02T01:00", namespace="team-a", group="g")
+    store_pod("2026-11-02T00:00", "2026-11-02T01:00", namespace="team-b", group="g")
+    store_partition("2026-11-02T00:00", "2026-11-02T01:00", namespace="team-b", group="g")
     refresh(NOW, UTC_ZONE)
     seen = summary(ask("2026-11-01", "2026-12-01", scope=Scope(frozenset({"team-a"}))))
     assert (seen["g"].pods, seen["g"].partitions) == (1, 0)
@@ -207,21 +207,21 @@ def test_only_what_the_scope_covers_is_added_up() -> None:
 
 def test_a_name_is_a_value_and_never_sql() -> None:
     name = "'; DROP TABLE usage_podlifetime; -- %s %(until)s"
-    pod("2026-11-02T00:00", "2026-11-02T01:00", group=name)
+    store_pod("2026-11-02T00:00", "2026-11-02T01:00", group=name)
     assert set(summary(ask("2026-11-01", "2026-12-01", group=name))) == {name}
     assert summary(ask("2026-11-01", "2026-12-01", group="' OR true --")) == {}
 
 
 def test_the_chart_keeps_the_largest_apart_and_adds_up_the_rest() -> None:
     for n in range(1, 6):
-        pod("2026-11-02T00:00", "2026-11-02T01:00", group=f"g{n}", ipus=n)
+        store_pod("2026-11-02T00:00", "2026-11-02T01:00", group=f"g{n}", ipus=n)
     _, got = chart(ask("2026-11-01", "2026-12-01"), "day", "micro_ipu_seconds", 2)
     hour = 10**6 * 3600
     assert got == {(1, "g5"): 5 * hour, (1, "g4"): 4 * hour, (1, None): 6 * hour}
 
 
 def test_month_to_date_begins_with_the_month_of_the_zone() -> None:
-    pod("2026-10-31T18:00", "2026-10-31T19:30")
+    store_pod("2026-10-31T18:00", "2026-10-31T19:30")
     assert month_to_date(ALL, NOW, KOLKATA).seconds == 3600  # November begins at 18:30 UTC there
     assert month_to_date(ALL, NOW, UTC_ZONE).seconds == 0
 
@@ -298,7 +298,7 @@ def _store(rows) -> None:
         uid = str(PodLifetime.objects.count())
         common = {"group": group, "namespace": f"n{group}", "job_uid": f"j{group}"}
         common |= {"user": f"u{memory % 2}"}
-        pod(
+        store_pod(
             "2026-01-01T00:00",
             uid=f"pod-{uid}",
             **common,
@@ -312,11 +312,13 @@ def _store(rows) -> None:
             instance_type=f"i{micro % 2}",
         )
         if end is None or end >= start:
-            held("2026-01-01T00:00", key=f"k-{uid}", **common, reserved_at=start, released_at=end)
+            store_partition(
+                "2026-01-01T00:00", key=f"k-{uid}", **common, reserved_at=start, released_at=end
+            )
 
 
 def test_a_refresh_leaves_nothing_to_do_and_today_alone() -> None:
-    pod("2026-11-18T12:00", "2026-11-21T01:00")
+    store_pod("2026-11-18T12:00", "2026-11-21T01:00")
     assert refresh(NOW, UTC_ZONE) == 3
     assert set(UsageDay.objects.values_list("day", flat=True)) == {
         datetime(2026, 11, day, tzinfo=UTC).date() for day in (18, 19, 20)
@@ -326,14 +328,14 @@ def test_a_refresh_leaves_nothing_to_do_and_today_alone() -> None:
 
 
 def test_a_change_that_changes_no_sum_spoils_no_day() -> None:
-    row = pod("2026-11-18T12:00", "2026-11-19T01:00")
+    row = store_pod("2026-11-18T12:00", "2026-11-19T01:00")
     refresh(NOW, UTC_ZONE)
     PodLifetime.objects.filter(pk=row.pk).update(phase="Succeeded", node="n2")
     assert not RollupDirt.objects.exists()
 
 
 def test_partitions_are_summed_by_day_and_a_change_of_one_spoils_its_days() -> None:
-    row = held("2026-11-18T12:00", "2026-11-19T12:00", size=4)
+    row = store_partition("2026-11-18T12:00", "2026-11-19T12:00", size=4)
     refresh(NOW, UTC_ZONE)
     assert PartitionDay.objects.count() == 2
     PartitionLifetime.objects.filter(pk=row.pk).update(size=8)
@@ -344,7 +346,7 @@ def test_partitions_are_summed_by_day_and_a_change_of_one_spoils_its_days() -> N
 
 
 def test_deleted_rows_leave_the_day_sums() -> None:
-    row = pod("2026-11-18T12:00", "2026-11-19T01:00")
+    row = store_pod("2026-11-18T12:00", "2026-11-19T01:00")
     refresh(NOW, UTC_ZONE)
     row.delete()
     assert summary(ask("2026-11-01", "2026-12-01")) == {}
@@ -353,7 +355,7 @@ def test_deleted_rows_leave_the_day_sums() -> None:
 
 
 def test_another_zone_sums_all_days_anew() -> None:
-    pod("2026-11-18T12:00", "2026-11-19T01:00")
+    store_pod("2026-11-18T12:00", "2026-11-19T01:00")
     refresh(NOW, UTC_ZONE)
     refresh(NOW, KOLKATA)
     assert read_coverage().zone == "Asia/Kolkata"
@@ -361,7 +363,7 @@ def test_another_zone_sums_all_days_anew() -> None:
 
 
 def test_an_absurd_request_is_added_up_and_not_an_error() -> None:
-    pod("2026-11-01T00:00", "2026-11-20T00:00", memory_bytes=2**63 - 1, micro_ipus=2**63 - 1)
+    store_pod("2026-11-01T00:00", "2026-11-20T00:00", memory_bytes=2**63 - 1, micro_ipus=2**63 - 1)
     refresh(NOW, UTC_ZONE)
     got = summary(ask("2026-11-01", "2026-12-01"))["team-a"]
     assert got.byte_seconds == got.micro_ipu_seconds == (2**63 - 1) * 19 * 86_400

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.builders.rowwrites import adds_to, writes_to
 from tests.integration.usage.plainutilization import plain_utilization
 from usage.models import (
@@ -147,9 +147,9 @@ def _happen(event: Any) -> None:
 
 def _add(model: Any, row: dict[str, Any]) -> None:
     if model is PodLifetime:
-        pod("2026-01-01T00:00", **row)
+        store_pod("2026-01-01T00:00", **row)
     elif model is PartitionLifetime:
-        held("2026-01-01T00:00", **row)
+        store_partition("2026-01-01T00:00", **row)
     elif model is WatchGap:
         WatchGap.objects.create(**row, cause="")
     elif not _clashes(model, None, row):

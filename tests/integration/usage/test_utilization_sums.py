@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.clients import tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.models import (
     PodLifetime,
     UtilizationDirt,
@@ -121,7 +121,7 @@ def _the_api_agrees(now: datetime) -> None:
     user, _ = get_user_model().objects.get_or_create(username="root", is_staff=True)
     address = "/api/v1/usage/capacity?from=2026-11-10&to=2026-11-12&step=hour"
     with mock.patch.object(timezone, "now", return_value=now):
-        answer = tool(user).get(address)
+        answer = api_client(user).get(address)
     assert answer.status_code == 200, answer.content
     got = answer.json()["total"]["exact"]
     assert got == {exact_name(output): getattr(want, output.amount) for output in OUTPUTS}
@@ -132,10 +132,10 @@ def _happen(event: Any) -> None:
         case ("held", began, length, name, size, number):
             fields = {"reserved_at": began, "released_at": _after(began, length)}
             job = {"job_uid": "j", "partition": f"p{number}", "controller": name}
-            held("2026-01-01T00:00", size=size, **job, **fields)
+            store_partition("2026-01-01T00:00", size=size, **job, **fields)
         case ("pod", began, length, ipus, partition):
             fields = {"scheduled_at": began, "finished_at": _after(began, length)}
-            pod("2026-01-01T00:00", job_uid="j", partition=partition, ipus=ipus, **fields)
+            store_pod("2026-01-01T00:00", job_uid="j", partition=partition, ipus=ipus, **fields)
         case ("told", when, name, free, faulty, reachable):
             CapacityChange.objects.update_or_create(
                 {"total": 32, "free": free, "faulty": faulty, "reachable": reachable},
@@ -319,8 +319,10 @@ def test_a_late_change_is_read_from_the_rows_until_it_is_summed(late: str) -> No
     for hour, free in (("00:30", 20), ("05:00", 32)):
         reading = {"at": at(f"2026-11-10T{hour}"), "total": 32, "free": free}
         CapacityChange.objects.create(controller="v1", **reading)
-    held("2026-11-10T00:00", "2026-11-10T00:40", controller="v1", job_uid="j", partition="p0")
-    pod("2026-11-10T00:00", "2026-11-10T00:35", job_uid="j", partition="other", ipus=4)
+    store_partition(
+        "2026-11-10T00:00", "2026-11-10T00:40", controller="v1", job_uid="j", partition="p0"
+    )
+    store_pod("2026-11-10T00:00", "2026-11-10T00:35", job_uid="j", partition="other", ipus=4)
     PodLifetime.objects.update(job_uid="j" if late == "a pod ran on it" else "k")
     night = {"began_at": at("2026-11-10T09:00"), "ended_at": at("2026-11-10T10:00")}
     WatchGap.objects.create(watch="capacity", cause="", **night)

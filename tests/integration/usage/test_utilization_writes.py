@@ -15,7 +15,7 @@ from django.db import connection
 from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.recording.store import connection_arguments
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.plainutilization import plain_utilization
 from usage.models import PodLifetime, UtilizationDirt, UtilizationState
 from usage.sums.engine import RefreshBusy
@@ -44,8 +44,8 @@ def _day(db: None) -> None:
     ):
         CapacityChange.objects.create(controller=name, at=clock(when), total=32, free=free)
     job: dict[str, Any] = {"job_uid": "j", "partition": "p0", "controller": "v1"}
-    held("2026-11-10T05:30", "2026-11-10T09:30", **job)
-    pod("2026-11-10T06:10", "2026-11-10T08:20", ipus=4, job_uid="j", partition="p0")
+    store_partition("2026-11-10T05:30", "2026-11-10T09:30", **job)
+    store_pod("2026-11-10T06:10", "2026-11-10T08:20", ipus=4, job_uid="j", partition="p0")
     WatchGap.objects.create(
         watch="capacity", began_at=clock("19:45"), ended_at=clock("21:15"), cause=""
     )
@@ -157,7 +157,7 @@ def test_a_change_spoils_no_hour_after_what_the_controller_tells_next(
 
 def test_what_lies_before_the_first_quarter_summed_is_summed_too() -> None:
     refresh(NOW)
-    held("2026-11-09T05:40", "2026-11-09T09:30", controller="v1")
+    store_partition("2026-11-09T05:40", "2026-11-09T09:30", controller="v1")
     refresh(NOW)
     assert UtilizationState.objects.get().begin == at("2026-11-09T05:30")
 

@@ -12,7 +12,7 @@ from dashboard import metrics
 from ipuhub.models import ApiToken, RoleGrant
 from ipuhub.web.access import Scope, is_accountant, is_admin, scope_of
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.builders.roles import grant
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def test_a_user_sees_the_jobs_of_his_namespaces_only(alice: User, charlie: User)
     assert "uid-team-a-train" in text
     assert "uid-team-b-train" not in text
     assert "No jobs yet" in browser(charlie).get("/jobs/").content.decode()
-    found = tool(alice).get("/api/v1/jobs").json()["results"]
+    found = api_client(alice).get("/api/v1/jobs").json()["results"]
     assert {job["namespace"] for job in found} == {"team-a"}
-    assert tool(charlie).get("/api/v1/jobs").json() == {"next": None, "results": []}
+    assert api_client(charlie).get("/api/v1/jobs").json() == {"next": None, "results": []}
 
 
 def test_an_admin_sees_all(admin: User) -> None:
-    assert len(tool(admin).get("/api/v1/jobs").json()["results"]) == 2
+    assert len(api_client(admin).get("/api/v1/jobs").json()["results"]) == 2
     assert "uid-team-b-train" in browser(admin).get("/jobs/").content.decode()
 
 
@@ -81,16 +81,16 @@ def test_asking_for_a_foreign_namespace_is_refused_in_words(
 def test_the_api_refuses_a_foreign_namespace_with_the_same_sentence(
     alice: User, admin: User
 ) -> None:
-    answer = tool(alice).get("/api/v1/jobs?namespace=team-b")
+    answer = api_client(alice).get("/api/v1/jobs?namespace=team-b")
     assert answer.status_code == 403
     assert "not have access to namespace 'team-b'" in answer.json()["detail"]
-    assert tool(alice).get("/api/v1/jobs?namespace=team-a").status_code == 200
-    assert tool(admin).get("/api/v1/jobs?namespace=team-b").status_code == 200
+    assert api_client(alice).get("/api/v1/jobs?namespace=team-a").status_code == 200
+    assert api_client(admin).get("/api/v1/jobs?namespace=team-b").status_code == 200
 
 
 @pytest.mark.parametrize("address", ["/api/v1/jobs/uid-team-a-train", "/jobs/uid-team-a-train/"])
 def test_a_foreign_job_is_as_unknown_as_none(alice: User, charlie: User, address: str) -> None:
-    sign_in = tool if address.startswith("/api/") else browser
+    sign_in = api_client if address.startswith("/api/") else browser
     assert sign_in(alice).get(address).status_code == 200
     foreign = sign_in(charlie).get(address)
     missing = sign_in(charlie).get(address.replace("uid-team-a-train", "nobody-has-this"))
@@ -104,7 +104,7 @@ def test_a_session_calls_the_api_too(alice: User) -> None:
 
 
 def test_an_inactive_user_has_no_rights_left(alice: User) -> None:
-    caller = tool(alice)
+    caller = api_client(alice)
     alice.is_active = False
     alice.save()
     assert caller.get("/api/v1/jobs").status_code == 401
@@ -122,9 +122,9 @@ def test_metrics_are_for_admins_and_the_metrics_token(
 ) -> None:
     settings.METRICS_TOKEN = "scrape-me"
     assert client.get("/metrics").status_code == 401
-    assert tool(alice).get("/metrics").status_code == 403
+    assert api_client(alice).get("/metrics").status_code == 403
     assert browser(admin).get("/metrics").status_code == 401  # a page that a browser was sent to
-    assert tool(admin).get("/metrics").status_code == 200
+    assert api_client(admin).get("/metrics").status_code == 200
     answer = client.get("/metrics", headers={"Authorization": "Bearer scrape-me"})
     assert answer.status_code == 200
     assert b"django_http_requests_total" in answer.content
@@ -134,7 +134,7 @@ def test_a_revoked_token_reads_no_metrics_and_is_trusted_for_minutes_without_pos
     admin: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token that could read metrics still can while no API server says whether it was revoked."""
-    caller, at = tool(admin), time.monotonic()
+    caller, at = api_client(admin), time.monotonic()
 
     def ask(read: Callable[[], None], otherwise: Callable[[], None]) -> None:
         otherwise() if is_silent else read()
@@ -168,7 +168,7 @@ def test_without_a_metrics_token_an_empty_one_opens_nothing(client: Client, db: 
     assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
 
 
-@pytest.mark.parametrize("sign_in", [browser, tool])
+@pytest.mark.parametrize("sign_in", [browser, api_client])
 def test_what_is_taken_back_holds_from_the_next_request_on(alice: User, sign_in: Any) -> None:
     grant(alice, "accountant")
     client = sign_in(alice)

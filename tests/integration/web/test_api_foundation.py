@@ -11,7 +11,7 @@ from drf_spectacular.validation import validate_schema
 
 from ipuhub.api.schema import openapi_text
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.builders.documents import read_yaml
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def staff(admin: User) -> Client:
-    return tool(admin)
+    return api_client(admin)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_session_needs_the_csrf_token_to_write_and_a_token_does_not(
     client.handler.enforce_csrf_checks = True
     client.force_login(admin)
     assert client.post("/api/v1/partitions").status_code == 403
-    strict = tool(admin)
+    strict = api_client(admin)
     strict.handler.enforce_csrf_checks = True
     assert strict.post("/api/v1/partitions").status_code == 405
 

@@ -13,7 +13,7 @@ import pytest
 
 from ipuhub.api import limits
 from ipuhub.api.limits import Counts
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.builders.documents import openapi
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _two_a_minute(settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("_two_a_minute")
 def test_a_token_beyond_its_limit_is_told_when_to_come_back(alice: User) -> None:
-    first, second = tool(alice), tool(alice)
+    first, second = api_client(alice), api_client(alice)
     answers = [first.get("/api/v1/jobs") for _ in range(3)]
     assert [each.status_code for each in answers] == [200, 200, 429]
     assert answers[0]["RateLimit-Policy"] == '"minute";q=2;w=60'
@@ -60,18 +60,18 @@ def test_a_token_beyond_its_limit_is_told_when_to_come_back(alice: User) -> None
 
 
 def test_there_is_a_limit_unless_none_is_set(alice: User, settings: SettingsWrapper) -> None:
-    answer = tool(alice).get("/api/v1/jobs")
+    answer = api_client(alice).get("/api/v1/jobs")
     assert answer["RateLimit-Policy"] == '"minute";q=1200;w=60'
     assert answer["RateLimit"].startswith('"minute";r=1199;t=')
     settings.API_REQUESTS_PER_MINUTE = 0
-    assert "RateLimit" not in tool(alice).get("/api/v1/jobs").headers
+    assert "RateLimit" not in api_client(alice).get("/api/v1/jobs").headers
 
 
 def test_the_index_links_to_addresses_that_answer(admin: User) -> None:
-    client = tool(admin, "reports")
+    client = api_client(admin, "reports")
     index = client.get("/api/v1/").json()
     assert {"jobs", "fleet", "usage/summary", "usage/reports", "schema/"} <= set(index["links"])
-    reader = tool(admin)
+    reader = api_client(admin)
     for address in (index["links"]["jobs"], index["links"]["usage/rates"]):
         assert reader.get(address).status_code == 200
 

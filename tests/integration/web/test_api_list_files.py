@@ -13,11 +13,11 @@ from django.utils import timezone
 
 from jobs.models import JobEvent, JobRecord
 from tests.builders import jobhistory
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.lifetimes import at
 from tests.builders.notifications import subscribe
-from tests.builders.questions import questions
-from tests.builders.rates import rate
+from tests.builders.questions import count_queries
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import make
 from usage.models import Rate, ReportRun
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def staff(admin: User) -> Client:
-    return tool(admin)
+    return api_client(admin)
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +46,10 @@ def _history() -> None:
 @pytest.fixture
 def _accounts(admin: User) -> None:
     """Rates, reports that are older than one of them, runs, subscriptions, and pods of a job."""
-    rate("cpu", "1.25", ends="2026-03-01")
+    store_rate("cpu", "1.25", ends="2026-03-01")
     for month in ("2026-01", "2026-02"):
         make(month, "2026-04-01T00:00")
-    rate("instance", "0.000001", name="=evil()")
+    store_rate("instance", "0.000001", name="=evil()")
     for number in range(2):
         kept = {"kind": "summary", "state": "done", "expires_at": None, "months": ["2026-01"]}
         began = timezone.now() if number else at("2025-12-31T00:00")
@@ -152,11 +152,11 @@ def test_what_rows_are_older_than_is_asked_once(staff: Client, kind: str) -> Non
     staff.get("/api/v1/jobs")  # notes the use of the token
     with CaptureQueriesContext(connection) as queries:
         assert staff.get(f"/api/v1/{kind}").status_code == 200
-    assert questions(queries) == 4  # the token, the rows, rates and corrections
+    assert count_queries(queries) == 4  # the token, the rows, rates and corrections
 
 
 def test_a_stranger_gets_no_row_of_other_namespaces(alice: User) -> None:
-    caller = tool(alice)
+    caller = api_client(alice)
     for form in ("csv", "jsonl"):
         assert caller.get(f"/api/v1/jobs/uid-team-b-train-1/pods.{form}").status_code == 404
         assert caller.get(f"/api/v1/usage/rates.{form}").status_code == 403

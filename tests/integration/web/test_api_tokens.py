@@ -19,7 +19,7 @@ from ipuhub.api.scopes import SCOPES
 from ipuhub.models import ApiToken, RoleGrant
 from ipuhub.models.idempotency import IdempotentRequest
 from ipuhub.web.access import scope_of
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -85,7 +85,9 @@ def test_a_program_makes_a_token_that_may_do_no_more_than_its_own(alice: User) -
     ):
         answer = client.post(API, given | more, content_type="application/json")
         assert (answer.status_code, list(answer.json()["errors"])) == (400, [field])
-    writer = tool(alice, "read write reports").post(API, given, content_type="application/json")
+    writer = api_client(alice, "read write reports").post(
+        API, given, content_type="application/json"
+    )
     assert (writer.status_code, writer.json()["scope"]) == (403, "access")
     one = f"{API}/{first.json()['id']}"
     assert client.get(one).json() == listed[0]
@@ -127,8 +129,8 @@ def test_a_form_of_no_use_makes_no_token(alice: User, data: dict[str, str]) -> N
 
 def test_a_token_is_refused_what_it_has_no_scope_for(admin: User) -> None:
     calls = {
-        "read": tool(admin, "write reports").get("/api/v1/jobs"),
-        "reports": tool(admin, "read write").get("/api/v1/usage/rates"),
+        "read": api_client(admin, "write reports").get("/api/v1/jobs"),
+        "reports": api_client(admin, "read write").get("/api/v1/usage/rates"),
     }
     for scope, answer in calls.items():
         problem = answer.json()
@@ -137,14 +139,14 @@ def test_a_token_is_refused_what_it_has_no_scope_for(admin: User) -> None:
         assert problem["scope"] == scope
         assert f"does not have the scope '{scope}'" in problem["detail"]
         assert f'error="insufficient_scope", scope="{scope}"' in answer["WWW-Authenticate"]
-    assert tool(admin, "reports").get("/metrics").status_code == 403
-    assert tool(admin, "read").post("/api/v1/query", {"size": 0}).status_code != 403
-    assert tool(admin, "reports").get("/api/v1/usage/rates").status_code == 200
+    assert api_client(admin, "reports").get("/metrics").status_code == 403
+    assert api_client(admin, "read").post("/api/v1/query", {"size": 0}).status_code != 403
+    assert api_client(admin, "reports").get("/api/v1/usage/rates").status_code == 200
     assert browser(admin).get("/api/v1/usage/rates").status_code == 200
 
 
 def test_a_scope_gives_no_right_that_the_user_lacks(alice: User) -> None:
-    problem = tool(alice).get("/api/v1/usage/rates").json()
+    problem = api_client(alice).get("/api/v1/usage/rates").json()
     assert problem["type"] == "urn:ipuhub:problem:forbidden"
 
 

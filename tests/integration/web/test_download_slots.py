@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from ipuhub.web.middleware import slots
 from tests.builders.clients import browser
-from tests.builders.lifetimes import at, pod
+from tests.builders.lifetimes import at, store_pod
 from tests.integration.usage.reading import make
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def client(admin: User, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPat
     """An administrator's browser on a server that streams three files at once, of October."""
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
     settings.WEB_DOWNLOADS, settings.WEB_THREADS = 3, 8
-    pod("2026-10-01T00:00", "2026-10-02T00:00")
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00")
     make("2026-10", "2026-11-03T00:00")
     return browser(admin)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.builders.clients import browser
-from tests.builders.lifetimes import held
+from tests.builders.lifetimes import store_partition
 from tests.fakes.entered import files_entered
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_files_entered_by_the_usage_page(admin: User) -> None:
     client = browser(admin)
-    held("2026-11-01", "2026-11-02")
+    store_partition("2026-11-01", "2026-11-02")
     client.get("/usage/")
     with files_entered() as seen:
         assert client.get("/usage/").status_code == 200

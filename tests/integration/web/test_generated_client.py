@@ -21,7 +21,7 @@ from django.utils import timezone
 from ipuhub.api.auth import make_token
 from ipuhub.api.schema import openapi_text
 from tests.builders import jobhistory
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.builders.roles import grant
 from tests.integration.usage.reading import make
 from tests.integration.web.webprocess import served
@@ -65,9 +65,11 @@ def port() -> Iterator[int]:
     """A server with the record of two teams."""
     for number in range(5):
         began, ended = f"2026-10-0{number + 1}T00:00", f"2026-10-0{number + 2}T00:00"
-        pod(began, ended, ipus=4, user="ann", pod_name=f"a-{number}")
-    pod("2026-10-03T00:00", "2026-10-04T00:00", namespace="team-b", group="team-b", user="bob")
-    held("2026-10-01T00:00", "2026-10-02T00:00")
+        store_pod(began, ended, ipus=4, user="ann", pod_name=f"a-{number}")
+    store_pod(
+        "2026-10-03T00:00", "2026-10-04T00:00", namespace="team-b", group="team-b", user="bob"
+    )
+    store_partition("2026-10-01T00:00", "2026-10-02T00:00")
     jobhistory.jobs(3)
     jobhistory.jobs(1, "team-b")
     make("2026-10", "2026-11-03T00:00")

@@ -20,7 +20,7 @@ from ipuhub.models import IdempotentRequest, Subscription
 from ipuhub.models.idempotency import CLAIMED, KEPT, LONGEST, SENDING, ClaimLostError
 from ipuhub.recording.store import connection_arguments
 from partitions.api import Query
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.fakes.waiting import wait_until
 from usage.api.rates import RatePreview
 from usage.models import Rate, ReportRun
@@ -84,7 +84,7 @@ def test_every_write_of_the_api_takes_a_key() -> None:
 
 @pytest.mark.django_db
 def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(root: User) -> None:
-    client = tool(root)
+    client = api_client(root)
     first = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
     again = send(client, SUBSCRIPTIONS, dict(reversed(SUBSCRIPTION.items())))
     assert (first.status_code, again.status_code) == (201, 201)
@@ -102,7 +102,7 @@ def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(root: User
 
 @pytest.mark.django_db
 def test_rates_and_runs_are_made_once_for_a_key(root: User) -> None:
-    client = tool(root)
+    client = api_client(root)
     rates = [send(client, "/api/v1/usage/rates", RATE) for _ in range(2)]
     assert [each.status_code for each in rates] == [201, 201], rates[0].content
     assert rates[0].content == rates[1].content
@@ -124,12 +124,12 @@ def test_rates_and_runs_are_made_once_for_a_key(root: User) -> None:
 def test_a_key_of_another_request_is_refused_and_one_of_another_user_is_another(
     root: User,
 ) -> None:
-    client, ann = tool(root), get_user_model().objects.create_user("ann")
+    client, ann = api_client(root), get_user_model().objects.create_user("ann")
     send(client, SUBSCRIPTIONS, SUBSCRIPTION)
     other = send(client, SUBSCRIPTIONS, SUBSCRIPTION | {"event": "job-failed"})
     assert (other.status_code, other.json()["title"]) == (422, "Idempotency-Key reused")
     assert send(client, "/api/v1/usage/rates", SUBSCRIPTION).status_code == 422
-    assert send(tool(ann), SUBSCRIPTIONS, SUBSCRIPTION).status_code == 201
+    assert send(api_client(ann), SUBSCRIPTIONS, SUBSCRIPTION).status_code == 201
     assert Subscription.objects.count() == 2
     bad = send(client, SUBSCRIPTIONS, SUBSCRIPTION, "x" * 256)
     assert (bad.status_code, list(bad.json()["errors"])) == (400, ["Idempotency-Key"])
@@ -139,7 +139,7 @@ def test_a_key_of_another_request_is_refused_and_one_of_another_user_is_another(
 def test_what_changes_postgresql_alone_frees_the_key_with_every_failure(
     root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = tool(root)
+    client = api_client(root)
     client.raise_request_exception = False
     assert send(client, SUBSCRIPTIONS, SUBSCRIPTION | {"event": "no"}).status_code == 400
 
@@ -167,7 +167,7 @@ def test_what_changes_postgresql_alone_frees_the_key_with_every_failure(
 def test_after_a_failure_of_postgresql_a_repetition_is_carried_out(
     root: User, table: str, path: str, body: dict[str, str], want: int
 ) -> None:
-    client = tool(root)
+    client = api_client(root)
     client.raise_request_exception = False
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = 100")
@@ -183,7 +183,7 @@ def test_after_a_failure_of_postgresql_a_repetition_is_carried_out(
 def test_what_failed_after_it_was_sent_keeps_the_key(
     root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = tool(root)
+    client = api_client(root)
     client.raise_request_exception = False
     with monkeypatch.context() as broken:
         broken.setattr("usage.reports.runs._send", lambda *_: 1 / 0)
@@ -217,7 +217,7 @@ def refuse(*_: object) -> None:
 def test_a_key_without_an_answer_is_in_progress_or_unknown_or_taken_over(
     root: User, state: str, late: bool, want: int, kind: str
 ) -> None:
-    client, body = tool(root), {"month": "2026-10"}
+    client, body = api_client(root), {"month": "2026-10"}
     send(client, RUNS, body)
     at = timezone.now() - (LONGEST if late else dt.timedelta())
     IdempotentRequest.objects.update(state=state, at=at, status=None)
@@ -230,7 +230,7 @@ def test_a_key_without_an_answer_is_in_progress_or_unknown_or_taken_over(
 
 @pytest.mark.django_db
 def test_a_row_of_a_release_without_states_is_read_as_that_release_meant_it(root: User) -> None:
-    client = tool(root)
+    client = api_client(root)
     first = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
     for status, late, want in ((201, False, 201), (None, False, 409), (None, True, 409)):
         at = timezone.now() - (LONGEST if late else dt.timedelta())
@@ -270,9 +270,9 @@ def test_a_key_that_is_freed_while_it_is_claimed_is_claimed_again(
         return claim(**given)
 
     monkeypatch.setattr(IdempotentRequest.objects, "get_or_create", race)
-    assert send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION).status_code == 201
+    assert send(api_client(root), SUBSCRIPTIONS, SUBSCRIPTION).status_code == 201
     faults += [IntegrityError()] * 9
-    busy = send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION, "k2")
+    busy = send(api_client(root), SUBSCRIPTIONS, SUBSCRIPTION, "k2")
     assert (busy.status_code, busy.headers["Retry-After"]) == (409, "2")
 
 
@@ -282,7 +282,7 @@ def test_equal_requests_at_the_same_time_get_one_answer(root: User) -> None:
 
     def write() -> HttpResponse:
         try:
-            return send(tool(root), "/api/v1/usage/rates", RATE)
+            return send(api_client(root), "/api/v1/usage/rates", RATE)
         finally:
             connection.close()
 
@@ -305,20 +305,20 @@ def test_equal_requests_at_the_same_time_get_one_answer(root: User) -> None:
 
 @pytest.mark.django_db
 def test_answers_go_with_their_time_and_with_their_user(root: User) -> None:
-    send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION)
+    send(api_client(root), SUBSCRIPTIONS, SUBSCRIPTION)
     assert forget_keys.name in {each["task"] for each in app.conf.beat_schedule.values()}
     for age, count in ((KEPT - dt.timedelta(minutes=1), 1), (KEPT, 0)):
         IdempotentRequest.objects.update(at=timezone.now() - age)
         forget_keys()
         assert IdempotentRequest.objects.count() == count
-    send(tool(root), SUBSCRIPTIONS, SUBSCRIPTION)
+    send(api_client(root), SUBSCRIPTIONS, SUBSCRIPTION)
     root.delete()
     assert not IdempotentRequest.objects.exists()
 
 
 @pytest.mark.django_db
 def test_a_key_is_forgotten_after_a_day(root: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, now = tool(root), timezone.now()
+    client, now = api_client(root), timezone.now()
     send(client, SUBSCRIPTIONS, SUBSCRIPTION)
     for late, count in ((KEPT - dt.timedelta(minutes=1), 1), (KEPT + dt.timedelta(minutes=1), 2)):
         monkeypatch.setattr(timezone, "now", lambda late=late: now + late)
@@ -329,7 +329,7 @@ def test_a_key_is_forgotten_after_a_day(root: User, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("odd", [str(2**64), '"\\ud800"', '"\\u0000"', "1e999"])
 @pytest.mark.django_db
 def test_a_key_beside_a_body_of_odd_values_is_no_error(root: User, odd: str) -> None:
-    client = tool(root)
+    client = api_client(root)
     for _ in range(2):
         answer = client.post(
             SUBSCRIPTIONS,

@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -113,7 +113,7 @@ def test_the_time_of_the_end_is_a_filter_of_page_and_api(
     admin: User, span: str, want: set[str]
 ) -> None:
     assert names(browser(admin), f"/jobs/?ended={span}") == want
-    rows = tool(admin).get(f"/api/v1/jobs?ended={span}").json()["results"]
+    rows = api_client(admin).get(f"/api/v1/jobs?ended={span}").json()["results"]
     assert {row["name"] for row in rows} == want
 
 
@@ -148,5 +148,5 @@ def test_mine_are_also_those_of_the_kubernetes_user_that_one_is(
     assert names(client, link) == {"runs", "failed", "by-kubectl"}
     assert chips(client, link)["Mine"] == ("/jobs/", True)
     assert not chips(client, "/jobs/?user=alice")["Mine"][1]
-    rows = tool(alice).get(f"/api/v1{link.replace('/?', '?')}").json()["results"]
+    rows = api_client(alice).get(f"/api/v1{link.replace('/?', '?')}").json()["results"]
     assert {row["name"] for row in rows} == {"runs", "failed", "by-kubectl"}

@@ -13,7 +13,7 @@ from django.utils import timezone
 from tests.builders import jobhistory
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from usage.models import Rate
 
@@ -59,7 +59,7 @@ def _costs(client: Client) -> dict[str, str]:
 def test_the_list_costs_what_the_pages_of_the_jobs_say(
     admin: User, resource: str, price: str, an_hour: int
 ) -> None:
-    rate(resource, price)
+    store_rate(resource, price)
     client = browser(admin)
     found = _costs(client)
     assert [found[f"train-{n}"].split()[1] for n in range(3)] == ["EUR"] * 3
@@ -85,7 +85,7 @@ def test_without_prices_the_list_has_no_cost(admin: User) -> None:
 def test_only_jobs_of_namespaces_whose_rates_one_may_see_have_a_cost(
     alice: User, django_user_model: type
 ) -> None:
-    rate("ipu", "2")
+    store_rate("ipu", "2")
     client = browser(alice)
     assert set(_costs(client)) == {"train-0", "train-1", "no-pods"}
     assert set(_costs(client).values()) == {""}
@@ -101,6 +101,6 @@ def test_only_jobs_of_namespaces_whose_rates_one_may_see_have_a_cost(
 
 
 def test_jobs_from_before_the_rates_cost_nothing_that_is_known(admin: User) -> None:
-    rate("ipu", "2")
+    store_rate("ipu", "2")
     Rate.objects.update(valid_from="2026-11-22")
     assert set(_costs(browser(admin)).values()) == {""}

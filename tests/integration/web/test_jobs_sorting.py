@@ -17,7 +17,7 @@ from django.db import connection
 from jobs.models import JobRecord
 from jobs.selectors import SORTS
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.fakes.emptytables import empty_tables
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_paging_there_and_back_shows_each_job_once_in_its_order(staff: Client, o
 @pytest.mark.usefixtures("_history")
 @pytest.mark.parametrize("order", ORDERS)
 def test_files_and_the_api_have_the_order_of_the_page(admin: User, order: str) -> None:
-    person, program = browser(admin), tool(admin)
+    person, program = browser(admin), api_client(admin)
     rows = csv.DictReader(io.StringIO(text_of(person.get(f"/jobs/?sort={order}&format=csv"))))
     assert [row["uid"] for row in rows] == wanted(order)
     rows = json.loads(text_of(person.get(f"/jobs/?sort={order}&format=json")))
@@ -166,7 +166,7 @@ def test_an_unknown_order_is_refused_with_the_ones_there_are(
     admin: User, sort: str, form: str
 ) -> None:
     if form == "api":
-        answer = tool(admin).get("/api/v1/jobs", {"sort": sort})
+        answer = api_client(admin).get("/api/v1/jobs", {"sort": sort})
         detail = answer.json()["detail"]
     else:
         answer = browser(admin).get(
@@ -180,7 +180,7 @@ def test_an_unknown_order_is_refused_with_the_ones_there_are(
 
 @pytest.mark.parametrize("address", ["/partitions/", "/usage/pods/", "/api/v1/partitions"])
 def test_a_list_of_one_order_refuses_to_be_sorted(admin: User, address: str) -> None:
-    client = tool(admin) if "api" in address else browser(admin)
+    client = api_client(admin) if "api" in address else browser(admin)
     answer = client.get(f"{address}?sort=name")
     assert answer.status_code == 400
     assert "sort: unknown filter." in answer.content.decode()
@@ -226,7 +226,7 @@ def test_a_forged_cursor_is_refused_and_starts_no_query_with_it(
 ) -> None:
     query = {"sort": sort, "cursor": cursor(*parts)}
     page = browser(admin).get("/jobs/", query)
-    answer = tool(admin).get("/api/v1/jobs", query)
+    answer = api_client(admin).get("/api/v1/jobs", query)
     assert (page.status_code, answer.status_code) == (400, 400)
     assert "cursor: not a cursor of this list" in page.content.decode()
     assert "cursor: not a cursor of this list" in answer.json()["detail"]

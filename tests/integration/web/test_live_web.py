@@ -13,7 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from tests.builders.lifetimes import pod
+from tests.builders.lifetimes import store_pod
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
 from tests.integration.web.webprocess import KEY, bearer, served, started, status
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_the_caller_s_address_decides_who_reads_without_a_token(
     networks: str, proxies: str, forwarded: str, want: int
 ) -> None:
-    pod("2026-10-01T00:00", "2026-10-02T00:00")
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00")
     make("2026-10", "2026-11-03T00:00")
     settings = {"USAGE_OPEN_PRIMEHUB_PATHS": networks, "IPUHUB_TRUSTED_PROXIES": proxies}
     with served(**settings) as port:
@@ -61,7 +61,7 @@ def test_the_caller_s_address_decides_who_reads_without_a_token(
 
 def large_record() -> None:
     """Store more than the buffers of a connection hold."""
-    one = pod("2026-10-01T00:00", "2026-10-02T00:00", component_name="x" * 4000)
+    one = store_pod("2026-10-01T00:00", "2026-10-02T00:00", component_name="x" * 4000)
     names = [f'"{field.column}"' for field in one._meta.fields if field.column != "id"]
     values = ["'large-' || n" if name == '"uid"' else name for name in names]
     with connection.cursor() as cursor:

@@ -14,8 +14,8 @@ from dashboard import components
 from dashboard.components import UNKNOWN, UP, Component
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.builders.lifetimes import pod
-from tests.builders.rates import rate
+from tests.builders.lifetimes import store_pod
+from tests.builders.rates import store_rate
 from tests.integration.web.livepages import page_of
 from tests.integration.web.test_jobs_browser import PHONE
 
@@ -64,7 +64,7 @@ def test_usage_takes_two_lines_a_row_on_a_phone(address: str, cookie: str) -> No
     """Name and chosen measure, then its share; fifty lines in four screens."""
     now = timezone.now()
     for number in range(60):
-        pod(
+        store_pod(
             f"{now - timedelta(minutes=9):%Y-%m-%dT%H:%M}",
             group=f"a-group-with-a-long-name-{number}",
         )
@@ -85,7 +85,7 @@ def test_usage_of_eight_groups_takes_at_most_three_screens_of_a_phone(
 ) -> None:
     now = timezone.now()
     for number in range(8):
-        pod(f"{now - timedelta(minutes=9):%Y-%m-%dT%H:%M}", group=f"group-{number}", ipus=1)
+        store_pod(f"{now - timedelta(minutes=9):%Y-%m-%dT%H:%M}", group=f"group-{number}", ipus=1)
     with page_of(address, cookie, 390) as page:
         page.goto("/usage/")
         page.locator(".usage-legend").wait_for()
@@ -106,7 +106,7 @@ WRONG_CHOICES = """() => {
 @pytest.mark.parametrize("width", [768, 1024, 1440])
 def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, width: int) -> None:
     """At the widths of tablets and desks; names, sizes and times are as long as usual."""
-    rate("partition-ipu", "1.25")
+    store_rate("partition-ipu", "1.25")
     created = timezone.now() - timedelta(hours=30)
     held = {"reserved_at": created, "released_at": created + timedelta(hours=5, minutes=42)}
     for number in range(3):

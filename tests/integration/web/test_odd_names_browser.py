@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from ipuhub.models import RecordFault
 from tests.builders.clients import browser as signed_in_client
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.builders.oddnames import ODD_NAMES
 from tests.integration.web.livepages import page_of
 
@@ -31,7 +31,7 @@ PAGES = (
 def odd_pod(name: str, hours: int) -> PodLifetime:
     """Store a pod that has this name everywhere, and held a core so long."""
     everywhere = dict.fromkeys(("group", "user", "component_name", "instance_type", "node"), name)
-    return pod(f"2026-11-01T{hours % 24:02}:00", "2026-11-03T00:00", **everywhere)
+    return store_pod(f"2026-11-01T{hours % 24:02}:00", "2026-11-03T00:00", **everywhere)
 
 
 @pytest.fixture
@@ -41,7 +41,9 @@ def cookie(transactional_db: None, django_user_model: type, monkeypatch: pytest.
     user = django_user_model.objects.create_user("root", password="x", is_staff=True)
     for number, name in enumerate(ODD_NAMES.values()):
         odd_pod(name, number)
-        held("2026-11-01T00:00", "2026-11-02T00:00", group=name, job_name=name, partition=name)
+        store_partition(
+            "2026-11-01T00:00", "2026-11-02T00:00", group=name, job_name=name, partition=name
+        )
         RecordFault.objects.create(
             watch="pods",
             uid=str(number),

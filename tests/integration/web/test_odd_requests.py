@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_pod
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -39,7 +39,7 @@ def cursor(text: str) -> str:
     ],
 )
 def test_a_forged_cursor_is_refused_in_words(admin: User, text: str) -> None:
-    answer = tool(admin).get(f"/api/v1/jobs?cursor={cursor(text)}")
+    answer = api_client(admin).get(f"/api/v1/jobs?cursor={cursor(text)}")
     assert answer.status_code == 400
     assert "not a cursor of this list" in answer.json()["detail"]
     page = browser(admin).get(f"/jobs/?cursor={cursor(text)}")
@@ -49,7 +49,7 @@ def test_a_forged_cursor_is_refused_in_words(admin: User, text: str) -> None:
 
 @pytest.mark.parametrize("part", ["", "/pods", "/usage"])
 def test_a_uid_that_no_job_can_have_is_unknown(admin: User, part: str) -> None:
-    answer = tool(admin).get(f"/api/v1/jobs/a%00b{part}")
+    answer = api_client(admin).get(f"/api/v1/jobs/a%00b{part}")
     assert answer.status_code == 404
     assert "Job not found" in answer.json()["detail"]
     assert browser(admin).get("/jobs/a%00b/").status_code == 404
@@ -61,7 +61,7 @@ PAGES = ["/jobs/", "/partitions/", "/usage/pods/", "/usage/gaps/"]
 
 @pytest.mark.parametrize("address", [*(f"/api/v1/{name}" for name in LISTS), *PAGES])
 def test_a_range_that_ends_before_it_begins_is_refused(admin: User, address: str) -> None:
-    client = tool(admin) if "api" in address else browser(admin)
+    client = api_client(admin) if "api" in address else browser(admin)
     answer = client.get(f"{address}?since=2026-11-20&until=2026-11-01")
     assert answer.status_code == 400
     assert "until: the range must end after it begins." in answer.content.decode()
@@ -70,16 +70,16 @@ def test_a_range_that_ends_before_it_begins_is_refused(admin: User, address: str
 
 @pytest.mark.parametrize("name", ["running", "estimated"])
 def test_neither_yes_nor_no_is_refused(admin: User, name: str) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T01:00", estimated=True)
+    store_pod("2026-11-20T00:00", "2026-11-20T01:00", estimated=True)
     for client, address in (
-        (tool(admin), "/api/v1/usage/lifetimes"),
+        (api_client(admin), "/api/v1/usage/lifetimes"),
         (browser(admin), "/usage/pods/"),
     ):
         answer = client.get(f"{address}?{name}=maybe")
         assert answer.status_code == 400
         assert "must be true or false." in answer.content.decode().replace("&#x27;", "'")
     found = {
-        text: len(tool(admin).get(f"/api/v1/usage/lifetimes?{name}={text}").json()["results"])
+        text: len(api_client(admin).get(f"/api/v1/usage/lifetimes?{name}={text}").json()["results"])
         for text in ("true", "false", "")
     }
     ended = {"true": 0, "false": 1, "": 1}
@@ -89,20 +89,22 @@ def test_neither_yes_nor_no_is_refused(admin: User, name: str) -> None:
 @pytest.mark.parametrize("name", ["usage/rates", "subscriptions", "jobs/uid-team-a-train/pods"])
 def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> None:
     jobhistory.job()
-    unknown = tool(admin).get(f"/api/v1/{name}?pagesize=5")
+    unknown = api_client(admin).get(f"/api/v1/{name}?pagesize=5")
     assert unknown.status_code == 400
     assert unknown.json()["detail"] == (
         "'pagesize': unknown parameter. Valid parameters: cursor, format, page_size, total."
     )
-    answer = tool(admin).get(f"/api/v1/{name}?format=xml")
+    answer = api_client(admin).get(f"/api/v1/{name}?format=xml")
     assert answer.status_code == 400
     assert answer.json()["detail"] == "format: 'xml' is not one of json, csv, jsonl."
-    assert tool(admin).get(f"/api/v1/{name}?format=json").status_code == 200
+    assert api_client(admin).get(f"/api/v1/{name}?format=json").status_code == 200
 
 
 @pytest.mark.parametrize("name", ["summary", "series", "lifetimes"])
 def test_a_tool_that_accepts_csv_only_gets_it(admin: User, name: str) -> None:
-    answer = tool(admin).get(f"/api/v1/usage/{name}?format=csv", headers={"Accept": "text/csv"})
+    answer = api_client(admin).get(
+        f"/api/v1/usage/{name}?format=csv", headers={"Accept": "text/csv"}
+    )
     assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv")
     assert b"".join(answer).count(b"\r\n") == 1  # nothing but the header
 
@@ -130,7 +132,7 @@ def fail(cause: Exception) -> None:
 def test_a_database_that_is_away_is_said_on_page_and_api(
     admin: User, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int, message: str
 ) -> None:
-    program, person = tool(admin), browser(admin)
+    program, person = api_client(admin), browser(admin)
     monkeypatch.setattr("ipuhub.web.lists.read_page", lambda *_: fail(cause))
     monkeypatch.setattr("ipuhub.api.paging.read_page", lambda *_: fail(cause))
     for client in (program, person):
@@ -207,14 +209,14 @@ def test_a_worker_that_was_stopped_after_its_launcher_is_no_failure(admin: User)
 
 @pytest.mark.parametrize("text", ["%ff", "a%c3", "%ed%a0%80", "%80"])
 def test_bytes_that_are_no_text_are_refused(admin: User, text: str) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T01:00", group="\ufffd")
+    store_pod("2026-11-20T00:00", "2026-11-20T01:00", group="\ufffd")
     for address in ("/api/v1/usage/summary", "/api/v1/usage/lifetimes", "/api/v1/jobs"):
-        answer = tool(admin).get(f"{address}?user={text}")
+        answer = api_client(admin).get(f"{address}?user={text}")
         assert answer.status_code == 400
         assert answer["Content-Type"] == "application/problem+json"
         assert "not valid UTF-8" in answer.json()["detail"]
     assert browser(admin).get(f"/usage/pods/?group={text}").status_code == 400
-    found = tool(admin).get(f"/api/v1/usage/lifetimes?group={quote(chr(0xFFFD))}").json()
+    found = api_client(admin).get(f"/api/v1/usage/lifetimes?group={quote(chr(0xFFFD))}").json()
     assert len(found["results"]) == 1  # written out it is a character like any other
 
 
@@ -230,6 +232,6 @@ def test_what_django_will_not_take_is_refused_in_words(
 ) -> None:
     page = browser(admin).get(f"/jobs/{query}", headers={"Host": host})
     assert (page.status_code, sentence in page.content.decode()) == (400, True)
-    answer = tool(admin).get(f"/api/v1/jobs{query}", headers={"Host": host})
+    answer = api_client(admin).get(f"/api/v1/jobs{query}", headers={"Host": host})
     assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
     assert sentence in answer.json()["detail"]

@@ -20,7 +20,7 @@ from tests.builders.everypage import (
     month_with_report,
     rows_of_administration,
 )
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.fakes.printed import words_of_pages
 from tests.integration.web.livepages import page_of
@@ -107,7 +107,7 @@ def cookie(transactional_db: None, admin: User, django_user_model: type[User]) -
     """A signed-in administrator of a busy site: more rows than a page has, names as long as
     usual, prices."""
     rows_of_administration(admin, 50)
-    rate("cpu", "1.25")
+    store_rate("cpu", "1.25")
     now = timezone.now()
     for number in range(60):
         user = django_user_model.objects.create_user(f"kubernetes-user-{number:02d}")

@@ -14,10 +14,10 @@ from ipuhub.models import WatchCheckpoint
 from jobs.models import JobRecord
 from partitions.models import CapacityChange
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import pod
-from tests.builders.questions import questions
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import store_pod
+from tests.builders.questions import count_queries
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.integration.usage.reading import make
 from tests.integration.web.addresses import EXAMPLES, api_reads, page_addresses
@@ -91,12 +91,12 @@ def _count(caller: Client, address: str) -> int:
         answer = caller.get(address)
         assert b"".join(answer) if answer.streaming else answer.content
     assert answer.status_code == 200
-    return questions(queries)
+    return count_queries(queries)
 
 
 @pytest.mark.usefixtures("_history")
 def test_no_page_needs_more_queries_than_its_baseline(alice: User) -> None:
-    person, program = browser(alice), tool(alice)
+    person, program = browser(alice), api_client(alice)
     program.get("/api/v1/jobs")  # notes the use of the token, once a minute
     counted = {
         address: _count(program if address.startswith("/api/") else person, address)
@@ -108,14 +108,14 @@ def test_no_page_needs_more_queries_than_its_baseline(alice: User) -> None:
 
 @pytest.mark.usefixtures("_history")
 def test_no_page_with_cost_needs_more_queries_than_its_baseline(admin: User, alice: User) -> None:
-    rate("cpu", "1")
-    rate("partition-ipu", "1")
+    store_rate("cpu", "1")
+    store_rate("partition-ipu", "1")
     grant(alice, "accountant")
-    pod("2026-10-01T00:00", "2026-10-02T00:00", group="team-a")
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00", group="team-a")
     make("2026-10", "2026-11-10T00:00")
     counted = {}
     for user in (alice, admin):
-        person, program = browser(user), tool(user)
+        person, program = browser(user), api_client(user)
         program.get("/api/v1/jobs")
         counted[user] = {
             address: _count(program if address.startswith("/api/") else person, address)
@@ -132,8 +132,8 @@ def test_no_page_with_cost_needs_more_queries_than_its_baseline(admin: User, ali
 def test_nothing_of_the_url_table_has_more_than_eight_queries_or_60_kb_for_an_administrator(
     admin: User,
 ) -> None:
-    rate("cpu", "1")
-    pod("2026-10-01T00:00", "2026-10-02T00:00", group="team-a")
+    store_rate("cpu", "1")
+    store_pod("2026-10-01T00:00", "2026-10-02T00:00", group="team-a")
     make("2026-10", "2026-11-10T00:00")
     person, over, answered, packed = browser(admin), {}, 0, {"Accept-Encoding": "gzip"}
     for name, address in page_addresses(uid="uid-team-a-job-0007").items():
@@ -141,29 +141,29 @@ def test_nothing_of_the_url_table_has_more_than_eight_queries_or_60_kb_for_an_ad
             answer = person.get(address, headers=packed)
             size = len(b"".join(answer) if answer.streaming else answer.content)
         answered += answer.status_code == 200
-        if (query_count := questions(queries)) > MOST or size > MOST_BYTES:
+        if (query_count := count_queries(queries)) > MOST or size > MOST_BYTES:
             over[name] = query_count, size
     assert (over, answered > 30) == ({}, True)
-    program, answered = tool(admin), 0
+    program, answered = api_client(admin), 0
     program.get("/api/v1/jobs")
     for name, address in api_reads(uid="uid-team-a-job-0007").items():
         with CaptureQueriesContext(connection) as queries:
             answer = program.get(address + EXAMPLES[name].queries[0])
             b"".join(answer) if answer.streaming else answer.content
         answered += answer.status_code == 200
-        if (query_count := questions(queries)) > MOST:
+        if (query_count := count_queries(queries)) > MOST:
             over[name] = query_count, 0
     assert (over, answered > 50) == ({}, True)
 
 
 @pytest.mark.parametrize("address", ["/usage/pods/?", "/usage/?", "/api/v1/usage/summary?"])
 def test_fifty_namespaces_cost_no_more_queries_than_one(alice: User, address: str) -> None:
-    caller = tool(alice) if address.startswith("/api/") else browser(alice)
+    caller = api_client(alice) if address.startswith("/api/") else browser(alice)
     counted = []
     for times in (1, 1, 50):
         with CaptureQueriesContext(connection) as queries:
             assert caller.get(address + "namespace=team-a&" * times).status_code == 200
-        counted.append(questions(queries))
+        counted.append(count_queries(queries))
     assert counted[1] == counted[2]
 
 

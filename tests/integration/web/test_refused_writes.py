@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.models import Subscription
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.documents import openapi
 from tests.integration.web.test_idempotency import (
     JSON,
@@ -30,7 +30,7 @@ __all__ = ["root"]
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k1"}])
 @pytest.mark.django_db
 def test_a_write_without_a_dry_run_refuses_to_be_one(root: User, headers: dict[str, str]) -> None:
-    client = tool(root)
+    client = api_client(root)
     for path, body in (("/api/v1/usage/rates", RATE), (SUBSCRIPTIONS, SUBSCRIPTION), (RUNS, {})):
         refusal = client.post(f"{path}?dry_run", body, content_type=JSON, headers=headers)
         assert (refusal.status_code, list(refusal.json()["errors"])) == (400, ["dry_run"])
@@ -49,7 +49,7 @@ def writes() -> list[tuple[str, str]]:
 @pytest.mark.django_db
 def test_every_write_refuses_a_parameter_that_it_does_not_know(root: User) -> None:
     """The dry run of kubectl, for example: it would be carried out."""
-    client = tool(root)
+    client = api_client(root)
     assert ("post", "/api/v1/jobs/1/cancel") in writes()
     for method, path in writes():
         answer = getattr(client, method)(f"{path}?dryRun=All", {}, content_type=JSON)
@@ -60,7 +60,7 @@ def test_every_write_refuses_a_parameter_that_it_does_not_know(root: User) -> No
 @pytest.mark.django_db
 def test_a_body_with_a_field_that_nothing_reads_is_refused_by_its_name(root: User) -> None:
     """`grup` for `group` would subscribe to all jobs."""
-    client, rates = tool(root), "/api/v1/usage/rates"
+    client, rates = api_client(root), "/api/v1/usage/rates"
     send(client, SUBSCRIPTIONS, SUBSCRIPTION, "a")
     send(client, rates, RATE | {"valid_from": "2026-12-01"}, "b")
     one, rate = f"{SUBSCRIPTIONS}/{Subscription.objects.get().pk}", Rate.objects.get().pk

@@ -14,9 +14,9 @@ from django.db.migrations.executor import MigrationExecutor
 from ipuhub.models import RoleChange, RoleGrant
 from ipuhub.roles import Grant, parse_group_roles
 from ipuhub.web.access import EVERYTHING, Scope, access_of
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import store_pod
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.integration.web.oidcsignin import sign_in
 
@@ -96,7 +96,11 @@ def test_an_administrator_grants_and_revokes_on_the_page(admin: User, charlie: U
         ("root", "viewer", "team-b", False),
         ("root", "admin", "*", True),
     ]
-    rows = tool(admin).get("/api/v1/role-changes?user=charlie&namespace=team-b").json()["results"]
+    rows = (
+        api_client(admin)
+        .get("/api/v1/role-changes?user=charlie&namespace=team-b")
+        .json()["results"]
+    )
     assert [row["is_granted"] for row in rows] == [False, True]
     assert "charlie" in browser(admin).get("/account/roles/").content.decode()
 
@@ -170,21 +174,21 @@ def test_groups_of_the_provider_are_roles_of_namespaces(
 
 
 def ask(user: User, query: str) -> Any:
-    answer = tool(user).get(f"/api/v1/usage/summary?{query}")
+    answer = api_client(user).get(f"/api/v1/usage/summary?{query}")
     assert answer.status_code == 200, answer.content
     return answer.json()
 
 
 def test_an_accountant_of_a_namespace_sees_its_cost_and_no_other(charlie: User) -> None:
-    rate("cpu", "1000")
+    store_rate("cpu", "1000")
     for namespace in ("team-a", "team-b"):
-        pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace=namespace)
+        store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace=namespace)
     grant(charlie, "accountant", "team-a")
     found = ask(charlie, "month=2026-11&by=namespace")
     assert [row["cost"] for row in found["results"]] == ["4000.00"]
     assert found["total"]["cost"] == "4000.00"
-    assert tool(charlie).get("/api/v1/usage/summary?namespace=team-b").status_code == 403
-    assert tool(charlie).get("/api/v1/usage/rates").status_code == 403
+    assert api_client(charlie).get("/api/v1/usage/summary?namespace=team-b").status_code == 403
+    assert api_client(charlie).get("/api/v1/usage/rates").status_code == 403
     grant(charlie, "viewer", "team-b")  # whose cost would show beside, so that there is none
     found = ask(charlie, "month=2026-11&by=namespace")
     assert {row["cost"] for row in found["results"]} == {None}
@@ -192,13 +196,13 @@ def test_an_accountant_of_a_namespace_sees_its_cost_and_no_other(charlie: User) 
 
 
 def test_a_viewer_of_everything_sees_hours_but_neither_cost_nor_reports(charlie: User) -> None:
-    rate("cpu", "1000")
-    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
+    store_rate("cpu", "1000")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
     grant(charlie, "viewer")
     assert ask(charlie, "month=2026-11")["total"]["cost"] is None
     assert "Reports" not in browser(charlie).get("/usage/").content.decode()
     assert browser(charlie).get("/system/").status_code == 403
-    assert tool(charlie).get("/api/v1/components").status_code == 403
+    assert api_client(charlie).get("/api/v1/components").status_code == 403
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,7 +14,7 @@ from django.utils import timezone
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.everypage import FEW, month_with_report, rows_of_administration
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.integration.web.livepages import page_of
 from tests.integration.web.test_jobs_browser import PHONE
@@ -50,7 +50,7 @@ def cookie(transactional_db: None, admin: User, django_user_model: type[User]) -
     """A signed-in administrator of a site with a long past."""
     rows_of_administration(admin, 50)
     for number in range(24):
-        rate("instance", "1.25", name=f"a-type-of-instance-with-a-long-name-{number}")
+        store_rate("instance", "1.25", name=f"a-type-of-instance-with-a-long-name-{number}")
     for number in range(40):
         user = django_user_model.objects.create_user(f"user-{number:02d}")
         grant(user, "viewer", f"team-{number}")

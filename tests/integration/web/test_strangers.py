@@ -16,7 +16,7 @@ from dashboard.notify.events import Fact, queue
 from ipuhub.api.auth import make_token
 from ipuhub.models import Subscription
 from tests.builders import jobhistory, rates
-from tests.builders.clients import browser, tool
+from tests.builders.clients import api_client, browser
 from tests.builders.roles import grant
 from tests.fakes.emptytables import empty_tables
 from tests.integration.web.addresses import EXAMPLES, FORMS, LIKE, named_addresses
@@ -68,7 +68,7 @@ def browsers(users: dict[str, User], django_db_blocker: DjangoDbBlocker) -> Brow
 def tools(users: dict[str, User], django_db_blocker: DjangoDbBlocker) -> dict[str, Client]:
     """A program of each user."""
     with django_db_blocker.unblock():
-        return {name: tool(user) for name, user in users.items()}
+        return {name: api_client(user) for name, user in users.items()}
 
 
 def _users() -> dict[str, User]:
@@ -98,7 +98,7 @@ def _keys(users: dict[str, User]) -> dict[str, int]:
     )
     queue(subscription, [Fact("k", now, "Job team-a/secret-plan ended")], now)
     found = {"subscription": subscription.pk}
-    return found | {"token": token.pk, "run": run.pk, "rate": rates.rate("ipu", "1").pk}
+    return found | {"token": token.pk, "run": run.pk, "rate": rates.store_rate("ipu", "1").pk}
 
 
 def test_every_address_has_an_example() -> None:

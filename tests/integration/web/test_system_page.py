@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from tests.builders.clients import browser
-from tests.builders.lifetimes import at, pod
+from tests.builders.lifetimes import at, store_pod
 from usage.models import MonitorRound, PurgeState
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def record(db: None) -> None:
         left=1,
         problem="namespace team-a: no answer",
     )
-    pod("2026-01-05T12:00")
-    pod(None)
+    store_pod("2026-01-05T12:00")
+    store_pod(None)
 
 
 @pytest.mark.usefixtures("record")
@@ -139,8 +139,8 @@ def test_nobody_but_administrators_sees_it(alice: User, charlie: User) -> None:
 
 def test_the_list_of_pods_shows_how_long_each_waited(admin: User) -> None:
     began = timezone.now() - timedelta(hours=1)
-    pod("2026-01-05T12:01", created_at=at("2026-01-05T12:00"))
-    pod(None, created_at=began, finished_at=began + timedelta(minutes=2))
+    store_pod("2026-01-05T12:01", created_at=at("2026-01-05T12:00"))
+    store_pod(None, created_at=began, finished_at=began + timedelta(minutes=2))
     found = json.loads(page_at(browser(admin), "/usage/pods/?format=json"))
     assert [one["waited_seconds"] for one in found] == [120, 60]
     html = page_at(browser(admin), "/usage/pods/")
@@ -148,14 +148,16 @@ def test_the_list_of_pods_shows_how_long_each_waited(admin: User) -> None:
 
 
 def test_a_clock_that_was_off_is_shown(admin: User) -> None:
-    pod("2026-01-05T12:01", "2026-01-05T12:01", skew_seconds=300)
+    store_pod("2026-01-05T12:01", "2026-01-05T12:01", skew_seconds=300)
     html = page_at(browser(admin), "/usage/pods/")
     assert "clock off by 300 s" in html
 
 
 def test_stamps_of_jobs_that_are_not_recorded_are_counted_and_listed(admin: User) -> None:
-    pod("2026-01-05T12:01", pod_name="plain")
-    pod("2026-01-05T12:01", pod_name="forged", stamp={"job_uid": "j", "micro_ipus": 64_000_000})
+    store_pod("2026-01-05T12:01", pod_name="plain")
+    store_pod(
+        "2026-01-05T12:01", pod_name="forged", stamp={"job_uid": "j", "micro_ipus": 64_000_000}
+    )
     html = page(browser(admin))
     assert '?unproved=true">1 pod</a> whose job is not recorded' in html
     for wanted, name in (("true", "forged"), ("false", "plain")):

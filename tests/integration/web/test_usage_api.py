@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from ipuhub.models import RecordFault, WatchGap
-from tests.builders.clients import tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import at, store_partition, store_pod
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -30,10 +30,10 @@ def lines(answer) -> list[dict[str, str]]:
 
 
 def test_a_range_is_summed_exactly_and_in_hours(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="vision")
-    held("2026-11-20T00:00", "2026-11-20T03:00", size=4, group="vision")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="vision")
+    store_partition("2026-11-20T00:00", "2026-11-20T03:00", size=4, group="vision")
     query = "from=2026-11-20T01:00:00Z&to=2026-11-20T01:30:00Z&by=group"
-    answer = tool(admin).get(f"{API}/summary?{query}").json()
+    answer = api_client(admin).get(f"{API}/summary?{query}").json()
     row = answer["results"][0]
     assert row["key"] == {"group": "vision"}
     assert row["ipu_hours"] == row["partition_ipu_hours"] == "2.00000"
@@ -43,14 +43,14 @@ def test_a_range_is_summed_exactly_and_in_hours(admin: User) -> None:
 
 
 def test_days_of_a_range_include_the_last(admin: User) -> None:
-    pod("2026-11-01T00:00", "2026-11-10T00:00", ipus=1)
-    answer = tool(admin).get(f"{API}/summary?from=2026-11-02&to=2026-11-03").json()
+    store_pod("2026-11-01T00:00", "2026-11-10T00:00", ipus=1)
+    answer = api_client(admin).get(f"{API}/summary?from=2026-11-02&to=2026-11-03").json()
     assert answer["total"]["ipu_hours"] == "48.00000"
 
 
 def test_the_csv_says_what_the_json_says(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="=1+1")
-    client = tool(admin)
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="=1+1")
+    client = api_client(admin)
     row = client.get(f"{API}/summary?by=group").json()["results"][0]
     line = lines(client.get(f"{API}/summary?by=group&format=csv"))[0]
     assert line.pop("group") == "'" + row.pop("key")["group"]
@@ -58,8 +58,8 @@ def test_the_csv_says_what_the_json_says(admin: User) -> None:
 
 
 def test_a_series_adds_up_to_the_summary(admin: User) -> None:
-    pod("2026-11-05T10:30", "2026-11-08T02:00", ipus=4)
-    client = tool(admin)
+    store_pod("2026-11-05T10:30", "2026-11-08T02:00", ipus=4)
+    client = api_client(admin)
     whole = client.get(f"{API}/summary?month=2026-11").json()["total"]["exact"]
     for step in ("hour", "day", "week", "month"):
         steps = client.get(f"{API}/series?month=2026-11&step={step}").json()["results"]
@@ -97,22 +97,22 @@ def test_a_series_adds_up_to_the_summary(admin: User) -> None:
 def test_what_is_not_understood_is_a_400_with_a_sentence(
     admin: User, path: str, sentence: str
 ) -> None:
-    answer = tool(admin).get(f"{API}/{path}")
+    answer = api_client(admin).get(f"{API}/{path}")
     assert answer.status_code == 400
     assert answer["Content-Type"] == "application/problem+json"
     assert sentence in answer.json()["detail"]
 
 
 def test_a_tool_sees_its_owner_s_namespaces(alice: User, charlie: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-a", group="optics")
-    pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-b", group="acoustics")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-a", group="optics")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-b", group="acoustics")
     for path in ("summary?by=group", "series?by=group", "lifetimes"):
-        seen = tool(alice).get(f"{API}/{path}").content.decode()
+        seen = api_client(alice).get(f"{API}/{path}").content.decode()
         assert "optics" in seen
         assert "acoustics" not in seen
-        assert "optics" not in tool(charlie).get(f"{API}/{path}").content.decode()
+        assert "optics" not in api_client(charlie).get(f"{API}/{path}").content.decode()
         foreign = f"{API}/{path}{'&' if '?' in path else '?'}namespace=team-b"
-        assert tool(alice).get(foreign).status_code == 403
+        assert api_client(alice).get(foreign).status_code == 403
 
 
 def test_without_a_token_nothing_is_answered(client, db: None) -> None:
@@ -122,8 +122,8 @@ def test_without_a_token_nothing_is_answered(client, db: None) -> None:
 
 def test_pods_come_in_pages_that_lose_and_double_none(admin: User) -> None:
     for n in range(7):
-        pod("2026-11-20T00:00", "2026-11-20T02:00", uid=f"u{n}")
-    client, found, url = tool(admin), [], f"{API}/lifetimes?page_size=3"
+        store_pod("2026-11-20T00:00", "2026-11-20T02:00", uid=f"u{n}")
+    client, found, url = api_client(admin), [], f"{API}/lifetimes?page_size=3"
     while url:
         page = client.get(url).json()
         found += [row["uid"] for row in page["results"]]
@@ -136,14 +136,14 @@ def test_faults_are_for_administrators_and_gaps_for_all(admin: User, alice: User
     common = {"watch": "pods", "uid": "u", "code": "c", "message": "m"}
     RecordFault.objects.create(**common, first_at=NOW, last_at=NOW)
     WatchGap.objects.create(watch="pods", began_at=at("2026-11-03"), ended_at=NOW, cause="lost")
-    assert tool(admin).get(f"{API}/faults").json()["results"][0]["code"] == "c"
-    assert tool(alice).get(f"{API}/faults").status_code == 403
-    assert tool(alice).get(f"{API}/gaps").json()["results"][0]["cause"] == "lost"
+    assert api_client(admin).get(f"{API}/faults").json()["results"][0]["code"] == "c"
+    assert api_client(alice).get(f"{API}/faults").status_code == 403
+    assert api_client(alice).get(f"{API}/gaps").json()["results"][0]["cause"] == "lost"
 
 
 def test_page_and_api_give_the_same_figures(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:20", ipus=4, cpu=0.3, memory_gib=1.7)
-    client = tool(admin)
+    store_pod("2026-11-20T00:00", "2026-11-20T02:20", ipus=4, cpu=0.3, memory_gib=1.7)
+    client = api_client(admin)
     row = client.get(f"{API}/summary?by=group").json()["results"][0]
     client.force_login(admin)
     page = client.get("/usage/").content.decode()

@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 
 from tests.builders.clients import browser as signed_in_client
-from tests.builders.lifetimes import at, pod
+from tests.builders.lifetimes import at, store_pod
 from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def cookie(transactional_db: None, admin: User, monkeypatch: pytest.MonkeyPatch)
     """An accountant of two groups: on the 2nd one has 8 IPU-hours and the other 4, on the 4th one
     has 4."""
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
-    pod("2026-11-02T01:00", "2026-11-02T03:00", ipus=4, group="vision")
-    pod("2026-11-02T01:00", "2026-11-02T02:00", ipus=4, group="speech")
-    pod("2026-11-04T01:00", "2026-11-04T02:00", ipus=4, group="vision")
+    store_pod("2026-11-02T01:00", "2026-11-02T03:00", ipus=4, group="vision")
+    store_pod("2026-11-02T01:00", "2026-11-02T02:00", ipus=4, group="speech")
+    store_pod("2026-11-04T01:00", "2026-11-04T02:00", ipus=4, group="vision")
     return signed_in_client(admin).cookies[django_settings.SESSION_COOKIE_NAME].value
 
 

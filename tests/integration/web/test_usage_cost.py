@@ -13,9 +13,9 @@ import pytest
 from django.utils import timezone
 
 from ipuhub.web.access import ACCOUNTANTS_ONLY
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, held, pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, Rate
@@ -38,7 +38,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(user: User, path: str) -> Any:
-    answer = tool(user).get(f"{API}/{path}")
+    answer = api_client(user).get(f"{API}/{path}")
     assert answer.status_code == 200, answer.content
     return answer.json()
 
@@ -51,18 +51,18 @@ def page(user: User, query: str = "") -> str:
 
 def test_every_amount_has_its_currency(admin: User, settings) -> None:
     settings.REPORT_CURRENCY = "CHF"
-    rate("cpu", "1000")
-    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, group="red")
+    store_rate("cpu", "1000")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, group="red")
     row = ask(admin, "summary?by=group")["results"][0]
     assert (row["cost"], row["currency"]) == ("4000.00", "CHF")
-    answer = tool(admin).get(f"{API}/summary?by=group&format=csv")
+    answer = api_client(admin).get(f"{API}/summary?by=group&format=csv")
     line = next(csv.DictReader(io.StringIO(b"".join(answer).decode())))
     assert (line["cost"], line["currency"]) == ("4000.00", "CHF")
     assert page(admin).count("4,000.00 CHF") == 3  # the card, the row and the total
 
 
 def test_without_a_price_there_is_no_cost_and_no_zero(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2)
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2)
     found = ask(admin, "summary?by=group")
     assert (found["total"]["cost"], found["results"][0]["cost"]) == (None, None)
     assert found["pricing"]["currencies"] == []
@@ -73,13 +73,13 @@ def test_without_a_price_there_is_no_cost_and_no_zero(admin: User) -> None:
 
 
 def test_what_has_no_price_costs_nothing_beside_what_has_one(admin: User) -> None:
-    rate("ipu", "1")
-    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2)
+    store_rate("ipu", "1")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2)
     assert ask(admin, "summary")["total"]["cost"] == "0.00"
 
 
 def lines_of(user: User, address: str) -> list[dict[str, str]]:
-    client = tool(user) if address.startswith("/api") else browser(user)
+    client = api_client(user) if address.startswith("/api") else browser(user)
     return list(csv.DictReader(io.StringIO(b"".join(client.get(address)).decode())))
 
 
@@ -87,11 +87,11 @@ def lines_of(user: User, address: str) -> list[dict[str, str]]:
 def test_a_row_without_a_price_in_its_time_has_no_cost_and_a_free_one_costs_nothing(
     admin: User, is_summed: bool
 ) -> None:
-    rate("cpu", "1", "2026-11-05", "2026-11-11")
-    pod("2026-11-01T00:00", "2026-11-05T00:00", group="before")
-    pod("2026-11-06T00:00", "2026-11-07T00:00", cpu=0, group="free")
-    pod("2026-11-10T12:00", "2026-11-12T00:00", cpu=1, group="paid")
-    held("2026-11-12T00:00", "2026-11-13T00:00", group="held")
+    store_rate("cpu", "1", "2026-11-05", "2026-11-11")
+    store_pod("2026-11-01T00:00", "2026-11-05T00:00", group="before")
+    store_pod("2026-11-06T00:00", "2026-11-07T00:00", cpu=0, group="free")
+    store_pod("2026-11-10T12:00", "2026-11-12T00:00", cpu=1, group="paid")
+    store_partition("2026-11-12T00:00", "2026-11-13T00:00", group="held")
     if is_summed:
         refresh(NOW, UTC_ZONE)
     want = {"before": None, "free": "0.00", "paid": "12.00", "held": None}
@@ -115,10 +115,12 @@ def test_a_row_without_a_price_in_its_time_has_no_cost_and_a_free_one_costs_noth
 
 
 def test_files_of_sums_end_with_the_total_that_the_page_shows(admin: User) -> None:
-    rate("cpu", "0.01")
+    store_rate("cpu", "0.01")
     for n in range(3):
-        pod("2026-11-20T00:00", "2026-11-20T00:20", cpu=1, ipus=1, group=f"g{n}", user=f"u{n}")
-    held("2026-11-20T00:00", "2026-11-20T01:00", group="g0")
+        store_pod(
+            "2026-11-20T00:00", "2026-11-20T00:20", cpu=1, ipus=1, group=f"g{n}", user=f"u{n}"
+        )
+    store_partition("2026-11-20T00:00", "2026-11-20T01:00", group="g0")
     total = ask(admin, "summary")["total"]
     for address in ("/usage/?by=group,user&format=csv", f"{API}/summary?by=group,user&format=csv"):
         *rows, last = lines_of(admin, address)
@@ -130,13 +132,15 @@ def test_files_of_sums_end_with_the_total_that_the_page_shows(admin: User) -> No
     assert sum(Decimal(row["cost"]) for row in rows) == 0
     assert total["cost"] == "0.01"  # exact, rounded once
     assert len(lines_of(admin, f"{API}/summary.csv")) == 1  # the sum itself
-    assert tool(admin).get(f"{API}/summary.csv?total=x").status_code == 400
+    assert api_client(admin).get(f"{API}/summary.csv?total=x").status_code == 400
 
 
 def test_the_total_of_a_closed_month_is_its_reports_by_whatever_it_is_asked(admin: User) -> None:
-    rate("cpu", "0.01")
+    store_rate("cpu", "0.01")
     for n in range(3):
-        pod("2026-09-20T00:00", "2026-09-20T00:40", cpu=1, group=f"g{n}", component_name=f"j{n}")
+        store_pod(
+            "2026-09-20T00:00", "2026-09-20T00:40", cpu=1, group=f"g{n}", component_name=f"j{n}"
+        )
     make("2026-09", "2026-11-03T00:00")
     want = f"{MonthReport.objects.get().cost:.2f}"
     for by in ("group", "component_name"):
@@ -148,8 +152,8 @@ def test_the_total_of_a_closed_month_is_its_reports_by_whatever_it_is_asked(admi
 
 
 def test_a_stretch_without_any_price_is_said(admin: User) -> None:
-    rate("cpu", "1", "2026-11-05", "2026-11-11")
-    pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)
+    store_rate("cpu", "1", "2026-11-05", "2026-11-11")
+    store_pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)
     found = ask(admin, "summary")
     assert found["total"]["cost"] == f"{6 * 24}.00"
     assert found["pricing"]["unpriced"] == [
@@ -161,9 +165,9 @@ def test_a_stretch_without_any_price_is_said(admin: User) -> None:
 
 
 def test_a_step_has_a_cost_where_anything_has_a_price_in_it(admin: User) -> None:
-    rate("cpu", "1", "2026-11-05", "2026-11-06")
-    rate("cpu", "3", "2026-11-06", "2026-11-07")
-    pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)
+    store_rate("cpu", "1", "2026-11-05", "2026-11-06")
+    store_rate("cpu", "3", "2026-11-06", "2026-11-07")
+    store_pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)
     refresh(NOW, UTC_ZONE)
     rows = ask(admin, "series?step=day")["results"]
     costs = {row["begin"][8:10]: row["cost"] for row in rows}
@@ -174,12 +178,12 @@ def test_a_step_has_a_cost_where_anything_has_a_price_in_it(admin: User) -> None
 
 
 def test_a_closed_month_costs_what_it_was_closed_with(admin: User) -> None:
-    old = rate("cpu", "1")
-    pod("2026-09-30T00:00", "2026-11-02T00:00", cpu=1)
+    old = store_rate("cpu", "1")
+    store_pod("2026-09-30T00:00", "2026-11-02T00:00", cpu=1)
     make("2026-09", f"{NOW:%FT%T}")
     end_rate(old, date(2026, 1, 1), "ada", NOW)
-    rate("cpu", "5", "2026-01-01", "2026-11-01")
-    rate("cpu", "7", "2026-11-01")
+    store_rate("cpu", "5", "2026-01-01", "2026-11-01")
+    store_rate("cpu", "7", "2026-11-01")
     assert ask(admin, "summary?month=2026-09")["total"]["cost"] == "24.00"
     assert ask(admin, "summary?month=2026-10")["total"]["cost"] == f"{31 * 24 * 5}.00"
     whole = ask(admin, "summary?from=2026-09-01&to=2026-11-21")["total"]["cost"]
@@ -192,8 +196,8 @@ def test_a_closed_month_costs_what_it_was_closed_with(admin: User) -> None:
 
 def test_the_decimals_are_those_a_month_was_closed_with(admin: User, settings) -> None:
     settings.REPORT_COST_DECIMALS = 0
-    rate("cpu", "1")
-    pod("2026-09-30T00:00", "2026-09-30T01:30", cpu=1)
+    store_rate("cpu", "1")
+    store_pod("2026-09-30T00:00", "2026-09-30T01:30", cpu=1)
     make("2026-09", f"{NOW:%FT%T}")
     settings.REPORT_COST_DECIMALS = 3
     assert ask(admin, "summary?month=2026-09")["total"]["cost"] == "2"
@@ -204,8 +208,8 @@ def test_the_decimals_are_those_a_month_was_closed_with(admin: User, settings) -
 
 def test_two_currencies_are_not_added_up(admin: User, settings) -> None:
     settings.REPORT_CURRENCY = "FRF"
-    rate("cpu", "1")
-    pod("2026-09-30T00:00", "2026-10-02T00:00", cpu=1)
+    store_rate("cpu", "1")
+    store_pod("2026-09-30T00:00", "2026-10-02T00:00", cpu=1)
     make("2026-09", f"{NOW:%FT%T}")
     settings.REPORT_CURRENCY = "EUR"
     found = ask(admin, "summary?from=2026-09-01&to=2026-10-31")
@@ -215,13 +219,13 @@ def test_two_currencies_are_not_added_up(admin: User, settings) -> None:
 
 
 def test_most_cost_comes_first_and_pages_lose_none(admin: User) -> None:
-    rate("cpu", "1")
-    rate("partition-ipu", "0.25")
+    store_rate("cpu", "1")
+    store_rate("partition-ipu", "0.25")
     for n in range(5):
-        pod("2026-11-20T00:00", f"2026-11-20T0{n + 1}:00", group=f"g{n}", ipus=5 - n)
-    held("2026-11-20T00:00", "2026-11-20T06:00", group="held", size=4)
+        store_pod("2026-11-20T00:00", f"2026-11-20T0{n + 1}:00", group=f"g{n}", ipus=5 - n)
+    store_partition("2026-11-20T00:00", "2026-11-20T06:00", group="held", size=4)
     first = ask(admin, "summary?by=group&measure=cost&page_size=4")
-    answer = tool(admin).get(first["next"]).json()
+    answer = api_client(admin).get(first["next"]).json()
     rows = first["results"] + answer["results"]
     assert [row["key"]["group"] for row in rows] == ["held", "g4", "g3", "g2", "g1", "g0"]
     assert first["total"]["cost"] == "21.00"
@@ -232,10 +236,10 @@ def test_most_cost_comes_first_and_pages_lose_none(admin: User) -> None:
 
 
 def test_rows_of_a_closed_month_cost_what_its_report_says(admin: User) -> None:
-    rate("instance", "0.01", name="ipu-4")
-    rate("cpu", "3", "2026-09-11")
-    pod("2026-09-10T23:59:42", "2026-09-11T00:00:18", instance_type="other", cpu=1)
-    pod("2026-09-10T00:00", "2026-09-11T01:30", user="ann")
+    store_rate("instance", "0.01", name="ipu-4")
+    store_rate("cpu", "3", "2026-09-11")
+    store_pod("2026-09-10T23:59:42", "2026-09-11T00:00:18", instance_type="other", cpu=1)
+    store_pod("2026-09-10T00:00", "2026-09-11T01:30", user="ann")
     make("2026-09", f"{NOW:%FT%T}")
     Rate.objects.all().delete()
     rows = ask(admin, "summary?month=2026-09&by=user,instance_type&measure=cost")["results"]
@@ -248,8 +252,8 @@ def test_rows_of_a_closed_month_cost_what_its_report_says(admin: User) -> None:
 def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
     alice: User, charlie: User, django_user_model: type
 ) -> None:
-    rate("cpu", "1000")
-    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
+    store_rate("cpu", "1000")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
     carol = django_user_model.objects.create_user("carol")  # type: ignore[attr-defined]
     grant(carol, "accountant")
     assert ask(carol, "summary")["total"]["cost"] == "4000.00"
@@ -260,10 +264,10 @@ def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
         assert all(row["cost"] is None for row in found["results"])
         assert all(row["cost"] is None for row in ask(user, "series")["results"])
         for path in ("summary?by=group&format=csv", "series?format=jsonl"):
-            assert b'000.00"' not in b"".join(tool(user).get(f"{API}/{path}"))
+            assert b'000.00"' not in b"".join(api_client(user).get(f"{API}/{path}"))
         assert "Cost" not in page(user)
         for refused in (
-            tool(user).get(f"{API}/summary?measure=cost"),
+            api_client(user).get(f"{API}/summary?measure=cost"),
             browser(user).get("/usage/?measure=cost"),
             browser(user).get("/usage/chart.json?measure=cost"),
         ):
@@ -273,10 +277,10 @@ def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
 
 
 def test_a_closed_month_has_one_total_everywhere_which_its_rows_add_up_to(admin: User) -> None:
-    rate("cpu", "0.333333")
+    store_rate("cpu", "0.333333")
     for n, group in enumerate("aabbc"):
-        pod("2026-09-10T00:00", "2026-09-10T00:17:03", group=group, user=f"u{n}", cpu=1)
-    gone = pod("2026-09-10T00:00", "2026-09-10T02:00", group="d", cpu=1)
+        store_pod("2026-09-10T00:00", "2026-09-10T00:17:03", group=group, user=f"u{n}", cpu=1)
+    gone = store_pod("2026-09-10T00:00", "2026-09-10T02:00", group="d", cpu=1)
     report = make("2026-09", f"{NOW:%FT%T}")
     refresh(NOW, UTC_ZONE)
     want = f"{report.cost:.2f}"

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.utils import timezone
 
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.pods.rows import COLUMNS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch, settings: SettingsWrapper) -> None:
 
 
 def hour(**fields) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T01:00", **fields)
+    store_pod("2026-11-20T00:00", "2026-11-20T01:00", **fields)
 
 
 def text_of(answer) -> str:
@@ -46,8 +46,8 @@ def test_usage_is_grouped_by_any_combination(admin: User) -> None:
     hour(group="vision", user="ann", node="n1", labels={"team": "x"}, ipus=2)
     hour(group="vision", user="bob", node="n1", labels={"team": "y"}, ipus=1)
     hour(group="vision", user="bob", node="n1", labels={"team": "y"}, ipus=1)
-    held("2026-11-20T00:00", "2026-11-20T01:00", group="vision", user="bob", size=8)
-    client = tool(admin)
+    store_partition("2026-11-20T00:00", "2026-11-20T01:00", group="vision", user="bob", size=8)
+    client = api_client(admin)
     answer = client.get(f"{API}/summary?by=group,user,node,label:team").json()
     assert answer["by"] == ["group", "user", "node", "label:team"]
     rows = [(*row["key"].values(), row["ipu_hours"], row["pods"]) for row in answer["results"]]
@@ -85,7 +85,7 @@ def test_a_repeated_filter_means_any_of_its_values(admin: User, query: str, want
     hour(component_name="c1", group="c", node="n2")
     hour(component_name="d1", group="", node="n3")
     hour(component_name="e1", group="(none)", node="n3")
-    client = tool(admin)
+    client = api_client(admin)
     found = keys(client.get(f"{API}/summary?by=component_name&{query}"))
     assert {key["component_name"] for key in found} == want
     pods = client.get(f"{API}/lifetimes?{query}").json()["results"]
@@ -115,31 +115,31 @@ def test_a_repeated_filter_means_any_of_its_values(admin: User, query: str, want
     ],
 )
 def test_a_range_is_named_or_written_out(admin: User, query: str, begin: str, end: str) -> None:
-    answer = tool(admin).get(f"{API}/summary?{query}").json()
+    answer = api_client(admin).get(f"{API}/summary?{query}").json()
     assert (answer["begin"], answer["end"]) == (f"{begin}:00Z", f"{end}:00Z")
 
 
 def test_days_are_those_of_the_report_zone(admin: User, settings: SettingsWrapper) -> None:
     settings.REPORT_ZONE = ZoneInfo("Asia/Taipei")
-    client = tool(admin)
+    client = api_client(admin)
     for query in ("from=2026-11-20&to=2026-11-20", "window=yesterday"):
         answer = client.get(f"{API}/summary?{query}").json()
         assert answer["begin"] == "2026-11-19T16:00:00Z"
         assert answer["end"] == "2026-11-20T16:00:00Z"
-    pod("2026-11-19T15:59", "2026-11-19T16:10", uid="before")
-    pod("2026-11-19T16:01", "2026-11-19T16:10", uid="in")
+    store_pod("2026-11-19T15:59", "2026-11-19T16:10", uid="before")
+    store_pod("2026-11-19T16:01", "2026-11-19T16:10", uid="in")
     found = client.get(f"{API}/lifetimes?since=2026-11-20&until=2026-11-20").json()["results"]
     assert [each["uid"] for each in found] == ["in"]
 
 
 def test_the_pods_of_a_range_are_those_of_its_sum(admin: User) -> None:
-    pod("2026-11-18T00:00", "2026-11-20T00:00", uid="ended as it began")
-    pod("2026-11-18T00:00", "2026-11-20T00:01", uid="reached in")
-    pod("2026-11-20T05:00", "2026-11-20T05:00", uid="no length")
-    pod("2026-11-20T23:59", None, uid="goes on")
-    pod("2026-11-21T00:00", None, uid="began as it ended")
-    pod(None, None, uid="never scheduled")
-    client = tool(admin)
+    store_pod("2026-11-18T00:00", "2026-11-20T00:00", uid="ended as it began")
+    store_pod("2026-11-18T00:00", "2026-11-20T00:01", uid="reached in")
+    store_pod("2026-11-20T05:00", "2026-11-20T05:00", uid="no length")
+    store_pod("2026-11-20T23:59", None, uid="goes on")
+    store_pod("2026-11-21T00:00", None, uid="began as it ended")
+    store_pod(None, None, uid="never scheduled")
+    client = api_client(admin)
     query = "from=2026-11-20&to=2026-11-20"
     found = client.get(f"{API}/lifetimes?{query}").json()["results"]
     assert {each["uid"] for each in found} == {"reached in", "no length", "goes on"}
@@ -152,8 +152,8 @@ def test_pages_of_sums_lose_and_double_none_while_pods_run(
 ) -> None:
     for n in range(7):  # the pods that run overtake the others while somebody turns the pages
         began, end = f"2026-11-21T0{n}:00", None if n % 2 else "2026-11-21T12:00"
-        pod(began, end, group=f"g{n}", ipus=1 + n % 3)
-    client = tool(admin)
+        store_pod(began, end, group=f"g{n}", ipus=1 + n % 3)
+    client = api_client(admin)
     whole = client.get(f"{API}/{path}").json()
     assert whole["next"] is None
     exactly = client.get(f"{API}/{path}&page_size={whole['count']}").json()
@@ -185,7 +185,7 @@ def test_pages_of_sums_lose_and_double_none_while_pods_run(
 def test_format_and_accept_choose_the_form(
     admin: User, name: str, query: str, accept: str, kind: str
 ) -> None:
-    answer = tool(admin).get(f"{API}/{name}{query}", headers={"Accept": accept})
+    answer = api_client(admin).get(f"{API}/{name}{query}", headers={"Accept": accept})
     assert (answer.status_code, answer["Content-Type"]) == (200, kind)
     assert not answer.streaming or text_of(answer) is not None
 
@@ -193,7 +193,7 @@ def test_format_and_accept_choose_the_form(
 def test_lines_of_json_and_csv_say_what_the_pages_say(admin: User) -> None:
     hour(group='=a,"b"\n', user="\u05d0\u05d1", labels={"team": "x"}, ipus=2)
     hour(group="c", ipus=1)
-    client = tool(admin)
+    client = api_client(admin)
     paged = client.get(f"{API}/summary?by=group,user").json()["results"]
     lines = text_of(client.get(f"{API}/summary?by=group,user&format=jsonl")).splitlines()
     for row, line in zip(paged, map(json.loads, lines), strict=True):
@@ -263,8 +263,8 @@ def test_the_line_of_what_has_no_group_is_divided_as_any_other_in_page_and_files
 def test_a_user_groups_his_own_namespaces_only(alice: User) -> None:
     hour(namespace="team-a", node="n1", labels={"team": "mine"})
     hour(namespace="team-b", node="n2", labels={"team": "theirs"})
-    held("2026-11-20T00:00", "2026-11-20T01:00", namespace="team-b", user="them")
-    client = tool(alice)
+    store_partition("2026-11-20T00:00", "2026-11-20T01:00", namespace="team-b", user="them")
+    client = api_client(alice)
     for by in ("node", "label:team", "namespace,node,user", "job,component"):
         for path in ("summary", "series"):
             for form in ("json", "csv", "jsonl"):
@@ -312,7 +312,7 @@ def test_a_user_groups_his_own_namespaces_only(alice: User) -> None:
 def test_what_cannot_be_answered_is_a_400_with_a_remedy(
     admin: User, path: str, sentence: str
 ) -> None:
-    answer = tool(admin).get(f"{API}/{path}")
+    answer = api_client(admin).get(f"{API}/{path}")
     assert answer.status_code == 400
     assert answer["Content-Type"] == "application/problem+json"
     assert sentence in answer.json()["detail"]

@@ -17,7 +17,7 @@ from django.utils import timezone
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.palette import colour_number
 from tests.builders.clients import browser
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -41,8 +41,8 @@ def table(html: str) -> list[list[str]]:
 
 
 def test_the_month_shows_the_pod_s_share_and_both_kinds_of_ipu_hours(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, cpu=2, memory_gib=8, group="vision")
-    held("2026-11-20T00:00", "2026-11-20T03:00", size=4, group="vision")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, cpu=2, memory_gib=8, group="vision")
+    store_partition("2026-11-20T00:00", "2026-11-20T03:00", size=4, group="vision")
     html = browser(admin).get("/usage/?month=2026-11").content.decode()
     assert "Usage in November 2026" in html
     assert ">vision" in html
@@ -52,7 +52,7 @@ def test_the_month_shows_the_pod_s_share_and_both_kinds_of_ipu_hours(admin: User
 @pytest.mark.parametrize("by", ["namespace", "group", "user", "component", "instance_type"])
 def test_the_twins_equal_the_page(admin: User, by: str) -> None:
     for n in range(4):
-        pod("2026-11-20T00:00", f"2026-11-20T0{n + 1}:00", ipus=n, **{by: f"value-{n}"})
+        store_pod("2026-11-20T00:00", f"2026-11-20T0{n + 1}:00", ipus=n, **{by: f"value-{n}"})
     client = browser(admin)
     rows = table(client.get(f"/usage/?by={by}").content.decode())
     text = b"".join(client.get(f"/usage/?by={by}&format=csv&total=no")).decode()
@@ -67,7 +67,7 @@ def test_the_twins_equal_the_page(admin: User, by: str) -> None:
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_come_out_as_they_went_in_and_run_nowhere(admin: User, name: str) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group=name)
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group=name)
     client = browser(admin)
     html = client.get("/usage/").content.decode()
     assert "<script>alert" not in html
@@ -86,12 +86,12 @@ def test_a_colour_of_the_chart_belongs_to_the_name_whatever_its_rank(admin: User
     client, seen = browser(admin), []
     for more in ("vision", "speech"):
         for group in ("vision", "speech", more):
-            pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group=group)
+            store_pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group=group)
         drawn = client.get("/usage/chart.json").json()["series"]
         seen.append([(each["name"], each["paint"]) for each in drawn])
         if more == "vision":
             for _ in range(3):
-                pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="speech")
+                store_pod("2026-11-20T00:00", "2026-11-20T02:00", ipus=4, group="speech")
     assert [name for name, _ in seen[0]] == [name for name, _ in reversed(seen[1])]
     assert dict(seen[0]) == dict(seen[1])
     assert dict(seen[0])["vision"][0] == f"fill-{colour_number('vision')}"
@@ -133,8 +133,8 @@ def test_a_chart_of_no_use_is_a_400_with_a_sentence(admin: User, query: str, sen
 
 
 def test_a_user_sees_his_namespaces_and_the_stranger_none(alice: User, charlie: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-a", group="optics")
-    pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-b", group="acoustics")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-a", group="optics")
+    store_pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-b", group="acoustics")
     for address in ("/usage/", "/usage/chart.json?measure=pod_hours", "/usage/pods/?format=csv"):
         answer = browser(alice).get(address)
         text = (b"".join(answer) if answer.streaming else answer.content).decode()
@@ -195,17 +195,17 @@ def test_the_page_says_until_when_its_figures_are_complete(admin: User) -> None:
 
 
 def test_estimates_and_unverified_users_are_marked(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T01:00", user="ann", estimated=True)
+    store_pod("2026-11-20T00:00", "2026-11-20T01:00", user="ann", estimated=True)
     html = browser(admin).get("/usage/?by=user").content.decode()
     assert "unverified</span>" in html
     assert "100.0 % of time estimated" in html
-    pod("2026-10-20T00:00", "2026-10-20T01:00", user="ann")
+    store_pod("2026-10-20T00:00", "2026-10-20T01:00", user="ann")
     october = browser(admin).get("/usage/?month=2026-10").content.decode()
     assert "of time estimated" not in october
 
 
 def test_months_lead_back_to_the_first_usage_and_not_into_the_future(admin: User) -> None:
-    pod("2026-09-20T00:00", "2026-09-20T01:00")
+    store_pod("2026-09-20T00:00", "2026-09-20T01:00")
     client = browser(admin)
     now = client.get("/usage/").content.decode()
     assert 'rel="prev"' in now
@@ -224,7 +224,7 @@ def test_an_empty_month_says_so(admin: User, charlie: User) -> None:
 
 
 def test_the_page_has_no_inline_script_or_style(admin: User) -> None:
-    pod("2026-11-20T00:00", "2026-11-20T01:00", ipus=4)
+    store_pod("2026-11-20T00:00", "2026-11-20T01:00", ipus=4)
     html = browser(admin).get("/usage/").content.decode()
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", html))
     assert " style=" not in html
@@ -235,7 +235,7 @@ def test_a_page_costs_the_same_queries_whatever_it_shows(alice: User) -> None:
     counted = {}
     for many in (1, 40):
         for n in range(many):
-            pod("2026-11-20T00:00", "2026-11-20T01:00", user=f"u{n}", group=f"g{n}")
+            store_pod("2026-11-20T00:00", "2026-11-20T01:00", user=f"u{n}", group=f"g{n}")
         for address in ("/usage/?by=user", "/usage/chart.json?by=user", "/usage/pods/"):
             with CaptureQueriesContext(connection) as queries:
                 assert browser(alice).get(address).status_code == 200

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from django.utils import timezone
 
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, pod
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_pod
+from tests.builders.rates import store_rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport
 from usage.reports.making import correct_month
@@ -57,7 +57,7 @@ def link(html: str, text: str) -> str:
 
 def test_a_line_leads_from_group_to_users_to_jobs_by_name_and_to_the_job(admin: User) -> None:
     uid = "6c1d7c6a-1111-2222-3333-444455556666"
-    pod(
+    store_pod(
         "2026-11-20",
         "2026-11-21",
         ipus=4,
@@ -66,7 +66,7 @@ def test_a_line_leads_from_group_to_users_to_jobs_by_name_and_to_the_job(admin: 
         job_uid=uid,
         component_name="train-7",
     )
-    pod("2026-11-20", "2026-11-21", ipus=4, group="speech", user="bob")
+    store_pod("2026-11-20", "2026-11-21", ipus=4, group="speech", user="bob")
     client = browser(admin)
     users = page(client, link(page(client, "/usage/"), "vision"))
     assert "bob" not in users
@@ -78,7 +78,7 @@ def test_a_line_leads_from_group_to_users_to_jobs_by_name_and_to_the_job(admin: 
 
 
 def test_a_legend_entry_leads_where_the_line_of_the_table_does(admin: User) -> None:
-    pod("2026-11-20", "2026-11-21", ipus=4, group="vision")
+    store_pod("2026-11-20", "2026-11-21", ipus=4, group="vision")
     client = browser(admin)
     html = page(client, "/usage/?window=30d")
     chart = re.search(r'data-chart="([^"]*)"', html)
@@ -89,7 +89,7 @@ def test_a_legend_entry_leads_where_the_line_of_the_table_does(admin: User) -> N
 
 def test_the_chart_by_job_names_jobs_and_leads_nowhere_from_what_is_left(admin: User) -> None:
     for n in range(10):
-        pod(
+        store_pod(
             "2026-11-20T00:00",
             "2026-11-20T01:00",
             ipus=20 - n,
@@ -108,8 +108,8 @@ def test_jobs_of_one_name_have_names_and_paints_of_their_own_in_the_chart(admin:
     for uid, namespace, hour in jobs:
         began = f"2026-11-20T0{hour}:00"
         life = {"job_uid": uid, "component_name": "train", "namespace": namespace}
-        pod(began, "2026-11-20T08:00", ipus=4, **life)
-    pod("2026-11-20T01:00", "2026-11-20T08:00", ipus=4, job_uid="e", component_name="alone")
+        store_pod(began, "2026-11-20T08:00", ipus=4, **life)
+    store_pod("2026-11-20T01:00", "2026-11-20T08:00", ipus=4, job_uid="e", component_name="alone")
     series = browser(admin).get("/usage/chart.json?by=job").json()["series"]
     assert {each["url"]: each["name"] for each in series} == {
         "/jobs/a/": "team-a/train",
@@ -124,10 +124,12 @@ def test_jobs_of_one_name_have_names_and_paints_of_their_own_in_the_chart(admin:
 @pytest.mark.parametrize("address", ["/usage/", "/usage/?compare=before", API_SUMS, API_SERIES])
 def test_files_by_job_have_its_name_beside_its_uid(admin: User, address: str) -> None:
     for n in range(3):
-        pod("2026-11-20", "2026-11-21", ipus=4, job_uid=f"uid-{n}", component_name=f"train-{n}")
-    pod("2026-11-20", "2026-11-21", ipus=4, job_uid="", component_name="notebook")
+        store_pod(
+            "2026-11-20", "2026-11-21", ipus=4, job_uid=f"uid-{n}", component_name=f"train-{n}"
+        )
+    store_pod("2026-11-20", "2026-11-21", ipus=4, job_uid="", component_name="notebook")
     query = f"{address}{'&' if '?' in address else '?'}by=user,job&format=csv"
-    client = browser(admin) if address.startswith("/usage/") else tool(admin)
+    client = browser(admin) if address.startswith("/usage/") else api_client(admin)
     found = [each for each in lines(client, query) if "total" not in each.values()]
     assert {(each["job"], each["job_name"]) for each in found} == {
         ("", ""),
@@ -138,10 +140,10 @@ def test_files_by_job_have_its_name_beside_its_uid(admin: User, address: str) ->
 
 @pytest.mark.parametrize("by", ["", "&by=user,job"])
 def test_the_file_of_a_series_ends_with_the_sum_of_its_steps(admin: User, by: str) -> None:
-    pod("2026-11-20T12:00", "2026-11-21T06:00", ipus=4, user="total", job_uid="uid-1")
-    pod("2026-11-20T18:00", "2026-11-20T19:00", ipus=2, user="ann")
+    store_pod("2026-11-20T12:00", "2026-11-21T06:00", ipus=4, user="total", job_uid="uid-1")
+    store_pod("2026-11-20T18:00", "2026-11-20T19:00", ipus=2, user="ann")
     address = f"{API_SERIES}?from=2026-11-20&to=2026-11-21{by}"
-    client = tool(admin)
+    client = api_client(admin)
     text = b"".join(client.get(f"{address}&format=csv")).decode()
     *rows, total = csv.DictReader(io.StringIO(text))
     assert len(rows) == (3 if by else 2)
@@ -161,17 +163,19 @@ def test_the_file_of_a_series_ends_with_the_sum_of_its_steps(admin: User, by: st
 
 
 def test_a_line_by_job_and_more_names_its_job(admin: User) -> None:
-    pod("2026-11-20", "2026-11-21", ipus=4, user="ann", job_uid="uid-1", component_name="train-7")
+    store_pod(
+        "2026-11-20", "2026-11-21", ipus=4, user="ann", job_uid="uid-1", component_name="train-7"
+    )
     html = page(browser(admin), "/usage/?by=user,job")
     assert "ann · train-7" in re.sub(r"<[^>]+>", "", html)
     assert "uid-1" not in html
 
 
 def test_the_open_month_is_compared_up_to_the_same_day_and_time(admin: User) -> None:
-    pod("2026-10-21T11:00", "2026-10-21T13:00", ipus=4, group="a")  # one hour of it by noon
-    pod("2026-10-25", "2026-10-26", ipus=4, group="later")
-    pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4, group="a")
-    pod("2026-10-02T00:00", "2026-10-02T01:00", ipus=4, group="gone")
+    store_pod("2026-10-21T11:00", "2026-10-21T13:00", ipus=4, group="a")  # one hour of it by noon
+    store_pod("2026-10-25", "2026-10-26", ipus=4, group="later")
+    store_pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4, group="a")
+    store_pod("2026-10-02T00:00", "2026-10-02T01:00", ipus=4, group="gone")
     client = browser(admin)
     html = page(client, "/usage/")
     assert "against 1 October 2026 to 21 October 2026" in html
@@ -184,8 +188,8 @@ def test_the_open_month_is_compared_up_to_the_same_day_and_time(admin: User) -> 
 
 
 def test_the_links_to_files_compare_where_the_page_does(admin: User) -> None:
-    pod("2026-10-02T00:00", "2026-10-02T01:00", ipus=4)
-    pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4)
+    store_pod("2026-10-02T00:00", "2026-10-02T01:00", ipus=4)
+    store_pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4)
     client = browser(admin)
     compared = lines(
         client, link(page(client, "/usage/?window=month"), "JSON").replace("=json", "=csv")
@@ -216,7 +220,7 @@ def test_presets_and_free_ranges(admin: User, query: str, hours: str, title: str
         ("10-10T00:00", "10-10T02:00"),
         ("11-20T00:00", "11-20T01:00"),
     ):
-        pod(f"2026-{begin}", f"2026-{end}", ipus=4)
+        store_pod(f"2026-{begin}", f"2026-{end}", ipus=4)
     client = browser(admin)
     assert f"Usage {title}" in page(client, f"/usage/?{query}")
     found = lines(client, f"/usage/?{query}&format=csv&total=no")
@@ -235,8 +239,8 @@ def test_what_the_daily_totals_do_not_know_is_compared_on_demand(
         "labels": {"project": "x"},
         "user": "ann",
     }
-    pod("2026-10-02T00:00", "2026-10-02T02:00", ipus=4, **own)
-    pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4, **own)
+    store_pod("2026-10-02T00:00", "2026-10-02T02:00", ipus=4, **own)
+    store_pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4, **own)
     client = browser(admin)
     html = page(client, f"/usage/?by={by}")
     assert "Change:" not in html
@@ -249,7 +253,7 @@ def test_what_the_daily_totals_do_not_know_is_compared_on_demand(
 
 
 def test_a_line_of_a_compared_page_leads_to_jobs_that_are_not_compared(admin: User) -> None:
-    pod("2026-11-20", "2026-11-21", ipus=4, group="vision", user="ann", job_uid="u-1")
+    store_pod("2026-11-20", "2026-11-21", ipus=4, group="vision", user="ann", job_uid="u-1")
     client = browser(admin)
     users = page(client, link(page(client, "/usage/"), "vision"))
     assert "Change:" in users
@@ -258,7 +262,9 @@ def test_a_line_of_a_compared_page_leads_to_jobs_that_are_not_compared(admin: Us
 
 def test_amounts_of_a_table_have_two_decimals(admin: User) -> None:
     for user, end in (("a", "11-30T00:00"), ("b", "11-20T01:00"), ("c", "11-20T00:00:01")):
-        pod("2026-11-01T00:00" if user == "a" else "2026-11-20T00:00", f"2026-{end}", user=user)
+        store_pod(
+            "2026-11-01T00:00" if user == "a" else "2026-11-20T00:00", f"2026-{end}", user=user
+        )
     html = browser(admin).get("/usage/?by=user").content.decode()
     rows = re.findall(r'data-label="Pod-hours"[^>]*>([^<]*)<', html)
     assert rows == ["492.00", "1.00", "&lt; 0.01", "493.00"]
@@ -267,9 +273,11 @@ def test_amounts_of_a_table_have_two_decimals(admin: User) -> None:
 @pytest.mark.parametrize("by", ["group", "user", "job"])
 def test_the_legend_of_a_closed_month_has_the_cost_of_its_report(admin: User, by: str) -> None:
     for n in range(10):  # lines of 0.006, each rounded on its own
-        pod(f"2026-10-1{n}T00:00", f"2026-10-1{n}T01:00", ipus=1, user=f"u{n}", job_uid=f"uid-{n}")
-    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0")
-    rate("ipu", "0.006")
+        store_pod(
+            f"2026-10-1{n}T00:00", f"2026-10-1{n}T01:00", ipus=1, user=f"u{n}", job_uid=f"uid-{n}"
+        )
+    store_pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0")
+    store_rate("ipu", "0.006")
     make("2026-10", "2026-12-01T00:00")
     refresh(NOW, UTC_ZONE)
     closed = float(MonthReport.objects.get(month="2026-10", number=0).cost or 0)
@@ -286,9 +294,9 @@ def test_the_legend_of_a_closed_month_has_the_cost_of_its_report(admin: User, by
 
 def test_the_months_of_a_long_chart_cost_what_their_reports_say(admin: User) -> None:
     for n in range(10):
-        pod(f"2026-10-1{n}T00:00", f"2026-10-1{n}T01:00", ipus=1, user=f"u{n}", group="a")
-    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0", group="a")
-    rate("ipu", "0.006")
+        store_pod(f"2026-10-1{n}T00:00", f"2026-10-1{n}T01:00", ipus=1, user=f"u{n}", group="a")
+    store_pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0", group="a")
+    store_rate("ipu", "0.006")
     make("2026-10", "2026-12-01T00:00")
     refresh(NOW, UTC_ZONE)
     got = browser(admin).get("/usage/chart.json?window=year&measure=cost").json()
@@ -303,7 +311,7 @@ def test_the_months_of_a_long_chart_cost_what_their_reports_say(admin: User) -> 
 
 def test_the_total_row_and_the_shares_are_of_all_lines(admin: User) -> None:
     for n in range(60):
-        pod("2026-11-20T00:00", "2026-11-20T01:00", ipus=1, user=f"u{n:02}")
+        store_pod("2026-11-20T00:00", "2026-11-20T01:00", ipus=1, user=f"u{n:02}")
     html = page(browser(admin), "/usage/?by=user")
     assert "Total of 60" in html
     assert 'title="60.00000"' in html.split("<tfoot>")[1]
@@ -312,9 +320,9 @@ def test_the_total_row_and_the_shares_are_of_all_lines(admin: User) -> None:
 
 def test_a_closed_month_costs_in_every_range_what_its_report_says(admin: User) -> None:
     for n in range(3):  # three lines of 0.005, each rounded on its own
-        pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1, user=f"u{n}")
-    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0")
-    rate("ipu", "0.006")
+        store_pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1, user=f"u{n}")
+    store_pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0")
+    store_rate("ipu", "0.006")
     make("2026-10", "2026-12-01T00:00")
     closed = MonthReport.objects.get(month="2026-10", number=0).cost
     assert closed == Decimal("0.03")
@@ -335,8 +343,8 @@ def test_a_closed_month_costs_in_every_range_what_its_report_says(admin: User) -
 def test_a_late_pod_adds_hours_to_a_closed_month_at_once_and_cost_with_the_correction(
     admin: User,
 ) -> None:
-    rate("ipu", "0.006")
-    pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1)
+    store_rate("ipu", "0.006")
+    store_pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1)
     make("2026-10", "2026-12-01T00:00")
     client = browser(admin)
     address = "/usage/?month=2026-10&format=csv&total=no"
@@ -345,7 +353,7 @@ def test_a_late_pod_adds_hours_to_a_closed_month_at_once_and_cost_with_the_corre
         return [(each["ipu_hours"], each["cost"]) for each in lines(client, address)]
 
     assert hours_and_costs() == [("1.00000", "0.01")]
-    pod("2026-10-11T00:00", "2026-10-11T02:00", ipus=1)
+    store_pod("2026-10-11T00:00", "2026-10-11T02:00", ipus=1)
     assert hours_and_costs() == [("3.00000", "0.01")]
     assert "include later data" in page(client, "/usage/?month=2026-10")
     assert correct_month(Month(2026, 10), at("2026-12-02T00:00")) is not None
@@ -355,8 +363,8 @@ def test_a_late_pod_adds_hours_to_a_closed_month_at_once_and_cost_with_the_corre
 def test_a_closed_month_is_compared_at_the_cost_of_its_report(admin: User) -> None:
     for month in ("09", "10"):
         for n in range(3):
-            pod(f"2026-{month}-10T00:00", f"2026-{month}-10T01:00", ipus=1, user=f"u{n}")
-    rate("ipu", "0.006")
+            store_pod(f"2026-{month}-10T00:00", f"2026-{month}-10T01:00", ipus=1, user=f"u{n}")
+    store_rate("ipu", "0.006")
     make("2026-09", "2026-12-01T00:00")
     found = lines(browser(admin), "/usage/?month=2026-10&by=user&format=csv&compare=before")
     assert [each["cost_before"] for each in found] == ["0.01", "0.01", "0.01", "0.03"]
@@ -367,9 +375,9 @@ def test_prices_of_another_currency_before_do_not_take_this_month_s_cost(
     admin: User, settings: object
 ) -> None:
     settings.REPORT_CURRENCY = "USD"  # type: ignore[attr-defined]
-    pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1)
-    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1)
-    rate("ipu", "2")
+    store_pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1)
+    store_pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1)
+    store_rate("ipu", "2")
     make("2026-10", "2026-12-01T00:00")
     settings.REPORT_CURRENCY = "EUR"  # type: ignore[attr-defined]
     html = page(browser(admin), "/usage/")

@@ -16,9 +16,9 @@ import dashboard.apiurls
 import dashboard.urls
 import ipuhub.urls
 from tests.builders import jobhistory
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import held
-from tests.builders.rates import rate
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import store_partition
+from tests.builders.rates import store_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def usage_off(settings: SettingsWrapper) -> Iterator[None]:
 
 
 def status(user: User, address: str) -> int:
-    client = tool(user) if address.startswith(("/api/", "/report/")) else browser(user)
+    client = api_client(user) if address.startswith(("/api/", "/report/")) else browser(user)
     return client.get(address).status_code
 
 
@@ -65,8 +65,8 @@ def test_with_usage_off_its_addresses_are_unknown(admin: User) -> None:
 @pytest.mark.usefixtures("usage_off")
 def test_with_usage_off_pages_do_without_it(admin: User) -> None:
     job = jobhistory.job(status="Running")
-    rate("partition-ipu", "1")
-    held("2026-11-20T00:00", "2026-11-20T01:00")
+    store_rate("partition-ipu", "1")
+    store_partition("2026-11-20T00:00", "2026-11-20T01:00")
     texts = ('href="/usage/', 'href="/utilization/', "IPU-hours", "Allocated so far", " EUR")
     for address in ("/", "/jobs/", f"/jobs/{job.uid}/", "/partitions/"):
         html = browser(admin).get(address).content.decode()

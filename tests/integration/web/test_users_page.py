@@ -16,8 +16,8 @@ from django.utils import timezone
 from dashboard import users
 from ipuhub.api.auth import make_token
 from ipuhub.models import RoleChange, RoleGrant
-from tests.builders.clients import browser, tool
-from tests.builders.questions import questions
+from tests.builders.clients import api_client, browser
+from tests.builders.questions import count_queries
 from tests.builders.roles import grant
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_many_users_cost_no_more_questions(
         make_token(user, "one", timezone.now())
     with CaptureQueriesContext(connection) as many:
         client.get(PAGE)
-    assert questions(many) <= questions(few)
+    assert count_queries(many) <= count_queries(few)
     monkeypatch.setattr(users, "A_PAGE", 5)
     first, last = (client.get(f"{PAGE}?page={number}").content.decode() for number in (1, 5))
     assert "21 users" in first
@@ -120,7 +120,7 @@ def test_many_users_cost_no_more_questions(
 def test_the_api_has_the_users_and_changes_roles_by_the_rules_of_the_page(
     admin: User, alice: User, charlie: User
 ) -> None:
-    client = tool(admin, "access read")
+    client = api_client(admin, "access read")
     given = {"user": "charlie", "role": "viewer", "namespace": "team-b"}
     sent = [client.post(f"{API}roles/{change}", given, JSON) for change in ("grant", "grant")]
     assert [each.json() for each in sent] == [{"changed": True}, {"changed": False}]

@@ -18,8 +18,8 @@ from django.utils.html import escape
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange
-from tests.builders.clients import browser, tool
-from tests.builders.lifetimes import at, held, pod
+from tests.builders.clients import api_client, browser
+from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.query import given
 from usage.utilization.amounts import Utilization
 from usage.utilization.pages import answer_capacity
@@ -44,14 +44,16 @@ def _rows(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
             controller=name, at=at("2026-11-01T00:00"), total=total, free=total
         )
     job = {"job_uid": "uid-1", "partition": "p-1"}
-    held("2026-11-02T00:00", "2026-11-02T02:00", controller="v1:8090", **job)
-    held("2026-11-03T00:00", "2026-11-03T01:00", controller="v1:8090", namespace="team-b")
-    pod("2026-11-02T00:00", "2026-11-02T01:00", ipus=4, **job)
+    store_partition("2026-11-02T00:00", "2026-11-02T02:00", controller="v1:8090", **job)
+    store_partition(
+        "2026-11-03T00:00", "2026-11-03T01:00", controller="v1:8090", namespace="team-b"
+    )
+    store_pod("2026-11-02T00:00", "2026-11-02T01:00", ipus=4, **job)
     WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
 
 
 def get_json(user: User, address: str, status: int = 200) -> dict:
-    answer = tool(user).get(address)
+    answer = api_client(user).get(address)
     assert answer.status_code == status, answer.content
     return answer.json()
 
@@ -155,14 +157,14 @@ def test_the_heat_map_can_be_downloaded_as_it_is_shown(
         for name, cells in page.context["heat"].rows
         for cell in cells
     }
-    reply = tool(admin).get(f"{API}/week?{query}").json()
+    reply = api_client(admin).get(f"{API}/week?{query}").json()
     hours = [(each["weekday"], str(each["hour"])) for each in reply["results"]]
     assert hours == [(row["weekday"], row["hour"]) for row in rows]
     assert [each["reserved_percent"] or "" for each in reply["results"]] == [
         row["reserved_percent"] for row in rows
     ]
     assert reply["total"]["exact"]["reserved_ipu_seconds"] == int(total["reserved_ipu_seconds"])
-    assert tool(admin).get(f"{API}/week.csv?{query}").getvalue().decode() == text
+    assert api_client(admin).get(f"{API}/week.csv?{query}").getvalue().decode() == text
     for row in rows:
         share = shares[row["weekday"], row["hour"]]
         held = row["reserved_percent"]
@@ -226,7 +228,7 @@ def test_a_range_that_goes_on_tells_the_age_of_the_last_poll_and_one_that_is_ove
 
 def test_the_csv_can_be_opened_in_a_spreadsheet(admin: User) -> None:
     for answer in (
-        tool(admin).get(f"{API}?{RANGE}&format=csv"),
+        api_client(admin).get(f"{API}?{RANGE}&format=csv"),
         browser(admin).get(f"/utilization/?{RANGE}&format=csv"),
     ):
         *rows, total = csv.DictReader(io.StringIO(answer.getvalue().decode(), newline=""))
@@ -236,9 +238,9 @@ def test_the_csv_can_be_opened_in_a_spreadsheet(admin: User) -> None:
         assert [row["controller"] for row in rows] == ["'=v2", "v1:8090"] * 2
         assert rows[1]["held_idle_ipu_hours"] == "4.00000"
     for address in (f"{API}?{RANGE}&format=csv", f"{API}?{RANGE}&format=jsonl"):
-        bare = tool(admin).get(f"{address}&total=no").getvalue().decode()
+        bare = api_client(admin).get(f"{address}&total=no").getvalue().decode()
         assert "total" not in bare.partition("\n")[2]
-    assert "total" not in tool(admin).get(f"{API}?{RANGE}&format=jsonl").getvalue().decode()
+    assert "total" not in api_client(admin).get(f"{API}?{RANGE}&format=jsonl").getvalue().decode()
     twin = browser(admin).get(f"/utilization/?{RANGE}&format=json")
     assert json.loads(twin.getvalue())[1]["idle_ipu_seconds"] == 16 * 86_400 - 4 * 7200
 
@@ -314,7 +316,7 @@ def test_partitions_come_in_pages_and_as_a_file(admin: User) -> None:
     second = get_json(admin, first["next"])
     assert [r["namespace"] for r in first["results"] + second["results"]] == ["team-b", "team-a"]
     assert second["next"] is None
-    answer = tool(admin).get(f"{PARTITIONS}?{RANGE}&format=csv")
+    answer = api_client(admin).get(f"{PARTITIONS}?{RANGE}&format=csv")
     *rows, total = csv.DictReader(io.StringIO(answer.getvalue().decode(), newline=""))
     assert [r["held_idle_ipu_seconds"] for r in rows] == [str(4 * 3600), str(4 * 3600)]
     whole = {name for name in rows[0] if name.endswith(("_hours", "ipu_seconds"))}
@@ -323,7 +325,7 @@ def test_partitions_come_in_pages_and_as_a_file(admin: User) -> None:
     empty = {name for name, cell in total.items() if not cell}
     assert {*whole, *empty, "key"} == set(rows[0])
     assert total["key"] == "total"
-    bare = tool(admin).get(f"{PARTITIONS}.csv?{RANGE}&total=no").getvalue().decode()
+    bare = api_client(admin).get(f"{PARTITIONS}.csv?{RANGE}&total=no").getvalue().decode()
     assert list(csv.DictReader(io.StringIO(bare, newline=""))) == rows
     get_json(admin, f"{PARTITIONS}?{RANGE}&format=csv&total=maybe", 400)
 

@@ -28,7 +28,7 @@ from ipuhub.models import RecordFault
 from ipuhub.recording.store import connection_arguments
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from partitions.models import CapacityChange, PartitionLifetime
-from tests.builders.rates import rate
+from tests.builders.rates import store_rate
 from usage.models import PodLifetime, Rate
 from usage.rates.linecosts import read_job_costs
 
@@ -148,7 +148,7 @@ def test_the_samples_have_prices_and_those_of_somebody_else_stay(
     assert all(cost.money.amount > 0 for cost in costs.values())
     clear_samples(connection)
     assert not Rate.objects.exists()
-    mine = rate("ipu", "7")
+    mine = store_rate("ipu", "7")
     set_sample_rates(BEGIN.date(), END)
     clear_samples(connection)
     assert list(Rate.objects.all()) == [mine]

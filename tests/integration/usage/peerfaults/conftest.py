@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from tests.builders.clients import tool
+from tests.builders.clients import api_client
 from tests.builders.lifetimes import at
 from tests.fakes.background import Background
 from tests.fakes.meter import Meter
@@ -68,4 +68,4 @@ class Accountant:
 def accountant(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Accountant:
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
     user = get_user_model().objects.create_user("ann", password="x", is_staff=True)
-    return Accountant(tool(user))
+    return Accountant(api_client(user))

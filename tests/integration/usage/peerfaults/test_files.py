@@ -17,8 +17,8 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
 from ipuhub.text import plain_text
-from tests.builders.clients import tool
-from tests.builders.lifetimes import at, pod
+from tests.builders.clients import api_client
+from tests.builders.lifetimes import at, store_pod
 from tests.builders.manylifetimes import many_stored, store_many
 from tests.fakes.meter import spans, usage
 from usage.models import MonthReport
@@ -57,7 +57,7 @@ def test_16_a_large_file_leaves_at_once_and_in_little_memory(accountant: Account
 
 def test_17_every_download_during_the_making_of_reports_is_whole(accountant: Accountant) -> None:
     """There, tables are dropped under their readers: six of ten downloads failed."""
-    pod("2026-10-01T00:00", "2026-10-01T01:00")
+    store_pod("2026-10-01T00:00", "2026-10-01T01:00")
     accountant.make()
     stop, seen, wrong = Event(), [], []
     user = get_user_model().objects.get(username="ann")
@@ -80,11 +80,13 @@ def test_17_every_download_during_the_making_of_reports_is_whole(accountant: Acc
         finally:
             connections.close_all()
 
-    readers = [Thread(target=read, args=(tool(user), kind)) for kind in ("details", "summary") * 2]
+    readers = [
+        Thread(target=read, args=(api_client(user), kind)) for kind in ("details", "summary") * 2
+    ]
     for reader in readers:
         reader.start()
     for number in range(12):
-        pod("2026-10-02T00:00", "2026-10-02T01:00", component_name=f"more-{number}")
+        store_pod("2026-10-02T00:00", "2026-10-02T01:00", component_name=f"more-{number}")
         accountant.make()
     stop.set()
     for reader in readers:
@@ -127,7 +129,7 @@ def test_18_a_month_reads_its_own_pods_and_not_all_there_ever_were() -> None:
 def test_18_lines_of_a_summary_are_not_stored_one_by_one(accountant: Accountant) -> None:
     """There, each line is an INSERT of its own."""
     for number in range(50):
-        pod("2026-10-01T00:00", "2026-10-01T01:00", group=f"group-{number}")
+        store_pod("2026-10-01T00:00", "2026-10-01T01:00", group=f"group-{number}")
     with CaptureQueriesContext(connection) as queries:
         accountant.make()
     assert len([one for one in queries if "usage_reportrow" in one["sql"]]) < 5

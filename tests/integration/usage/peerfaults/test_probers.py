@@ -14,7 +14,7 @@ from ipuhub.kube.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from tests.builders.lifetimes import pod as stored_pod
+from tests.builders.lifetimes import store_pod as stored_pod
 from tests.fakes.meter import NODE, spans
 from usage.models import PodLifetime
 from usage.pods.recorder import PodSelection
