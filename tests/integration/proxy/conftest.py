@@ -88,6 +88,11 @@ class Service:
         await self.fleet.close()
 
 
+def lose_patience(proxy: Service) -> None:
+    """Let a proxy that has read its tracker wait for the API server no longer."""
+    object.__setattr__(proxy.store._options, "patience_seconds", 0.01)
+
+
 @dataclass
 class World:
     """All that outlives a process of the proxy: API server, V-IPU controllers, list, nodes,

@@ -17,7 +17,7 @@ from partitions.vipu.errors import InvalidRequest, NoAnswer
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.configmaps import unreachable
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import START, request, run_other_tasks
+from tests.integration.proxy.conftest import START, lose_patience, request, run_other_tasks
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import World
@@ -199,9 +199,9 @@ async def test_a_list_older_than_the_entry_denies_nothing(world: World) -> None:
 
 async def test_what_is_seen_while_the_tracker_is_away_is_marked_later(world: World) -> None:
     world.sweep_options = SweepOptions(overhear_seconds=0)
-    world.patience_seconds = 0.01
     proxy = await world.start()
     await proxy.service.ensure(request())
+    lose_patience(proxy)
     world.vipu.partitions.clear()
     world.vipu.by_hand("p-job-default-0", 8)
     watch = asyncio.create_task(proxy.sweep.watch())
@@ -257,11 +257,9 @@ async def test_an_edit_by_hand_is_seen_by_the_next_sweep(world: World) -> None:
 
 
 async def test_a_sweep_without_api_server_is_put_off_and_not_the_end(world: World) -> None:
-    world.patience_seconds = 0.01
     proxy = await world.start()
+    lose_patience(proxy)
     world.maps.down = unreachable()
-    import asyncio
-
     task = asyncio.create_task(proxy.sweep.run())
     await asyncio.sleep(0.05)
     assert not task.done()

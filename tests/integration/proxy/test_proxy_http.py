@@ -9,6 +9,7 @@ import pytest
 
 from partitions.vipu.errors import NoAnswer
 from tests.fakes.configmaps import unreachable
+from tests.integration.proxy.conftest import lose_patience
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import Site
@@ -208,7 +209,7 @@ async def test_controllers_says_what_is_wrong_with_the_list(site: Site) -> None:
 
 async def test_writes_are_503_while_the_api_server_is_away_and_reads_go_on(site: Site) -> None:
     await site.put()
-    object.__setattr__(site.proxy.store._options, "patience_seconds", 0.01)
+    lose_patience(site.proxy)
     site.world.maps.down = unreachable()
     status, text = await site.put("other")
     assert status == 503

@@ -105,4 +105,4 @@ def test_every_operation_has_an_example_whose_body_fits_its_schema(alice: User) 
                 sent = json.loads(command[command.index("-d") + 1])
                 schema = body["content"]["application/json"]["schema"]
                 jsonschema.validate(sent, schema | {"components": document["components"]})
-    assert written == 10
+    assert written == 13

@@ -64,10 +64,17 @@ def test_a_body_with_a_field_that_nothing_reads_is_refused_by_its_name(root: Use
     send(client, SUBSCRIPTIONS, SUBSCRIPTION, "a")
     send(client, rates, RATE | {"valid_from": "2026-12-01"}, "b")
     one, rate = f"{SUBSCRIPTIONS}/{Subscription.objects.get().pk}", Rate.objects.get().pk
+    tokens, role = "/api/v1/tokens", {"user": "root", "role": "viewer", "namespace": "team-a"}
     bodies: dict[tuple[str, str], dict[str, Any]] = {
         ("post", SUBSCRIPTIONS): SUBSCRIPTION,
         ("patch", one): {"is_paused": True},
         ("delete", one): {},
+        ("post", f"{one}/test"): {},
+        ("post", f"{one}/retry"): {},
+        ("post", tokens): {"name": "ci", "days": 1, "scopes": ["read"]},
+        ("delete", f"{tokens}/{root.api_tokens.get().pk}"): {},
+        ("post", "/api/v1/roles/grant"): role,
+        ("post", "/api/v1/roles/revoke"): role,
         ("post", rates): RATE,
         ("post", f"{rates}/preview"): RATE,
         ("post", f"{rates}/{rate}/end"): {"valid_until": "2027-01-01"},
@@ -85,3 +92,4 @@ def test_a_body_with_a_field_that_nothing_reads_is_refused_by_its_name(root: Use
             assert (hint in answer.json()["detail"]) is (odd == "dry_run")
     kept = (Subscription.objects.get().is_paused, Rate.objects.get().valid_until)
     assert (kept, ReportRun.objects.exists()) == ((False, None), False)
+    assert (root.api_tokens.count(), root.role_grants.filter(role="viewer").count()) == (1, 0)

@@ -196,7 +196,7 @@ class UserService(UserServiceServicer):
             ready_state=record.ready_state(now),
             operation_state=record.operation_state(now),
             errors=record.errors,
-            max_auto_resets=MAX_AUTO_RESETS if record.auto_reset or record.relocatable else 0,
+            max_auto_resets=MAX_AUTO_RESETS if record.auto_reset or record.auto_resets else 0,
             auto_resets=record.auto_resets,
             last_auto_reset=record.auto_reset_at,
         )
