@@ -69,8 +69,14 @@ class Containers:
         bundle = self._folder / name
         bundle.mkdir(exist_ok=True)
         (bundle / "config.json").write_text(json.dumps(self._config(arguments, env, tmp=tmp)))
-        subprocess.run([*self._state, "delete", "--force", name], capture_output=True, check=False)
+        self.remove(name)
         return [*self._state, "run", "--bundle", str(bundle), name]
+
+    def remove(self, *names: str) -> None:
+        """End containers: one outlives its `runc` where that is killed."""
+        for name in names:
+            command = [*self._state, "delete", "--force", name]
+            subprocess.run(command, capture_output=True, check=False)
 
     def run(self, name: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""

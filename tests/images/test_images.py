@@ -144,6 +144,7 @@ async def test_every_process_becomes_ready_read_only_without_a_capability(
         raise AssertionError("\n".join(lines[-60:])) from error
     finally:
         await supervisor.stop()
+        containers.remove(*RUNNING)
         demo._claims.close()
     for name, status in found.items():
         assert set(status["Uid"].split()) == {str(USER)}, name
