@@ -174,7 +174,8 @@ def of_controllers(fleet: FleetJson) -> list[Component]:
     for each in fleet.get("controllers") or []:
         problem = each.get("unansweredOrders") or ("" if each["reachable"] else each["message"])
         is_up = each["reachable"] and not problem
-        detail = f"{len(each['partitions'])} partitions" if is_up else problem
+        count = len(each["partitions"])
+        detail = f"{count} partition{'' if count == 1 else 's'}" if is_up else problem
         name = f"{_CONTROLLER}{each['address']}"
         version = each.get("version", "")
         found.append(Component(name, UP if is_up else DOWN, detail, version=version))

@@ -132,6 +132,7 @@ def test_a_silent_controller_is_named_and_not_the_proxy() -> None:
                 "unansweredOrders": "no answer to creations: none sent",
                 "partitions": [1],
             },
+            {"address": "v4:8090", "reachable": True, "message": "", "partitions": [1]},
         ]
     }
     found = components.of_controllers(fleet)
@@ -139,6 +140,7 @@ def test_a_silent_controller_is_named_and_not_the_proxy() -> None:
         ("V-IPU controller v1:8090", UP, "2 partitions"),
         ("V-IPU controller v2:8090", DOWN, "refused"),
         ("V-IPU controller v3:8090", DOWN, "no answer to creations: none sent"),
+        ("V-IPU controller v4:8090", UP, "1 partition"),
     ]
 
 
