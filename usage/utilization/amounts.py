@@ -9,13 +9,12 @@ add up to the whole.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, fields, replace
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _MICRO: Final = 10**6
 _Event = tuple[int, "int | State | _Gap"]
@@ -183,21 +182,16 @@ def sweep(timeline: ControllerTimeline, bounds: Sequence[int]) -> list[Utilizati
             at = until
             step += at == bounds[step + 1]
         now.take(event)
-    return [_utilization(*each) for each in _finish(sums, now, at, bounds)]
+    last = now.shares()
+    for n in range(step, len(sums)):
+        seconds = bounds[n + 1] - max(bounds[n], at)
+        sums[n] = [amount + share * seconds for amount, share in zip(sums[n], last, strict=True)]
+    return [_utilization(*each) for each in sums]
 
 
 def total_by_step(rows: Mapping[str, Sequence[Utilization]], count: int) -> list[Utilization]:
     """Return all controllers together, step by step."""
     return [sum((steps[n] for steps in rows.values()), Utilization()) for n in range(count)]
-
-
-def _finish(
-    sums: list[list[int]], now: _Now, at: int, bounds: Sequence[int]
-) -> Iterable[list[int]]:
-    for n, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        for share_number, share in enumerate(now.shares()):
-            sums[n][share_number] += share * max(0, end - max(begin, at))
-    return sums
 
 
 def _utilization(

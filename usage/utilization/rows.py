@@ -129,13 +129,10 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
     cursor.nextset()
     busy = {(name, n): (int(busy), int(micro)) for name, n, busy, micro in cursor.fetchall()}
     seconds = [int(edge.timestamp()) for edge in edges]
-    return {
-        name: [
-            step.with_pods(*busy.get((name, n), (0, 0)))
-            for n, step in enumerate(sweep(timeline, seconds))
-        ]
-        for name, timeline in timelines.items()
-    }
+    found = {name: sweep(timeline, seconds) for name, timeline in timelines.items()}
+    for (name, n), pods in busy.items():
+        found[name][n] = found[name][n].with_pods(*pods)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

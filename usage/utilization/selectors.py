@@ -80,8 +80,10 @@ def read_capacity(
             for name, rows in read_rows(cursor, cuts, polls.gaps).items():
                 slot = 0
                 for begin, amounts in zip(cuts, rows, strict=False):
-                    add(name, first + bisect_right(stretch, begin) - 1, amounts)
                     slot = hours.get(begin, slot)
+                    if not amounts.capacity:  # most hours of the month of a new installation
+                        continue
+                    add(name, first + bisect_right(stretch, begin) - 1, amounts)
                     if week and week.counts(name):
                         slots[slot] = slots.get(slot, Utilization()) + amounts
     return CapacityRecord(
