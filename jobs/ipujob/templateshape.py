@@ -1,4 +1,4 @@
-"""domain: the types of those fields of a pod template that IPUHub itself reads or adds to.
+"""domain: the types of the fields of template and launcher that IPUHub itself reads or adds to.
 
 The schema of our CRD refuses other types; a CRD of another source may not. All other fields
 Kubernetes judges when it gets the pods.
@@ -27,8 +27,7 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
-def are_named(value: object) -> bool:
-    """Return whether it is a list of objects whose names, if they have any, are texts."""
+def _are_named(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(each, dict) and isinstance(each.get("name", ""), str) for each in value
     )
@@ -40,7 +39,7 @@ def _is_map(value: object) -> bool:
 
 _OBJECT: Final[Shape] = ("an object", _is_object)
 _TEXTS: Final[Shape] = ("a list of strings", _are_texts)
-_NAMED: Final[Shape] = ("a list of objects", are_named)
+_NAMED: Final[Shape] = ("a list of objects whose names are strings", _are_named)
 _MAP: Final[Shape] = ("an object of strings", _is_map)
 
 _TEMPLATE: Final[Mapping[str, Shape]] = {
@@ -60,16 +59,22 @@ _CONTAINER: Final[Mapping[str, Shape]] = {
     "securityContext.capabilities.add": _TEXTS,
     "securityContext.capabilities.drop": _TEXTS,
 }
+_LAUNCHER: Final[Mapping[str, Shape]] = {"env": _NAMED}
 
 
 def wrong_types(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the path below the template of each field of a wrong type, and the type it must have.
 
-    `template.spec.containers` is a list of objects already. A missing field and null are right.
+    `template.spec.containers` is a list already. A missing field and null are right.
     """
     yield from _wrong(template, _TEMPLATE, "")
     for index, container in enumerate(template["spec"]["containers"]):
         yield from _wrong(container, _CONTAINER, f"spec.containers[{index}].")
+
+
+def wrong_launcher_types(launcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the same of the fields of `spec.launcher`."""
+    yield from _wrong(launcher, _LAUNCHER, "")
 
 
 def _wrong(

@@ -16,7 +16,7 @@ from jobs.ipujob.fields import ALPHA_FIELDS, CURRENT_FIELDS, FIELDS, LARGEST_NUM
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.ipujob.privileges import LABEL_POD_PROFILE, privilege_excesses
 from jobs.ipujob.spec import LARGEST_PARTITION, UNLIMITED, with_defaults
-from jobs.ipujob.templateshape import are_named, wrong_types
+from jobs.ipujob.templateshape import wrong_launcher_types, wrong_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -247,10 +247,12 @@ def _template(template: object) -> Problems:
             value = container.get(part) if isinstance(container, dict) else None
             if not isinstance(value, str) or not value:
                 yield Problem(f"{field}.spec.containers[{index}].{part}", "is required")
-        if not isinstance(container, dict):
-            return
     for path, wanted in wrong_types(template):
-        yield Problem(f"{field}.{path}", f"has a wrong type: use {wanted}")
+        yield _wrong_type(f"{field}.{path}", wanted)
+
+
+def _wrong_type(field: str, wanted: str) -> Problem:
+    return Problem(field, f"has a wrong type: use {wanted}")
 
 
 def _launcher(spec: Spec) -> Problems:
@@ -264,8 +266,8 @@ def _launcher(spec: Spec) -> Problems:
             "spec.launcher.command",
             "is required: set the command as a list of strings, or leave launcher out",
         )
-    if not are_named(fields.get("env") or []):
-        yield Problem("spec.launcher.env", "has a wrong type: use a list of objects")
+    for path, wanted in wrong_launcher_types(fields):
+        yield _wrong_type(f"spec.launcher.{path}", wanted)
     if (whole_number(spec.get("jobInstances")) or 1) > 1:
         yield Problem(
             "spec.jobInstances",

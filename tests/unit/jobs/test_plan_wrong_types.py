@@ -86,7 +86,12 @@ def test_a_wrong_type_is_named_with_the_right_one() -> None:
     container = ("spec", "workers", "template", "spec", "containers", 0)
     job = with_value(full_job(), (*container, "env"), "A=b")
     job = with_value(job, ("spec", "workers", "template", "metadata", "labels"), {"a": 1})
+    job = with_value(job, (*container, "securityContext", "capabilities", "drop"), "ALL")
+    job = with_value(job, ("spec", "launcher", "env", 0, "name"), 1)
+    template, use = "spec.workers.template", "has a wrong type: use"
     assert [str(each) for each in problems("sample", job["spec"])] == [
-        "spec.workers.template.metadata.labels: has a wrong type: use an object of strings",
-        "spec.workers.template.spec.containers[0].env: has a wrong type: use a list of objects",
+        f"{template}.metadata.labels: {use} an object of strings",
+        f"{template}.spec.containers[0].env: {use} a list of objects whose names are strings",
+        f"{template}.spec.containers[0].securityContext.capabilities.drop: {use} a list of strings",
+        f"spec.launcher.env: {use} a list of objects whose names are strings",
     ]
