@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 from aiohttp import web
 from aiohttp.log import server_logger
 
-from ipuhub.addresses import address_of, listening_hosts
+from ipuhub.addresses import address_of, has_ipv6, listening_hosts
 from ipuhub.process.runtime import allow_open_files
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ _PAUSE_SECONDS: Final = 0.2  # without a free file, and with no connection to en
 _CLOSING_SECONDS: Final = 0.001
 _FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"
 _SAYS_FULL_EVERY_SECONDS: Final = 60.0
-
-
 _LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
 _Handler = web.RequestHandler
 _Ending = asyncio.Task[None] | asyncio.Transport | None
 
@@ -293,18 +292,15 @@ class CountedSite(web.BaseSite):
 async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
     loop = asyncio.get_running_loop()
     made: list[socket.socket] = []
-    lacking: OSError | None = None
     try:
         for each in listening_hosts(host):
             found = await loop.getaddrinfo(
                 each, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                try:
-                    listener = socket.socket(family, kind, protocol)
-                except OSError as error:  # the kernel lacks the family; names may have the other
-                    lacking = error
-                    continue
+            usable = [each for each in found if each[0] != socket.AF_INET6 or has_ipv6()]
+            # Without any, the error of the first says what this system lacks.
+            for family, kind, protocol, _, address in dict.fromkeys(usable or found):
+                listener = socket.socket(family, kind, protocol)
                 made.append(listener)
                 listener.setblocking(False)
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -312,9 +308,7 @@ async def _listening_sockets(host: str, port: int, backlog: int) -> list[socket.
                     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 listener.bind(address)
                 listener.listen(backlog)
-            port = port or (made[0].getsockname()[1] if made else 0)  # one for all addresses
-        if not made and lacking is not None:
-            raise lacking
+            port = port or made[0].getsockname()[1]  # one for all addresses
     except OSError:
         for listener in made:
             listener.close()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from ipuhub.addresses import EVERYWHERE, address_of, host_of, listening_hosts
-from ipuhub.process.health import build_runner, listening
+from ipuhub.process.health import ListenError, build_runner, listening
 from ipuhub.webserver.server import WebServer
 from partitions.vipu.agent.ipuof import IpuofPorts
 from partitions.vipu.agent.main import AgentOptions, VipuAgent
@@ -80,6 +82,23 @@ async def test_an_agent_answers_at_each_of_its_ports(family: str) -> None:
         finally:
             ipuof.close()
             await agent.stop()
+
+
+async def test_of_a_name_with_both_families_that_of_the_system_is_listened_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+    ]
+    lookup = AsyncMock(side_effect=[found, found[:1]])
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lookup)
+    with reached_hosts("IPv4 alone"):
+        async with listening(build_runner(web.Application()), "both.example", 0) as port:
+            socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS).close()
+        with pytest.raises(ListenError, match="not supported"):
+            async with listening(build_runner(web.Application()), "ipv6.example", 0):
+                pass
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "fd00::1", "proxy.example"])
