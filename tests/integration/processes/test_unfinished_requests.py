@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
+import socket
 import ssl
 import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from subprocess import PIPE
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -143,7 +146,7 @@ from aiohttp import web
 from ipuhub.process import runtime
 from ipuhub.process.connections import FOR_PROBES, CountedRunner, CountedSite
 
-MOST = 40
+MOST = 1  # so that some have to make room before they are open
 
 def sockets():
     files = Path("/proc/self/fd").iterdir()
@@ -177,9 +180,10 @@ async def test_a_burst_keeps_exactly_as_many_connections_as_there_may_be(
     if with_tls:
         own_certificate(tmp_path)
     command = [sys.executable, "-c", BURST, loop, str(tmp_path / "pem") if with_tls else ""]
-    child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+    child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert child.stdin is not None
     assert child.stdout is not None
+    assert child.stderr is not None
     commands, output = child.stdin, child.stdout
 
     async def counts(connections: int, sockets: int) -> None:
@@ -207,12 +211,58 @@ async def test_a_burst_keeps_exactly_as_many_connections_as_there_may_be(
             await counts(0, 0)
     finally:
         commands.close()
+        errors = await child.stderr.read()
         await child.wait()
-    assert child.returncode == 0
+    assert (child.returncode, errors) == (0, b"")
 
 
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_handshakes_that_failed_end_no_silent_connection(tmp_path: Path) -> None:
+    trusting = ssl._create_unverified_context()
+    async with serving(
+        Limits(silence_seconds=600, connections=1), own_certificate(tmp_path)
+    ) as port:
+        kept = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        await answered(*kept)
+        for _ in range(2 * FOR_PROBES):
+            assert not (await exchange(port, PROBE)).startswith(b"HTTP")
+        await answered(*kept)
+        kept[1].close()
+
+
+async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ask on a connection that stays, and read the answer."""
+    writer.write(PROBE.replace(CLOSE, b""))
+    assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 OK")
+
+
+class UnluckySocket(socket.socket):
+    """Accepts what is left by these errors, which are of connections that have ended already."""
+
+    errors: ClassVar[list[int]] = []
+
+    def accept(self) -> Any:
+        if self.errors:
+            error = self.errors.pop()
+            raise OSError(error, os.strerror(error))
+        return super().accept()
+
+
+async def test_connections_that_end_before_they_are_accepted_end_no_silent_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "socket", UnluckySocket)
+    async with serving(Limits(silence_seconds=600)) as port:
+        kept = await connect(port)
+        await answered(*kept)
+        UnluckySocket.errors += [errno.EPROTO, errno.ECONNABORTED, errno.ENETDOWN]
+        assert (await exchange(port, PROBE)).startswith(b"HTTP/1.1 200 OK")
+        assert not UnluckySocket.errors
+        await answered(*kept)
+        kept[1].close()
 
 
 async def test_with_the_limit_of_requests_in_progress_only_probes_are_answered() -> None:
@@ -273,6 +323,7 @@ async def test_silent_connections_never_take_all_open_files(others: int, loop: l
             _, errors = child.communicate()
     assert child.returncode == 0
     assert errors.count("\n") == (1 if others else 0), errors
+    assert ("raise the limit of open files" in errors) is bool(others)
 
 
 async def test_large_bodies_share_a_bound_and_small_ones_wait_for_nobody() -> None:
