@@ -133,14 +133,20 @@ def resume(subscription: Subscription) -> None:
 
 def send_test(subscription: Subscription) -> None:
     """Queue a test message. Raise ValidationError while nothing is sent."""
-    if subscription.is_paused:
-        raise ValidationError("The subscription is paused, so nothing is sent. Resume it first.")
+    _require_active(subscription)
     now = timezone.now()
     subject = "This is a test of your subscription"
     queue(subscription, [Fact(f"{TEST}:{uuid.uuid4()}", now, subject)], now)
 
 
 def retry_failed(subscription: Subscription) -> int:
-    """Queue the messages again that were given up; return how many."""
+    """Queue the messages again that were given up; return how many. Raise ValidationError while
+    nothing is sent."""
+    _require_active(subscription)
     rows = Notification.objects.filter(subscription=subscription, state=DEAD)
     return rows.update(state=QUEUED, attempts=0, next_at=timezone.now(), claimed_until=None)
+
+
+def _require_active(subscription: Subscription) -> None:
+    if subscription.is_paused:
+        raise ValidationError("The subscription is paused, so nothing is sent. Resume it first.")

@@ -119,10 +119,11 @@ def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: Ht
     for is_paused in (True, False):
         answer = client.patch(one, {"is_paused": is_paused}, content_type=JSON)
         assert (answer.status_code, answer.json()["is_paused"]) == (200, is_paused)
-        tested = client.post(f"{one}/test", content_type=JSON)
-        assert tested.status_code == (400 if is_paused else 202), tested.content
+        for change in ("retry", "test"):
+            sent = client.post(f"{one}/{change}", content_type=JSON)
+            assert sent.status_code == (400 if is_paused else 202), sent.content
         assert Notification.objects.count() == (not is_paused)
-    assert tested.json() == {"queued": 1}
+    assert sent.json() == {"queued": 1}
     Notification.objects.update(state=DEAD, attempts=8)
     assert [client.post(f"{one}/retry", content_type=JSON).json() for _ in range(2)] == [
         {"queued": 1},
