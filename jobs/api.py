@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from django.http import Http404
 from django.urls import path
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers
@@ -17,7 +16,7 @@ from rest_framework.generics import RetrieveAPIView
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.web.access import scope_of
 from jobs.models import JobAttempt, JobRecord, JobTransition
-from jobs.selectors import NO_JOB, STATES, find_job, listed_jobs, state_of
+from jobs.selectors import STATES, find_job, listed_jobs, state_of
 from jobs.views import COLUMNS, JobFilters
 
 if TYPE_CHECKING:
@@ -141,10 +140,7 @@ class JobDetail(PlainView, RetrieveAPIView[JobRecord]):
 
     def get_object(self) -> JobRecord:
         """Return it. Raises Http404 where there is none, or none that the caller may see."""
-        job = find_job(scope_of(self.request.user), self.kwargs["uid"])
-        if job is None:
-            raise Http404(NO_JOB)
-        return job
+        return find_job(scope_of(self.request.user), self.kwargs["uid"])
 
 
 app_name = "jobs-api"

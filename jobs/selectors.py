@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from django.db import connection
 from django.db.models import Model
+from django.http import Http404
 
 from ipuhub.models import AuditEntry
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
@@ -145,8 +146,9 @@ def find_newest(scope: Scope, namespace: str, name: str) -> str | None:
     return named.order_by("-created_at", "-id").values_list("uid", flat=True).first()
 
 
-def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord | None:
-    """Return a job with its `past` in one query; None if `scope` covers no such job.
+def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord:
+    """Return a job with its `past` in one query. Raise Http404 if `scope` covers no such job: a
+    foreign job is as unknown as none.
 
     `manifests`: with the applied and the running manifest. Otherwise each of them is read when it
     is used, with another query.
@@ -155,7 +157,7 @@ def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord | 
     open page of a job asks every three seconds.
     """
     if "\0" in uid:  # no text in PostgreSQL has it
-        return None
+        raise Http404(NO_JOB)
     given = {
         "uid": uid,
         "namespaces": None if scope.namespaces is None else sorted(scope.namespaces),
@@ -167,18 +169,19 @@ def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord | 
     }
     sql = _FIND_WITH_MANIFESTS if manifests else _FIND_PLAIN
     job = next(iter(JobRecord.objects.raw(sql, given)), None)
-    if job is not None:
-        past = {name: vars(job).pop(name) for name in _OF_PAST}
-        job.past = JobPast(
-            attempts=_rows(JobAttempt, json.loads(past["told_attempts"])),
-            transitions=_rows(JobTransition, json.loads(past["told_transitions"])),
-            watched_at=past["watched_at"],
-            asking_before=past["asking_before"],
-            typical_seconds=past["typical_seconds"] or (),
-            earlier=[EarlierFailure(*json.loads(each)) for each in past["earlier"] or ()],
-            requests=past["requests"],
-            events=_rows(JobEvent, json.loads(past["told_events"])),
-        )
+    if job is None:
+        raise Http404(NO_JOB)
+    past = {name: vars(job).pop(name) for name in _OF_PAST}
+    job.past = JobPast(
+        attempts=_rows(JobAttempt, json.loads(past["told_attempts"])),
+        transitions=_rows(JobTransition, json.loads(past["told_transitions"])),
+        watched_at=past["watched_at"],
+        asking_before=past["asking_before"],
+        typical_seconds=past["typical_seconds"] or (),
+        earlier=[EarlierFailure(*json.loads(each)) for each in past["earlier"] or ()],
+        requests=past["requests"],
+        events=_rows(JobEvent, json.loads(past["told_events"])),
+    )
     return job
 
 

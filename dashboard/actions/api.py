@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, ValidationError
@@ -31,7 +30,7 @@ from ipuhub.api.views import PlainView
 from ipuhub.models import ApiToken
 from ipuhub.web.access import is_admin, require_operator, scope_of
 from jobs.ipujob.names import LONGEST_JOB_NAME
-from jobs.selectors import NO_JOB, find_job
+from jobs.selectors import find_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,8 +148,6 @@ class JobAction(PlainView):
     def act(self, request: Request, uid: str) -> Response:
         """Do it. Raises Http404, PermissionDenied, ValidationError and ActionProblem."""
         job = find_job(scope_of(request.user), uid)
-        if job is None:
-            raise Http404(NO_JOB)
         actor = _actor_of(request, job.namespace)
         given = read_body(self.body, request)
         try:

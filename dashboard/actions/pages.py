@@ -30,10 +30,10 @@ from dashboard.actions.changes import (
 )
 from dashboard.actions.manifests import MOST_BYTES, as_yaml, read_manifest
 from dashboard.actions.writer import WriteProblem, send
-from dashboard.job.tabs import require_job
 from ipuhub.api.kinds import KINDS
-from ipuhub.web.access import access_of, is_admin, require_operator, signed_in
+from ipuhub.web.access import access_of, is_admin, require_operator, scope_of, signed_in
 from ipuhub.web.problems import takes
+from jobs.selectors import find_job
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -75,7 +75,7 @@ def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
 @never_cache
 def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
     """Show what an action would do; a POST does it. Raises Http404 and PermissionDenied."""
-    job = require_job(request, uid)
+    job = find_job(scope_of(request.user), uid)
     actor = require_actor(request, job.namespace)
     if key not in ACTIONS or key == CREATE:
         raise Http404(f"Actions are {', '.join(key for key in ACTIONS if key != CREATE)}.")

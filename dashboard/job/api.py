@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
@@ -20,7 +19,7 @@ from ipuhub.api.views import FileList, LiveView, PlainView, without
 from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.columns import file_columns
 from jobs.models import JobEvent
-from jobs.selectors import NO_JOB, find_job
+from jobs.selectors import find_job
 from usage.models import PodLifetime
 
 if TYPE_CHECKING:
@@ -211,10 +210,7 @@ class JobManifest(PlainView):
 
     def get(self, request: Request, uid: str) -> Response:
         """Return them. Raises Http404."""
-        job = find_job(scope_of(request.user), uid, manifests=True)
-        if job is None:
-            raise Http404(NO_JOB)
-        found = manifests_of(job)
+        found = manifests_of(find_job(scope_of(request.user), uid, manifests=True))
         body: dict[str, Any] = {
             "applied": found.applied,
             "applied_by": found.applied_by,
@@ -259,10 +255,7 @@ class JobWaiting(PlainView):
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""
         scope = scope_of(request.user)
-        job = find_job(scope, uid)
-        if job is None:
-            raise Http404(NO_JOB)
-        found = read_place(job, scope, timezone.now())
+        found = read_place(find_job(scope, uid), scope, timezone.now())
         body: dict[str, Any] = {
             "waits": found is not None,
             "jobs_before": found.before if found else None,

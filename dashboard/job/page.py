@@ -17,7 +17,7 @@ from dashboard.job.minimap import draw_minimap
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
 from dashboard.job.tables import job_tables, usage_table
-from dashboard.job.tabs import answer_tab, read_view, require_job
+from dashboard.job.tabs import answer_tab, read_view
 from dashboard.job.timeline import draw_timeline, timeline_rows
 from dashboard.job.usage import read_held
 from dashboard.templatetags.fleet import machine_address
@@ -27,6 +27,7 @@ from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.pollcache import cached_until_rows_change, note_live_data
 from ipuhub.web.problems import bad_parameters, takes
+from jobs.selectors import find_job
 from partitions.vipu.topology import agent_order
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _OF_PODS = ("pods", "attempts", "partitions")
 def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show how far a job has come and what is wrong with it; or the twin of one of its tables."""
     if kind := request.GET.get("format"):
-        job = require_job(request, uid)
+        job = find_job(scope_of(request.user), uid)
         tables = job_tables(job, read_held(job, timezone.now(), limit=None))
         return _export(kind, request.GET.get("table", "pods"), tables, job)
     view = read_view(request, uid)
@@ -153,7 +154,7 @@ def _machines(partitions: Sequence[PartitionLifetime]) -> list[tuple[str, str]]:
 def _download(request: HttpRequest, uid: str, chosen: str) -> HttpResponseBase:
     if request.GET["format"] != "yaml":
         raise Http404("A job's manifest has one form: yaml.")
-    job = require_job(request, uid, manifests=True)
+    job = find_job(scope_of(request.user), uid, manifests=True)
     manifests = manifests_of(job)
     text = as_yaml(manifests.running if chosen == "running" else manifests.applied)
     answer = HttpResponse(text, content_type="application/yaml")

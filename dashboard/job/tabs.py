@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
-from django.http import Http404
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -25,7 +24,7 @@ from ipuhub.web.access import access_of, may_see_cost, scope_of
 from ipuhub.web.cells import colour_of
 from ipuhub.web.readings import freshness_of
 from ipuhub.web.requests import fragment_etag, not_modified, note_as_of, tagged, wants_fragment
-from jobs.selectors import NO_JOB, find_job, state_of
+from jobs.selectors import find_job, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,18 +92,10 @@ class JobView:
         return len(self.happened) + self.job.past.requests
 
 
-def require_job(request: HttpRequest, uid: str, *, manifests: bool = False) -> JobRecord:
-    """Return the job; a foreign job is as unknown as none. Raises Http404 with a sentence."""
-    job = find_job(scope_of(request.user), uid, manifests=manifests)
-    if job is None:
-        raise Http404(NO_JOB)
-    return job
-
-
 def read_view(request: HttpRequest, uid: str, *, manifests: bool = False) -> JobView:
     """Read the common data of a job's pages. Raises Http404."""
     now = timezone.now()
-    job = require_job(request, uid, manifests=manifests)
+    job = find_job(scope_of(request.user), uid, manifests=manifests)
     held = read_held(job, now, costed=may_see_cost(request.user, job.namespace))
     return JobView(request, job, state_of(job), held, freshness_of(job.past.watched_at, now), now)
 
