@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from dashboard.users import OF_A_ROW, USER_COLUMNS, RoleForm, change_role, read_user
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.idempotency import idempotent
-from ipuhub.api.parsing import read_body
+from ipuhub.api.parsing import read_body, read_form
 from ipuhub.api.schema import body_example
 from ipuhub.api.scopes import ACCESS
 from ipuhub.api.views import FileList, PlainView
@@ -139,13 +139,10 @@ class _RoleChange(PlainView):
 
     def make(self, request: Request) -> Response:
         """Do it. Raises ValidationError."""
-        form = RoleForm({**read_body(GrantSerializer, request), "change": self.change})
-        if not form.is_valid():
-            errors = {name: [str(each) for each in texts] for name, texts in form.errors.items()}
-            raise ValidationError(errors)
-        by = cast("User", request.user)
+        body = read_body(GrantSerializer, request)
+        given = read_form(RoleForm({**body, "change": self.change}))
         try:
-            changed = change_role(by, form.cleaned_data, timezone.now())
+            changed = change_role(cast("User", request.user), given, timezone.now())
         except Refused as error:
             raise ValidationError({"user": error.messages}) from error
         return Response(ChangedSerializer({"changed": changed}).data)

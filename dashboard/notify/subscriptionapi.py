@@ -24,7 +24,7 @@ from dashboard.notify.subscriptions import (
     subscribe,
 )
 from ipuhub.api.idempotency import idempotent
-from ipuhub.api.parsing import read_body
+from ipuhub.api.parsing import read_body, read_form
 from ipuhub.api.schema import NoBodySerializer, body_example
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import Subscription
@@ -131,12 +131,9 @@ class SubscriptionList(FileList[Subscription]):
     def post(self, request: Request) -> Response:
         """Subscribe. Only this answer has the secret. Raises ValidationError."""
         user = cast("User", request.user)
-        form = SubscriptionForm(user, read_body(SubscriptionSerializer, request))
-        if not form.is_valid():
-            errors = {name: [str(each) for each in texts] for name, texts in form.errors.items()}
-            raise ValidationError(errors)
+        given = read_form(SubscriptionForm(user, read_body(SubscriptionSerializer, request)))
         try:
-            made = subscribe(user, form.cleaned_data)
+            made = subscribe(user, given)
         except Refused as error:
             raise ValidationError({"non_field_errors": error.messages}) from error
         return Response(NewSubscriptionSerializer(made).data, status=status.HTTP_201_CREATED)

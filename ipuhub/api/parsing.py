@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from django.db.models import QuerySet
+    from django.forms import BaseForm
     from rest_framework.renderers import BaseRenderer
     from rest_framework.request import Request
     from rest_framework.serializers import Serializer
@@ -93,6 +94,13 @@ def read_body(kind: type[Serializer[Any]], request: Request) -> dict[str, Any]:
         raise ValidationError({**given.errors, **unknown})
     found: dict[str, Any] = given.validated_data
     return found
+
+
+def read_form(form: BaseForm) -> dict[str, Any]:
+    """Return the checked fields of a page's form. Raise ValidationError."""
+    if not form.is_valid():
+        raise ValidationError({name: [*map(str, texts)] for name, texts in form.errors.items()})
+    return form.cleaned_data
 
 
 def _is_dry_run(name: str) -> bool:
