@@ -35,7 +35,8 @@ _DEFAULT_LEASE_SECONDS: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class LastOutage:
-    """The newest outage of a component, or of those `members` of it. `ended_at` None: it lasts."""
+    """The outage of a component that lasts, else the last that ended; of those `members` of it, if
+    any. `ended_at` None: it lasts."""
 
     began_at: datetime
     ended_at: datetime | None

@@ -58,7 +58,7 @@ _LAST = f"""
                 min(detail) AS detail,
                 array_agg(member ORDER BY id) FILTER (WHERE member <> '') AS members
             FROM {ComponentOutage._meta.db_table} GROUP BY name, episode
-            ORDER BY name, episode DESC
+            ORDER BY name, bool_and(ended_at IS NOT NULL), episode DESC
         ) AS newest) AS outages
     FROM (SELECT) AS always
     LEFT JOIN LATERAL (
@@ -70,8 +70,8 @@ _LAST = f"""
 @dataclass(frozen=True, slots=True)
 class StoredSigns:
     """The signs of life in PostgreSQL: heartbeats, the monitor's last round, the positions of the
-    prober's watches, since when a task waits, whether a report is made; and the newest outage of
-    each component, by name."""
+    prober's watches, since when a task waits, whether a report is made; and the last
+    outage of each component, by name."""
 
     beats: list[Heartbeat]
     round: MonitorRound | None

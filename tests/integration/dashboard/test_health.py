@@ -127,6 +127,9 @@ def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client
     agents = "V-IPU agents of v1:8090"
     outage(agents, day, 4, member="ag1", detail="does not answer")
     outage(agents, day, 6, member="ag2", detail="does not answer")
+    others = "V-IPU agents of v2:8090"
+    outage(others, day - dt.timedelta(days=1), None, member="ag3", detail="does not answer")
+    outage(others, day, 4, member="ag4", detail="does not answer")
     listed = {each["name"]: each for each in admin.get("/api/v1/components").json()["results"]}
     assert listed["Prober"]["last_outage"] == {
         "began_at": "2026-11-26T14:02:00Z",
@@ -136,7 +139,9 @@ def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client
     }
     assert listed["Worker"]["last_outage"]["ended_at"] is None
     assert listed["Monitor"]["last_outage"] is None
-    last = read_stored(timezone.now()).outages[agents]
+    stored = read_stored(timezone.now()).outages
+    assert (stored[others].members, stored[others].ended_at) == (("ag3",), None), "it lasts"
+    last = stored[agents]
     assert (last.members, last.ended_at) == (("ag1", "ag2"), day + dt.timedelta(minutes=6))
     assert last.reason == "ag1, ag2: does not answer"
     assert "Last outage 2026-11-26 14:02 to 14:07 : stopped: no" in tile_text(admin, "Prober")
