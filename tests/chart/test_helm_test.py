@@ -174,6 +174,16 @@ def test_webhooks_that_are_not_asked_are_noticed(
     assert run(Unasked, tmp_path)[::2] == (1, want)
 
 
+def test_an_api_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    class Silent(Cluster):
+        def do_GET(self) -> None:
+            """Hang up."""
+
+    code, _, problem = run(Silent, tmp_path)
+    assert code == 1
+    assert problem.startswith("The API server does not answer at http://127.0.0.1:")
+
+
 def probed_ports(*values: str) -> dict[str, int]:
     """The ports that the chart has the checks ask, by component."""
     (test,) = (each for each in named(render(*values), "Pod").values())

@@ -41,6 +41,8 @@ def ask_api(path: str, body: Json | None = None) -> tuple[int, Json]:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
+    except OSError as error:
+        sys.exit(f"The API server does not answer at {API}: {error}")
 
 
 def pods_by_component(release: Json) -> dict[str, list[Json]]:
