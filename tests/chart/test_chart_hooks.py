@@ -76,6 +76,8 @@ def test_every_pod_runs_where_the_release_may_and_its_component_says() -> None:
     for name, pod in pods.items():
         assert pod["nodeSelector"] == {"arch": "amd64", "pool": "services"}, name
         assert pod["tolerations"] == [{"key": "pool"}], name
+    unset = template(VIPU, "global.nodeSelector=null", "global.tolerations=null")
+    assert unset.returncode == 0, unset.stderr
 
 
 def test_every_component_has_an_account_of_its_own() -> None:

@@ -160,7 +160,7 @@ limits: {cpu: "1", memory: 256Mi}
 {{/* dict root values: where pods may run, by the values of one component: of hooks, the operator's. */}}
 {{- define "ipuhub.placement" -}}
 {{- $everywhere := .root.Values.global -}}
-{{- with merge dict (.values.nodeSelector | default dict) $everywhere.nodeSelector }}
+{{- with merge dict (.values.nodeSelector | default dict) ($everywhere.nodeSelector | default dict) }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with concat (.values.tolerations | default list) ($everywhere.tolerations | default list) | uniq }}
