@@ -6,6 +6,8 @@ import pytest
 
 from tests.chart.rendering import CERTIFICATE, LAUNCHER, VIPU, template
 
+SCHEDULER = "extendedScheduler"
+
 
 @pytest.mark.parametrize(
     ("values", "message"),
@@ -22,6 +24,14 @@ from tests.chart.rendering import CERTIFICATE, LAUNCHER, VIPU, template
         (
             ("controller.image.repository=r/i@sha256:0a", "controller.image.tag=v2", LAUNCHER),
             "image.tag: v2 has no effect",
+        ),
+        (
+            (
+                f"{SCHEDULER}.enabled=true",
+                f"{SCHEDULER}.image.repository=r/s@sha256:0a",
+                f"{SCHEDULER}.image.tag=v1",
+            ),
+            "image.tag: v1 has no effect, as the digest of image.repository r/s@sha256:0a",
         ),
         (("image.tag=sha256:0a",), "global.launcherImage is missing: a digest names one image"),
         (("image.repository=r/ipuhub@sha256:0a",), "global.launcherImage is missing"),

@@ -84,22 +84,23 @@ labels:
 {{- $repository := $image.repository | default (include "ipuhub.repository" .root) -}}
 {{- $tag := ternary (include "ipuhub.tag" .root) (.root.Values.image.tag | default .root.Chart.AppVersion) (empty $image.repository) -}}
 {{- $given := $image.tag | default (ternary .root.Values.image.tag "" (empty $image.repository)) -}}
-{{- if and $given (contains "@" $repository) -}}
-{{- fail (printf "image.tag: %s has no effect, as the digest of image.repository %s names one image; leave it empty" $given $repository) -}}
-{{- end -}}
-{{- include "ipuhub.imageName" (dict "repository" $repository "tag" ($image.tag | default $tag)) -}}
+{{- include "ipuhub.imageName" (dict "repository" $repository "given" $given "tag" $tag) -}}
 {{- end -}}
 
-{{/* repository and tag as one name; either may have a digest, which is an image's whole name. */}}
+{{/* repository, the tag that was given (if any) and else tag, as one name; repository or tag may have a digest, which is an image's whole name. */}}
 {{- define "ipuhub.imageName" -}}
+{{- $tag := .given | default .tag -}}
 {{- if contains "@" .repository -}}
+{{- with .given -}}
+{{- fail (printf "image.tag: %s has no effect, as the digest of image.repository %s names one image; leave it empty" . $.repository) -}}
+{{- end -}}
 {{- .repository -}}
 {{- else if regexMatch ":[^/]*$" .repository -}}
 {{- fail (printf "image.repository: %s has a tag; give the tag as image.tag beside it" .repository) -}}
-{{- else if hasPrefix "sha256:" .tag -}}
-{{- printf "%s@%s" .repository .tag -}}
+{{- else if hasPrefix "sha256:" $tag -}}
+{{- printf "%s@%s" .repository $tag -}}
 {{- else -}}
-{{- printf "%s:%s" .repository .tag -}}
+{{- printf "%s:%s" .repository $tag -}}
 {{- end -}}
 {{- end -}}
 
