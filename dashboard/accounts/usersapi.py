@@ -29,9 +29,12 @@ from ipuhub.web.filters import Filters
 from ipuhub.web.keyset import Order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.db.models import QuerySet
     from rest_framework.request import Request
 
+    from dashboard.users import Row
     from ipuhub.web.columns import Column
 
 _GRANT: Final = {"user": "ann", "role": "viewer", "namespace": "team-a"}
@@ -66,9 +69,9 @@ class UserSerializer(serializers.Serializer[User]):
     roles = RoleSerializer(many=True)
     tokens = TokenSerializer(many=True)
 
-    def to_representation(self, instance: User) -> dict[str, Any]:
-        """Return the user as the page shows them."""
-        row = read_user(instance)
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        """Return a user, prepared by the list, as the page shows them."""
+        row: Row = instance.row
         roles = [
             {"role": grant.role, "namespace": grant.namespace, "from_groups": from_groups}
             for grant, from_groups in row.roles
@@ -108,8 +111,8 @@ class UserFilters(Filters):
 
 
 def _of_user(column: Column) -> Column:
-    """Return a column of the page's files for rows that are users."""
-    return replace(column, value=lambda user: column.value(read_user(user)))
+    """Return a column of the page's files for users that the list prepared."""
+    return replace(column, value=lambda user: column.value(user.row))
 
 
 @extend_schema_view(get=extend_schema(operation_id="users_list", summary="Users", tags=["users"]))
@@ -127,6 +130,11 @@ class UserList(FileList[User]):
     def get_queryset(self) -> QuerySet[User]:
         """Return all users."""
         return get_user_model().objects.prefetch_related(*OF_A_ROW)
+
+    def prepare(self, rows: Sequence[Any]) -> None:
+        """Add what the page shows of them."""
+        for user in rows:
+            user.row = read_user(user)
 
 
 class _RoleChange(PlainView):

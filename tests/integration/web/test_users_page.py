@@ -127,6 +127,8 @@ def test_the_api_has_the_users_and_changes_roles_by_the_rules_of_the_page(
     assert "viewer: team-b" in browser(admin).get(PAGE).content.decode()
     (found,) = client.get(f"{API}users?name=HARL").json()["results"]
     assert found["roles"] == [{"role": "viewer", "namespace": "team-b", "from_groups": False}]
+    (row,) = csv.DictReader(io.StringIO(read(client, f"{API}users.csv?name=HARL")))
+    assert (row["name"], row["roles"], row["tokens"]) == ("charlie", "viewer:team-b", "0")
     named = client.get(f"{API}users?sort=name").json()["results"]
     assert [each["name"] for each in named] == ["alice", "charlie", "root"]
     assert named[2]["roles"] == [{"role": "admin", "namespace": "*", "from_groups": False}]
