@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.utilization.pages import CapacityRow
+    from usage.utilization.pages import CapacityAnswer, CapacityRow
 
 _CONTROLLER = OpenApiParameter(
     "controller", str, description="Restricts the result to this V-IPU controller."
@@ -141,16 +141,11 @@ class CapacityView(APIView):
         if len(rows) > size:
             address = request.build_absolute_uri()
             following = replace_query_param(address, "cursor", _cursor(rows[size - 1]))
-        window = answer.window
         return Response(
             {
-                "begin": window.begin,
-                "end": window.end,
-                "until": window.until,
+                **_range_record(answer),
                 "step": answer.step,
-                "known_until": answer.known_until,
                 "silent_seconds": answer.silent_seconds,
-                "total": amounts_record(answer.total),
                 "next": following,
                 "results": [
                     {"begin": row.begin, "end": row.end, "controller": row.controller}
@@ -211,15 +206,10 @@ class WeekView(APIView):
         if kind != JSON:
             lines = hour_rows(answer.week, has_total=has_total and kind == CSV)
             return export(kind, week_columns(), lines, "utilization-week")
-        window = answer.window
         return Response(
             {
-                "begin": window.begin,
-                "end": window.end,
-                "until": window.until,
+                **_range_record(answer),
                 "zone": zone.key,
-                "known_until": answer.known_until,
-                "total": amounts_record(answer.total),
                 "results": [
                     {
                         "weekday": row.weekday,
@@ -231,6 +221,17 @@ class WeekView(APIView):
                 ],
             }
         )
+
+
+def _range_record(answer: CapacityAnswer) -> dict[str, Any]:
+    window = answer.window
+    return {
+        "begin": window.begin,
+        "end": window.end,
+        "until": window.until,
+        "known_until": answer.known_until,
+        "total": amounts_record(answer.total),
+    }
 
 
 def _position(row: CapacityRow) -> str:
