@@ -261,6 +261,8 @@ def test_what_a_process_with_waiting_users_changes() -> None:
     assert "statement_timeout=30000" in change["OPTIONS"]["options"]
     assert "idle_in_transaction_session_timeout=60000" in change["OPTIONS"]["options"]
     assert "work_mem=9MB" in change["OPTIONS"]["options"]
+    patient = bounded(entry, 90, 95)["OPTIONS"]["options"]
+    assert "idle_in_transaction_session_timeout=90000" in patient
 
 
 def test_a_download_may_rest_longer_than_a_page(settings: SettingsWrapper) -> None:
