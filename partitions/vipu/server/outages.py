@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, missing
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, missing
 from partitions.vipu.server.records import (
     MAX_AUTO_RESETS,
     UNCONFIRMED,
@@ -18,8 +18,8 @@ from partitions.vipu.server.records import (
     is_loss,
     reset_record,
 )
-from partitions.vipu.server.requirements import choose_ipus
-from partitions.vipu.types import CreateRequest, OperationState
+from partitions.vipu.topology import best_fit
+from partitions.vipu.types import OperationState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -245,15 +245,13 @@ def moved_elsewhere(
 ) -> PartitionRecord | None:
     """The partition on other IPUs of its allocation; None: there is no room. `latency` is the
     duration of a creation."""
-    request = CreateRequest(
-        id=record.id,
-        size=len(record.ipus),
-        cluster_id=record.cluster,
-        allocation_id=record.allocation,
+    # Not `choose_ipus`: its sentence on what is free costs a hundred times the search, and this is
+    # done for each stranded partition in each write.
+    blocks = draft.occupancy.freed(record.ipus).free_blocks(
+        cluster=record.cluster, allocation=record.allocation
     )
-    try:
-        ipus = choose_ipus(request, draft.occupancy.freed(record.ipus))
-    except NoCapacity:
+    ipus = best_fit(blocks, len(record.ipus))
+    if ipus is None:
         return None
     return replace(
         record,
