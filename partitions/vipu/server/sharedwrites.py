@@ -100,19 +100,17 @@ class SharedWrites:
                 waiting.change(draft)
             except Exception as error:  # noqa: BLE001  # it goes to its caller
                 waiting.error = error
-        tell = _nobody
-        if draft.occupancy is not self.state.occupancy:
-            tell = self.settle(draft)
         failure = self._saved(draft)
-        if failure is None:
-            tell()
         for waiting in batch:
             waiting.error = waiting.error or failure
             waiting.is_done = True
 
     def _saved(self, draft: Draft) -> Exception | None:
-        """Store a draft and make it what is; what keeps the controller from it."""
+        """Settle a draft, store it and make it what is; what keeps the controller from it."""
+        tell = _nobody
         try:
+            if draft.occupancy is not self.state.occupancy:
+                tell = self.settle(draft)
             if draft.changes:
                 self.file.save(draft.changes, draft.state)
         except OSError as error:
@@ -129,6 +127,7 @@ class SharedWrites:
         )
         if changed := {change.id for change in partitions}:
             self.on_change(changed)
+        tell()
         return None
 
     def _note(self, problem: str) -> None:

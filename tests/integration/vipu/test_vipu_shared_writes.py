@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.server.state import Draft
 
 
 class Disk:
@@ -138,6 +139,23 @@ def test_a_write_that_fails_is_told_to_all_who_shared_it_and_leaves_nothing(
     assert controller.list() == []
     disk.refuses = None
     assert controller.create(CreateRequest("a", 16)).id == "a"
+
+
+def test_what_cannot_be_settled_is_told_to_all_who_shared_the_write(
+    controller: Controller, disk: Disk, threads: ThreadPoolExecutor
+) -> None:
+    settle, broken = controller.writes.settle, RuntimeError("broken")
+
+    def refuse(draft: Draft) -> NoReturn:
+        del draft
+        raise broken
+
+    answers = while_first_is_written(controller, disk, threads, "a", "b")
+    controller.writes.settle = refuse
+    disk.may_sync.set()
+    assert [one.exception(PATIENCE_SECONDS) for one in answers] == [None, broken, broken]
+    controller.writes.settle = settle
+    assert [one.id for one in controller.list()] == ["first"]
 
 
 def test_a_record_that_changes_is_written_anew(controller: Controller, disk: Disk) -> None:
