@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -18,7 +19,7 @@ from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceStub
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
     from partitions.vipu.agent.machine import (
@@ -110,7 +111,8 @@ class AgentClient:
         """
         try:
             async with asyncio.timeout(self._deadline_seconds), self._turn:
-                return await self._followed(orders)
+                with self._closing_as_error():
+                    return await self._followed(orders)
         except TimeoutError as error:
             raise self._late(self._deadline_seconds) from error
 
@@ -157,7 +159,7 @@ class AgentClient:
         await self._stub()
         channel = self._channel
         if channel is None:
-            raise Unavailable(f"agent {self.address}: the connection was closed")
+            raise self._closed()
         stub: AgentDiagnosticsServiceAsyncStub = AgentDiagnosticsServiceStub(channel)
         question = diagnostics_pb.RunTestRequest(kind=wire.TEST_NUMBERS[kind], ipu=ipu)
         seconds = max(self._deadline_seconds, TEST_SECONDS)
@@ -195,16 +197,34 @@ class AgentClient:
         try:
             # Waiting for the connection counts as waiting for the answer: a short silence of the
             # network is no failure.
-            return await method(
-                question,
-                timeout=seconds,
-                wait_for_ready=True,
-                metadata=self._headers,
-            )
+            with self._closing_as_error():
+                return await method(
+                    question,
+                    timeout=seconds,
+                    wait_for_ready=True,
+                    metadata=self._headers,
+                )
         except aio.AioRpcError as error:
             raise self._error_of(error, seconds) from error
         except RpcError as error:
             raise NoAnswer(f"agent {self.address}: {error}") from error
+
+    @contextmanager
+    def _closing_as_error(self) -> Iterator[None]:
+        """Raise Unavailable when the connection is closed during a call.
+
+        gRPC reports that as a cancellation, which would end the task that follows the agent.
+        """
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._closed() from error
+
+    def _closed(self) -> Unavailable:
+        return Unavailable(f"agent {self.address}: the connection was closed; try again")
 
     def _error_of(self, error: aio.AioRpcError, seconds: float) -> VipuError:
         if error.code() is StatusCode.DEADLINE_EXCEEDED:

@@ -315,6 +315,16 @@ async def test_with_tls_only_a_client_with_a_certificate_is_answered(
     tls = ClientTls(first.ca_file, *ours)
     async with AgentClient(address, deadline_seconds=20, tls=tls) as client:
         assert (await client.health()).faults == {}
+    files = [tls()]
+    async with AgentClient(address, deadline_seconds=20, tls=lambda: files[0]) as client:
+        await client.inject(Fault(FaultKind.HANG))
+        heartbeat = asyncio.create_task(client.health())
+        await asyncio.wait({heartbeat}, timeout=0.2)
+        files[0] = replace(files[0])
+        await client.repair()
+        with pytest.raises(Unavailable, match="the connection was closed; try again"):
+            await heartbeat  # which does not end who asks, as a vipu-server that follows the agent
+        assert (await client.health()).faults == {}
     for refused in (None, ClientTls(first.ca_file), ClientTls(first.ca_file, *strange)):
         async with AgentClient(address, deadline_seconds=0.5, tls=refused) as client:
             with pytest.raises(Unavailable):

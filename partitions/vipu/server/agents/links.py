@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -13,7 +12,7 @@ from ipuhub.addresses import host_of
 from ipuhub.concurrency import end_tasks
 from ipuhub.times import utc_now
 from partitions.vipu.agent.client import AgentClient
-from partitions.vipu.errors import NotFound, NotReady, missing
+from partitions.vipu.errors import NotFound, NotReady, Unavailable, missing
 from partitions.vipu.loopthread import LoopThread
 from partitions.vipu.server.agents.fleet import Identity, configurations
 from partitions.vipu.server.agents.link import AgentLink, Surroundings
@@ -137,9 +136,9 @@ class AgentLinks:
         try:
             if link is not None:
                 return self._loop.run(link.client.test(kind, ipu))
-        except CancelledError:
+        except Unavailable:
             if self._links.get(agent) is link:
-                raise  # vipu-server is being stopped
+                raise
         raise NotReady(f"{agent} was removed while it was tested")
 
     def _link(self, agent: str) -> AgentLink:
