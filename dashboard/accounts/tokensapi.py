@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from dashboard.account import TOKEN_COLUMNS
 from dashboard.accounts.usersapi import TokenSerializer
 from ipuhub.api.auth import make_token
-from ipuhub.api.idempotency import idempotent
+from ipuhub.api.idempotency import SecretField, idempotent
 from ipuhub.api.parsing import read_body
 from ipuhub.api.schema import NoBodySerializer, body_example
 from ipuhub.api.scopes import ACCESS, SCOPES, read_scopes, write_scopes
@@ -45,9 +45,9 @@ class TokenRequestSerializer(serializers.Serializer[Any]):
 
 
 class NewTokenSerializer(TokenSerializer):
-    """A new token. Only this answer has its text in `token`; null: the answer is a repetition."""
+    """A new token, with its text in `token`."""
 
-    token = serializers.CharField(allow_null=True, read_only=True)
+    token = SecretField()
 
     class Meta(TokenSerializer.Meta):
         fields: ClassVar = [*TokenSerializer.Meta.fields, _TEXT]
@@ -80,7 +80,7 @@ class TokenList(FileList[ApiToken]):
         request=TokenRequestSerializer,
         responses={201: NewTokenSerializer},
     )
-    @idempotent(hides=(_TEXT,))
+    @idempotent()
     def post(self, request: Request) -> Response:
         """Make a token of the caller. A token makes no token that may do more than itself, or that
         is valid for longer. Raises ValidationError."""

@@ -23,7 +23,7 @@ from dashboard.notify.subscriptions import (
     send_test,
     subscribe,
 )
-from ipuhub.api.idempotency import idempotent
+from ipuhub.api.idempotency import SecretField, idempotent
 from ipuhub.api.parsing import read_body, read_form
 from ipuhub.api.schema import NoBodySerializer, body_example
 from ipuhub.api.views import FileList, PlainView
@@ -79,9 +79,10 @@ class SubscriptionSerializer(serializers.ModelSerializer[Subscription]):
 class NewSubscriptionSerializer(SubscriptionSerializer):
     """A new subscription, with the secret that signs its webhooks (empty for mail)."""
 
+    secret = SecretField()
+
     class Meta(SubscriptionSerializer.Meta):
         fields: ClassVar = [*SubscriptionSerializer.Meta.fields, "secret"]
-        read_only_fields: ClassVar = [*SubscriptionSerializer.Meta.read_only_fields, "secret"]
 
 
 @body_example({"is_paused": True})
@@ -129,7 +130,7 @@ class SubscriptionList(FileList[Subscription]):
     )
     @idempotent()
     def post(self, request: Request) -> Response:
-        """Subscribe. Only this answer has the secret. Raises ValidationError."""
+        """Subscribe. Raises ValidationError."""
         user = cast("User", request.user)
         given = read_form(SubscriptionForm(user, read_body(SubscriptionSerializer, request)))
         try:

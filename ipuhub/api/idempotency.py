@@ -18,6 +18,7 @@ from django.core.exceptions import ValidationError as Refused
 from django.db import DatabaseError, IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
+from rest_framework import serializers
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
@@ -33,7 +34,7 @@ from ipuhub.models.idempotency import (
 from ipuhub.web.filters import refuse_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from django.contrib.auth.models import User
     from rest_framework.request import Request
@@ -43,6 +44,8 @@ _F = TypeVar("_F", bound="Callable[..., Response]")
 LONGEST_KEY: Final = 255
 HEADER: Final = "Idempotency-Key"
 DRY_RUN: Final = "dry_run"
+SECRETS: Final = frozenset({"token", "secret"})
+"""The fields of answers that are shown once: declare each as `SecretField`."""
 REPLAYED: Final = "Idempotent-Replayed"
 PARAMETER: Final[dict[str, Any]] = {
     "in": "header",
@@ -50,11 +53,20 @@ PARAMETER: Final[dict[str, Any]] = {
     "schema": {"type": "string", "maxLength": LONGEST_KEY},
     "description": "A text of your choice, such as a UUID. A request that repeats the key within "
     f"{KEPT // dt.timedelta(hours=1)} hours changes nothing and gets the answer of the first "
-    f"request, with the header `{REPLAYED}: true`.",
+    f"request, with the header `{REPLAYED}: true`; a secret in it is null then.",
 }
 _REFUSALS: Final = (APIException, Http404, PermissionDenied, Refused)
 _TRIES: Final = 3
 _RETRY_SECONDS: Final = 2
+
+
+class SecretField(serializers.CharField):
+    """A secret that only the first answer has; null in a repetition with the same key."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            read_only=True, allow_null=True, help_text="Shown once; null: a repetition."
+        )
 
 
 class KeyProblem(APIException):
@@ -69,17 +81,14 @@ class OutcomeUnknown(APIException):
     """Base of the problems of a request whose change may have happened."""
 
 
-def idempotent(
-    *, sends: bool = False, has_dry_run: bool = False, hides: Sequence[str] = ()
-) -> Callable[[_F], _F]:
+def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_F], _F]:
     """Return a decorator of a view's writing method: a request with a key is carried out once.
 
     The change and the answer are one transaction, so that every failure frees the key. A method
     that `sends` something to others than PostgreSQL claims the key before, and has to call
     `note_sending`; from then on only a refusal frees the key. A dry run takes no key; methods
     without one refuse the parameter. Any other parameter is refused, so that no dry run that is
-    spelt in another way is carried out. The stored answer has null for the fields that the method
-    `hides`, such as a secret.
+    spelt in another way is carried out. The stored answer has null for each field of `SECRETS`.
     """
 
     def decorate(method: _F) -> _F:
@@ -94,7 +103,7 @@ def idempotent(
             if key is None or is_dry:
                 return call()
             forget_expired(timezone.now())
-            return (_send_once if sends else _store_once)(request, key, call, hides)
+            return (_send_once if sends else _store_once)(request, key, call)
 
         once.is_idempotent = True  # type: ignore[attr-defined]
         return cast("_F", once)
@@ -102,18 +111,14 @@ def idempotent(
     return decorate
 
 
-def _store_once(
-    request: Request, key: str, call: Callable[[], Response], hides: Sequence[str]
-) -> Response:
+def _store_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
     """Change PostgreSQL and keep the answer in one transaction; a repetition waits for its end."""
     with transaction.atomic():
         stored, is_new = _claim(request, key)
-        return _keep(stored, call(), hides) if is_new else _replay(stored)
+        return _keep(stored, call()) if is_new else _replay(stored)
 
 
-def _send_once(
-    request: Request, key: str, call: Callable[[], Response], hides: Sequence[str]
-) -> Response:
+def _send_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
     """Claim the key, then change what is not in PostgreSQL."""
     stored, is_new = _claim(request, key)
     if not is_new and not stored.take_over(timezone.now()):
@@ -128,7 +133,7 @@ def _send_once(
         with suppress(DatabaseError):  # the key stays, and is taken over if nothing was sent
             stored.give_up(is_refused=is_refused)
         raise
-    return _keep(stored, answer, hides)
+    return _keep(stored, answer)
 
 
 def is_idempotent(view: object, method: str) -> bool:
@@ -166,8 +171,10 @@ def _claim(request: Request, key: str) -> tuple[IdempotentRequest, bool]:
     raise _in_progress()
 
 
-def _keep(stored: IdempotentRequest, answer: Response, hides: Sequence[str]) -> Response:
-    kept = {**answer.data, **dict.fromkeys(hides)} if hides else answer.data
+def _keep(stored: IdempotentRequest, answer: Response) -> Response:
+    kept = answer.data
+    if isinstance(kept, dict):  # what is shown once is stored nowhere
+        kept = {name: None if name in SECRETS else value for name, value in kept.items()}
     body = "" if kept is None else JSONRenderer().render(kept).decode()
     stored.keep(answer.status_code, body, answer.headers.get("Location", ""))
     return answer

@@ -12,9 +12,10 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, connection
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
+from rest_framework.serializers import Serializer
 
 from dashboard.notify.subscriptions import subscribe
-from ipuhub.api.idempotency import is_idempotent
+from ipuhub.api.idempotency import SECRETS, SecretField, is_idempotent
 from ipuhub.celery import app, forget_keys
 from ipuhub.models import IdempotentRequest, Subscription
 from ipuhub.models.idempotency import CLAIMED, KEPT, LONGEST, SENDING, ClaimLostError
@@ -43,6 +44,7 @@ SUBSCRIPTION: Final = {
     "channel": "webhook",
     "target": "https://chat.example/h",
 }
+TOKEN: Final = {"name": "night", "days": 1, "scopes": ["read"]}
 RATE: Final = {"resource": "ipu", "price": "1.5", "valid_from": "2026-11-01"}
 
 
@@ -88,7 +90,7 @@ def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(root: User
     first = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
     again = send(client, SUBSCRIPTIONS, dict(reversed(SUBSCRIPTION.items())))
     assert (first.status_code, again.status_code) == (201, 201)
-    assert again.content == first.content
+    assert again.json() == first.json() | {"secret": None}
     assert again.headers["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first.headers
     one = f"{SUBSCRIPTIONS}/{Subscription.objects.get().pk}"
@@ -231,14 +233,14 @@ def test_a_key_without_an_answer_is_in_progress_or_unknown_or_taken_over(
 @pytest.mark.django_db
 def test_a_row_of_a_release_without_states_is_read_as_that_release_meant_it(root: User) -> None:
     client = api_client(root)
-    first = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
+    first = send(client, SUBSCRIPTIONS, SUBSCRIPTION).json() | {"secret": None}
     for status, late, want in ((201, False, 201), (None, False, 409), (None, True, 409)):
         at = timezone.now() - (LONGEST if late else dt.timedelta())
         rows = IdempotentRequest.objects.all()
         rows.update(status=status, at=at, user=None, state=SENDING)  # the column's own default
         again = send(client, SUBSCRIPTIONS, SUBSCRIPTION)
         assert again.status_code == want
-        assert (again.content == first.content) is (want == 201)
+        assert (again.json() == first) is (want == 201)
     assert again.json()["type"][19:] == "outcome-unknown"
 
 
@@ -338,3 +340,29 @@ def test_a_key_beside_a_body_of_odd_values_is_no_error(root: User, odd: str) -> 
             headers={"Idempotency-Key": "k1"},
         )
         assert answer.status_code == 400, answer.content
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [(SUBSCRIPTIONS, SUBSCRIPTION, "secret"), ("/api/v1/tokens", TOKEN, "token")],
+)
+def test_a_repetition_has_null_instead_of_a_secret_and_nothing_stores_it(
+    root: User, path: str, body: Any, field: str
+) -> None:
+    client = api_client(root, "read write access")
+    first, again = (send(client, path, body) for _ in range(2))
+    assert (first.status_code, again.headers["Idempotent-Replayed"]) == (201, "true")
+    assert first.json()[field]
+    assert again.json() == first.json() | {field: None}
+    assert first.json()[field] not in IdempotentRequest.objects.get().body
+
+
+def test_each_field_that_is_shown_once_is_known_to_the_store_of_answers() -> None:
+    declared, waiting = set(), [Serializer]
+    while waiting:
+        of = waiting.pop()
+        waiting += of.__subclasses__()
+        fields = getattr(of, "_declared_fields", {}).items()
+        declared |= {name for name, each in fields if isinstance(each, SecretField)}
+    assert declared == SECRETS
