@@ -12,6 +12,7 @@ from jobs.ipujob.names import ROLE_WORKER, format_time, metadata, parse_time
 from jobs.operator.actions import Event, PatchStatus, Plan, Step
 from jobs.operator.instancerecord import records_of
 from jobs.operator.provisioning import MOST_AT_ONCE, is_released
+from jobs.operator.waiting import pending_cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ COUNTS = frozenset(
     {"workersStatus", "partitions", "iPUPartitionCreated", "ipus", "lastReconcileTime"}
 )
 ALL_DONE = "All instances done"
+OTHERS = ". Others are pending: "
 GOOD_REASONS = frozenset(
     {Reason.PENDING, Reason.RUNNING, Reason.SUCCEEDED, Reason.SUSPENDED, Reason.RESTARTING}
 )
@@ -60,7 +62,7 @@ def next_status(
         "conditions": with_verdict(
             list(stored.get("conditions") or ()), verdict, observed.key.path, written
         ),
-        "lastMessage": _last_message(verdict, instances, running),
+        "lastMessage": _last_message(observed, verdict, instances, running),
         "restartCount": stored.get("restartCount", 0)
         + sum(record.state == JobState.RESTARTING for record in records.values()),
         "startTime": written if resumed else stored.get("startTime", written),
@@ -182,9 +184,11 @@ def _pause_before(patch: PatchStatus, status: Manifest) -> timedelta:
 
 
 def _is_recount(patch: PatchStatus, status: Manifest) -> bool:
-    """Return whether a job waits for room as before, and only how much there is has changed."""
+    """Return whether a job, or instances of a running job, wait as before, and only how much room
+    there is has changed."""
     reason = (current_condition(status) or {}).get("reason")
-    return reason in ABOUT_ROOM and patch.status.keys() <= WORDS
+    is_about_room = reason in ABOUT_ROOM or OTHERS in status.get("lastMessage", "")
+    return is_about_room and patch.status.keys() <= WORDS
 
 
 def coalescing_seconds(stored: Manifest, now: datetime, pause: timedelta = COALESCE) -> float:
@@ -255,12 +259,16 @@ def _are_released(partitions: Sequence[Manifest]) -> bool:
     return bool(partitions) and all(p.get("state") == Phase.RELEASED for p in partitions)
 
 
-def _last_message(verdict: Verdict, instances: tuple[Instance, ...], running: int) -> str:
+def _last_message(
+    observed: Observed, verdict: Verdict, instances: tuple[Instance, ...], running: int
+) -> str:
     if verdict.state is JobState.COMPLETED:
         return ALL_DONE
-    if verdict.reason == Reason.RUNNING and running < len(instances):
-        return f"{running} of {len(instances)} instances are running"
-    return verdict.message
+    if verdict.reason != Reason.RUNNING or running >= len(instances):
+        return verdict.message
+    cause = pending_cause(observed, instances)
+    others = f"{OTHERS}{cause}" if cause else ""
+    return f"{running} of {len(instances)} instances are running{others}"
 
 
 def _running(instances: tuple[Instance, ...], records: Mapping[int, InstanceRecord]) -> int:

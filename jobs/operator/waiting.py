@@ -207,6 +207,14 @@ def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: da
     return plain_verdict(state, observed.key.path)
 
 
+def pending_cause(observed: Observed, instances: Iterable[Instance]) -> str:
+    """Return the reason that other instances of a running job wait; empty: none waits, or none is
+    known."""
+    waiting = tuple(one for one in instances if not (one.has_started or one.is_settled))
+    causes = (*blocked_causes(waiting), *_causes(observed, waiting)) if waiting else ()
+    return causes[0][1] if causes else ""
+
+
 def _waiting_state(observed: Observed) -> JobState:
     restarting = JobState.RESTARTING
     return restarting if observed.state() is restarting else JobState.PENDING

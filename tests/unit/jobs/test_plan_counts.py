@@ -72,6 +72,27 @@ def test_of_the_instances_those_run_that_have_not_ended() -> None:
     assert found["lastMessage"] == "1 of 3 instances are running"
 
 
+def one_runs_and_one_waits(cause: str) -> Observed:
+    built = ipujob().without_launcher().instances(2).build()
+    full = partition(1, phase="waiting", id="", reason="NoCapacity", message=cause, asked_at=NOW)
+    parts = (partition(0), full)
+    return observed(built, worker(built, 0, 0).running(), partitions=parts, with_children=True)
+
+
+def test_a_running_job_says_why_its_other_instances_wait() -> None:
+    found = status_of(plan(one_runs_and_one_waits("4 needed, 0 free"), NOW))
+    words = "1 of 2 instances are running. Others are pending: 4 needed, 0 free"
+    assert found["lastMessage"] == words
+    assert {c["type"]: c["status"] for c in found["conditions"]}["Running"] == "True"
+
+
+def test_other_words_about_the_others_are_written_once_a_minute() -> None:
+    before = one_runs_and_one_waits("4 needed, 0 free")
+    later = reported_at_noon(one_runs_and_one_waits("4 needed, 2 free"), before)
+    assert plan(later, at(59.5)) == Plan((), 0.5)
+    assert status_of(plan(later, at(60)))["lastMessage"].endswith("4 needed, 2 free")
+
+
 def test_an_instance_that_begins_to_run_is_told_at_once() -> None:
     job = ipujob().without_launcher().instances(2)
     built = job.build()
