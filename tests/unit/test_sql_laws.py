@@ -34,28 +34,24 @@ def known_tables() -> set[str]:
 @cache
 def texts_of(path: Path) -> list[tuple[int, str]]:
     """The texts of a module with their lines, but for docstrings; `{}` where a value is put in."""
-    tree = ast.parse(path.read_text("utf-8"))
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-             for part in node.values}  # fmt: skip
-    spoken = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    left_out: set[ast.AST] = set()
     found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):  # what holds a text comes before it
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and node not in left_out:
+                found.append((node.lineno, node.value))
+        elif isinstance(node, ast.JoinedStr):
+            left_out.update(node.values)
             texts = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
             found.append((node.lineno, "".join(map(str, texts))))
-        elif (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and id(node) not in parts | spoken
-        ):
-            found.append((node.lineno, node.value))
+        elif isinstance(node, ast.Expr):
+            left_out.add(node.value)
     return found
 
 
 def others_tables(text: str, house: str, tables: set[str]) -> set[str]:
     """Return the tables of other apps that the SQL in `text` names without an agreement."""
-    named = set(_AFTER.findall(text)) | {each for each in re.findall(r"[a-z_]+", text) if
-                                         each in tables}  # fmt: skip
+    named = set(_AFTER.findall(text)) | {*re.findall(r"[a-z_]+", text)} & tables
     foreign = tuple(f"{owner}_" for owner in OWNERS if owner != house)
     return {each for each in named if each.startswith(foreign)} - AGREED
 

@@ -6,7 +6,6 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
-from typing import TypeGuard
 
 import pytest
 
@@ -75,6 +74,7 @@ ROOMS = ("dashboard", "devcluster", "ipuhub", "jobs", "partitions", "usage")
 PRIVATE = {"said", "told", "asked", "shown", "why"}  # names that say nothing of what they hold
 UNSPOKEN = ("Whether", "What", "Who", "Whose", "When", "Where", "Why", "Which", "How")
 Said = dict[str, str]  # by file and line
+NAMING = {ast.arg, ast.Name, ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef}
 
 
 class Words:
@@ -90,27 +90,30 @@ class Words:
 
     def read(self, path: Path) -> None:
         """Add the words of a file."""
-        tree = ast.parse(path.read_text("utf-8"))
-        explained = {id(statement.value) for statement in ast.walk(tree) if is_text(statement)}
-        for node in ast.walk(tree):
-            at = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-            match node:
-                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
-                    self.names[f"{at} {name}"] = name
-                case ast.Module():
-                    self.modules[at] = ast.get_docstring(node) or ""
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    self.names[f"{at} {name}"] = name
-                    self.functions[at] = ast.get_docstring(node) or ""
-                case ast.ClassDef():
-                    self.classes[at] = ast.get_docstring(node) or ""
-                case ast.Constant(str(text)) if " " in text and id(node) not in explained:
-                    self.messages[at] = text
+        file = path.relative_to(ROOT)
+        explained = set()  # texts that are a statement alone: docstrings
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):  # a statement before its text
+            kind = type(node)
+            if kind is ast.Expr and isinstance(node.value, ast.Constant):
+                explained.add(node.value)
+            elif kind is ast.Constant:
+                text = node.value
+                if isinstance(text, str) and " " in text and node not in explained:
+                    self.messages[f"{file}:{node.lineno}"] = text
+            elif kind in NAMING:
+                self._name(node, f"{file}:{getattr(node, 'lineno', 0)}")
 
-
-def is_text(node: ast.AST) -> TypeGuard[ast.Expr]:
-    """Return whether a statement is a text alone: a docstring."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    def _name(self, node: ast.AST, at: str) -> None:
+        match node:
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                self.names[f"{at} {name}"] = name
+            case ast.Module():
+                self.modules[at] = ast.get_docstring(node) or ""
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self.names[f"{at} {name}"] = name
+                self.functions[at] = ast.get_docstring(node) or ""
+            case ast.ClassDef():
+                self.classes[at] = ast.get_docstring(node) or ""
 
 
 @cache
