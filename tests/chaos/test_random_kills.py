@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import random
 import signal
+from http import HTTPStatus
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,13 @@ JOBS = int(os.environ.get("CHAOS_JOBS", "50" if IS_LONG else "10"))
 KILLS = int(os.environ.get("CHAOS_KILLS", "24" if IS_LONG else "4"))
 LATE_KILLS = KILLS // 4  # while the last jobs run and end
 SEED = int(os.environ.get("CHAOS_SEED", "20261121"))
+CORE = "/api/v1/namespaces/default"
+RIGHTS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+IPUJOBS = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs"
+MADE = (
+    *(f"{CORE}/{kind}" for kind in ("configmaps", "serviceaccounts")),
+    *(f"{RIGHTS}/{kind}" for kind in ("roles", "rolebindings")),
+)
 VICTIMS = ("run_operator", "run_vipu_proxy", "partitions.vipu.server", "run_devcluster")
 
 
@@ -66,12 +75,13 @@ def submit(demo: RunningDemo, manifest: dict[str, Any]) -> None:
     wait_until(accepted, f"{manifest['metadata']['name']} accepted")
 
 
-def listing(demo: RunningDemo, *what: str) -> list[dict[str, Any]]:
-    done = demo.try_kubectl("get", *what, "-o", "json")
-    if done.returncode != 0:
+def listing(demo: RunningDemo, *paths: str) -> list[dict[str, Any]]:
+    try:
+        answers = [demo.ask("GET", path) for path in paths]
+    except (OSError, http.client.HTTPException):
         return [{"unreachable": True}]
-    items: list[dict[str, Any]] = json.loads(done.stdout)["items"]
-    return items
+    assert all(code == HTTPStatus.OK for code, _ in answers), answers
+    return [item for _, answer in answers for item in answer["items"]]
 
 
 @pytest.mark.timeout(900)
@@ -95,18 +105,18 @@ def test_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
         else "Failed"
         for m in manifests
     }
-    found = {j["metadata"]["name"]: j["status"]["launcherStatus"] for j in listing(demo, "ipujobs")}
+    found = {j["metadata"]["name"]: j["status"]["launcherStatus"] for j in listing(demo, IPUJOBS)}
     assert found == wanted
     wait_until(lambda: ipus_held(demo) == 0, "no IPU is held")
     assert vipu_partitions(demo) == []
 
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")
-    assert listing(demo, "pods") == []
+    assert listing(demo, f"{CORE}/pods") == []
     wait_until(
         lambda: (
             not [
                 item
-                for item in listing(demo, "configmaps,serviceaccounts,roles,rolebindings")
+                for item in listing(demo, *MADE)
                 if item["metadata"]["name"].startswith("chaos-")
             ]
         ),
@@ -116,7 +126,7 @@ def test_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
 
 
 def finished(demo: RunningDemo) -> int:
-    jobs = listing(demo, "ipujobs")
+    jobs = listing(demo, IPUJOBS)
     phases = [job.get("status", {}).get("launcherStatus") for job in jobs]
     return sum(phase in {"Completed", "Failed"} for phase in phases)
 
