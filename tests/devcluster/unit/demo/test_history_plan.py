@@ -70,10 +70,11 @@ def test_the_free_ipus_are_those_that_no_job_holds() -> None:
     points = dict(free_ipus(JOBS, BEGIN, NOW))
     assert points[BEGIN] == TOTAL_IPUS
     assert len(points) > 100
+    entries = [*map(partition_of, JOBS)]
     for moment, free in list(points.items())[:200]:
         held = [
             entry.size
-            for entry in map(partition_of, JOBS)
+            for entry in entries
             if entry.reserved_at <= moment < (entry.released_at or NOW)
         ]
         assert free == TOTAL_IPUS - sum(held)
