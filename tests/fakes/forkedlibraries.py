@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import aiohttp.web  # noqa: F401
 import celery.apps.beat
 import celery.bin.celery
@@ -22,3 +24,7 @@ import structlog  # noqa: F401
 import yaml  # noqa: F401
 
 import usage.pods.recorder  # noqa: F401
+
+# A fork looks at none of this for garbage: it would copy every page that it looks at.
+gc.collect()
+gc.freeze()

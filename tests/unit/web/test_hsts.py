@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.fakes.forked import answer_of
+
+if TYPE_CHECKING:
+    from tests.fakes.forked import Answer
 
 SAY = """
 from django.http import HttpResponse
@@ -18,10 +23,9 @@ print(answer(request).get("Strict-Transport-Security", ""))
 """
 
 
-def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(given: dict[str, str]) -> Answer:
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "ipuhub.settings"} | given
-    command = [sys.executable, "-c", SAY]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return answer_of(["-c", SAY], Path(__file__).parents[3], environment)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +41,8 @@ def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_hsts_binds_other_hosts_only_where_it_is_said(given: dict[str, str], header: str) -> None:
-    assert run({"IPUHUB_HTTPS": "on"} | given).stdout.strip() == header
+    assert run({"IPUHUB_HTTPS": "on"} | given).out.strip() == header
 
 
 def test_a_preload_that_browsers_refuse_is_refused() -> None:
-    assert "turn on both or none" in run({"IPUHUB_HSTS_PRELOAD": "on"}).stderr
+    assert "turn on both or none" in run({"IPUHUB_HSTS_PRELOAD": "on"}).err
