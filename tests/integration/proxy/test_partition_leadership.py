@@ -131,9 +131,10 @@ async def test_a_leader_that_stood_still_reserves_no_id_that_its_successor_has_i
     """The first ConfigMap was full when it looked, so that its write goes into another
     ConfigMap."""
     world.sweep_options = SweepOptions(tombstone_seconds=0)
-    world.patience_seconds = 0.2
+    second = await world.start()
+    await second.store.write(fill_a_map)
+    world.patience_seconds = 0.2  # of the first alone: it writes nothing
     first = await world.start()
-    await first.store.write(fill_a_map)
     views, stands, wakes = await first.fleet.views(), asyncio.Event(), asyncio.Event()
 
     async def stand_still() -> object:
@@ -145,7 +146,6 @@ async def test_a_leader_that_stood_still_reserves_no_id_that_its_successor_has_i
     late = asyncio.create_task(first.service.ensure(request("a", namespace="b-c")))
     await stands.wait()
 
-    second = await world.start()
     await second.sweep.once()  # makes room in the first
     mine = await second.service.ensure(request("a-b", namespace="c"))
     first.lead.left_seconds = 0.0
