@@ -80,6 +80,8 @@ def listing(demo: RunningDemo, *paths: str) -> list[dict[str, Any]]:
         answers = [demo.ask("GET", path) for path in paths]
     except (OSError, http.client.HTTPException):
         return [{"unreachable": True}]
+    if any(code >= HTTPStatus.INTERNAL_SERVER_ERROR for code, _ in answers):  # it starts again
+        return [{"unreachable": True}]
     assert all(code == HTTPStatus.OK for code, _ in answers), answers
     return [item for _, answer in answers for item in answer["items"]]
 
