@@ -22,6 +22,7 @@ from dashboard.actions.auditlist import AuditList
 from dashboard.fleet import FleetView
 from dashboard.health import Components
 from dashboard.job.api import JobEvents, JobManifest, JobPods, JobUsageSoFar, JobWaiting
+from dashboard.job.happened import JobTimeline
 from dashboard.job.logsapi import JobLogs
 from dashboard.machines.api import IpuView, MachineView
 from dashboard.notify.api import NotificationList
@@ -53,6 +54,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("jobs.api")),
     *with_files("jobs/<str:uid>/pods", JobPods, "job-pods"),
     *with_files("jobs/<str:uid>/events", JobEvents, "job-events"),
+    *with_files("jobs/<str:uid>/timeline", JobTimeline, "job-timeline"),
     path("jobs/<str:uid>/manifest", JobManifest.as_view(), name="job-manifest"),
     path("jobs/<str:uid>/logs", JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),

@@ -6,7 +6,7 @@ other paths that join apps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.urls import path
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
@@ -95,8 +95,21 @@ class TransitionSerializer(serializers.ModelSerializer[JobTransition]):
         fields: ClassVar = ["at", "state", "reason", "message"]
 
 
+class JobRunSerializer(serializers.Serializer[Any]):
+    """Another job of the same name in the same namespace, made later or earlier."""
+
+    uid = serializers.CharField()
+    state = serializers.ChoiceField(choices=STATES)
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    duration_seconds = serializers.IntegerField(source="seconds", allow_null=True)
+    is_later = serializers.BooleanField()
+
+
 class JobDetailSerializer(JobSerializer):
-    """A job with all recorded details."""
+    """A job with all recorded details. `runs`: up to three jobs of its name before it and three
+    after it, the newest first."""
 
     spec = serializers.DictField(read_only=True)
     conditions = serializers.ListField(child=serializers.DictField(), read_only=True)
@@ -104,9 +117,19 @@ class JobDetailSerializer(JobSerializer):
     partitions = serializers.ListField(child=serializers.DictField(), read_only=True)
     attempts = AttemptSerializer(source="past.attempts", many=True, read_only=True)
     transitions = TransitionSerializer(source="past.transitions", many=True, read_only=True)
+    runs = JobRunSerializer(source="past.runs", many=True, read_only=True)
 
     class Meta(JobSerializer.Meta):
-        fields = [*_LISTED, "labels", "spec", "conditions", "partitions", "attempts", "transitions"]  # noqa: RUF012
+        fields = [  # noqa: RUF012
+            *_LISTED,
+            "labels",
+            "spec",
+            "conditions",
+            "partitions",
+            "attempts",
+            "transitions",
+            "runs",
+        ]
 
 
 @extend_schema_view(

@@ -21,7 +21,8 @@ class JobPast:
     none); `typical_seconds`: run time of recently completed jobs of its size, only if it requests
     IPUs; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
     the newest first, only where it failed; `requests`: number of changes that users requested
-    through IPUHub; `events`: Kubernetes Events of it and its pods."""
+    through IPUHub; `events`: Kubernetes Events of it and its pods; `runs`: the nearest other jobs
+    of its name in its namespace, the newest first."""
 
     attempts: Sequence[JobAttempt]
     transitions: Sequence[JobTransition]
@@ -31,6 +32,7 @@ class JobPast:
     earlier: Sequence[EarlierFailure] = ()
     requests: int = 0
     events: Sequence[JobEvent] = ()
+    runs: Sequence[Run] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,25 @@ class EarlierFailure:
 
     uid: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Another job of the same name, made `is_later` or before. `state` is as pages show it."""
+
+    uid: str
+    state: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    is_later: bool
+
+    @property
+    def seconds(self) -> int | None:
+        """Return how long it ran; None before its start and its end."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return int((self.ended_at - self.started_at).total_seconds())
 
 
 ENDED_AT = Coalesce("completed_at", "deleted_at")

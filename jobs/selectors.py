@@ -23,6 +23,7 @@ from jobs.models import (
     JobPast,
     JobRecord,
     JobTransition,
+    Run,
 )
 from jobs.operator.observer import ASKING, BY_AGE
 
@@ -40,6 +41,7 @@ _LOOKED_AT: Final = 1000  # jobs that ended last; of these, jobs of one size cou
 _TYPICAL: Final = 50
 _EARLIER: Final = 3
 _EARLIER_DAYS: Final = 30
+_RUNS_EACH_WAY: Final = 3
 _MANIFESTS: Final = ("applied", "running")  # shown on one tab of a job
 _LARGE = ("spec", "conditions", "labels", "partitions", *_MANIFESTS)  # for one job, not for fifty
 
@@ -94,6 +96,8 @@ FROM (SELECT * FROM {{jobs}} c WHERE c.completed_at IS NOT NULL AND {_COVERED_SQ
   ORDER BY c.completed_at DESC LIMIT {_LOOKED_AT}) e
 WHERE e.status = %(completed)s AND e.started_at IS NOT NULL
 """  # noqa: S608  # no value is pasted in
+_RUN: Final = "o.id, o.uid, o.status, o.created_at, o.started_at, o.completed_at, o.deleted_at"
+_SAME_NAME: Final = "o.name = j.name AND o.namespace = j.namespace"
 _FIND: Final = f"""
 SELECT {{columns}},
   (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.id), '[]')::text
@@ -120,7 +124,14 @@ SELECT {{columns}},
         AND e.completed_at < j.completed_at
         AND e.completed_at > j.completed_at - interval '{_EARLIER_DAYS} days'
       ORDER BY e.completed_at DESC LIMIT {_EARLIER})
-    END AS earlier
+    END AS earlier,
+  -- Of jobs of one name the next begins after the one before is gone: their rows are in this order.
+  (SELECT coalesce(jsonb_agg(to_jsonb(n) ORDER BY n.id DESC), '[]')::text FROM (
+    (SELECT {_RUN} FROM {{jobs}} o WHERE {_SAME_NAME} AND o.id < j.id
+      ORDER BY o.id DESC LIMIT {_RUNS_EACH_WAY})
+    UNION ALL
+    (SELECT {_RUN} FROM {{jobs}} o WHERE {_SAME_NAME} AND o.id > j.id
+      ORDER BY o.id LIMIT {_RUNS_EACH_WAY})) n) AS told_runs
 FROM {{jobs}} j
 WHERE j.uid = %(uid)s AND {_COVERED_SQL.format("j")}
 """  # noqa: S608  # no value is pasted in
@@ -181,8 +192,17 @@ def find_job(scope: Scope, uid: str, *, manifests: bool = False) -> JobRecord:
         earlier=[EarlierFailure(*json.loads(each)) for each in past["earlier"] or ()],
         requests=past["requests"],
         events=_rows(JobEvent, json.loads(past["told_events"])),
+        runs=[_run(job, row) for row in json.loads(past["told_runs"])],
     )
     return job
+
+
+def _run(of: JobRecord, row: dict[str, Any]) -> Run:
+    known = {each.attname: each for each in _fields(JobRecord)}
+    other = JobRecord(**{name: known[name].to_python(value) for name, value in row.items()})
+    ended_at = other.completed_at or other.deleted_at
+    times = other.created_at, other.started_at, ended_at
+    return Run(other.uid, state_of(other), *times, is_later=other.pk > of.pk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +263,7 @@ _OF_PAST: Final = (
     "typical_seconds",
     "earlier",
     "requests",
+    "told_runs",
 )
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from dashboard.job.shapes import Attempt, ClusterEvent, Job, Lives, Partition, Pod, Request
 
+KINDS: Final = ("job", "attempt", "partition", "pod", "action", "event")
+"""Of events; the last is of Kubernetes."""
 _NAMED: Final = 3  # of pods to which the same happened in the same second
 _ORDER: Final = {"reserving": 1, "Pending": 2, "active": 3, "Scheduled": 4, "Started": 5}
 """Order within one second: Kubernetes' own times have no fractions."""
@@ -26,8 +28,7 @@ _TOLD_OF_PODS: Final = frozenset({"Scheduled", "Started"})  # by their lifetimes
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line. `kind`: job, attempt, partition, pod, action or event (of Kubernetes); `state` gives
-    it its colour."""
+    """A line. `kind` is one of KINDS; `state` gives it its colour."""
 
     at: datetime
     kind: str

@@ -11,7 +11,8 @@ from django.views.decorators.http import require_safe
 from dashboard.actions.manifests import as_yaml
 from dashboard.fleetmap import FILLS
 from dashboard.job.diagnosis import diagnose, last_failure
-from dashboard.job.events import newest_within, with_requests
+from dashboard.job.events import newest_within
+from dashboard.job.happened import SHOWN_EVENTS, read_timeline
 from dashboard.job.manifests import VIEWS, difference_of, manifests_of
 from dashboard.job.minimap import draw_minimap
 from dashboard.job.queue import read_place
@@ -21,7 +22,6 @@ from dashboard.job.tabs import answer_tab, read_view
 from dashboard.job.timeline import draw_timeline, timeline_rows
 from dashboard.job.usage import read_held
 from dashboard.templatetags.fleet import machine_address
-from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.cells import colour_of
 from ipuhub.web.exports import FORMATS, export
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from jobs.models import JobRecord
     from partitions.models import PartitionLifetime
 
-_SHOWN_EVENTS = 300
 _SHOWN_MACHINES = 16  # of an IPU-Link domain
 _OF_PODS = ("pods", "attempts", "partitions")
 
@@ -71,8 +70,10 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         "stepper": draw_stepper(view.job, view.state, view.held, view.now),
         "timeline": draw_timeline(timeline_rows(view.held, attempts), view.now, attempts),
         "machines": _machines(view.held.partitions),
+        "runs": [(run, colour_of(run.state)) for run in view.job.past.runs],
     }
-    return answer_tab(view, "detail", "jobs/_overview.html", context, diagnosis, minimap)
+    contents = diagnosis, minimap, view.job.past.runs
+    return answer_tab(view, "detail", "jobs/_overview.html", context, *contents)
 
 
 @require_safe
@@ -99,9 +100,8 @@ def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
     view = read_view(request, uid)
-    requests = AuditEntry.objects.filter(uid=view.job.uid).order_by("-at")[:_SHOWN_EVENTS]
-    events = with_requests(view.happened, requests)
-    coloured = [(event, colour_of(event.state)) for event in newest_within(events, _SHOWN_EVENTS)]
+    events = read_timeline(view.job, view.happened, SHOWN_EVENTS)
+    coloured = [(event, colour_of(event.state)) for event in newest_within(events, SHOWN_EVENTS)]
     context = {"events": coloured, "hidden_events": len(events) - len(coloured)}
     actions = [(event.at, event.what) for event in events if event.kind == "action"]
     return answer_tab(view, "events", "jobs/_events.html", context, actions)

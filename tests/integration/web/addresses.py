@@ -186,6 +186,8 @@ _JOBS: Final = {
     "job-pods-file": Example(API_OF_NAMESPACE, {**_JOB, **_CSV}),
     "job-events": Example(API_OF_NAMESPACE, _JOB),
     "job-events-file": Example(API_OF_NAMESPACE, {**_JOB, **_CSV}),
+    "job-timeline": Example(API_OF_NAMESPACE, _JOB),
+    "job-timeline-file": Example(API_OF_NAMESPACE, {**_JOB, **_CSV}),
     "job-manifest": Example(API_OF_NAMESPACE, _JOB),
     "job-logs": Example(_api(404, 404, 503, 404, 503), _JOB),  # no cluster here
     "job-waiting": Example(API_OF_NAMESPACE, _JOB),

@@ -161,14 +161,14 @@ def test_kubernetes_events_give_way_to_what_became_of_the_job(
     address = f"/jobs/{ended.uid}/events/"
     row = re.compile(r"<tr>\n      <td.*?</tr>", re.DOTALL)
     own = row.findall(staff.get(address).content.decode())
-    monkeypatch.setattr(page, "_SHOWN_EVENTS", len(own) + 2)
+    monkeypatch.setattr(page, "SHOWN_EVENTS", len(own) + 2)
     tell(ended, 5)
     text = staff.get(address).content.decode()
     lines = row.findall(text)
     assert lines[2:] == own
     assert ["Image is there 4" in lines[0], "Image is there 3" in lines[1]] == [True, True]
     assert "3 older events are not shown" in text
-    monkeypatch.setattr(page, "_SHOWN_EVENTS", 3)  # fewer than the job's own
+    monkeypatch.setattr(page, "SHOWN_EVENTS", 3)  # fewer than the job's own
     assert row.findall(staff.get(address).content.decode()) == own[:3]
 
 

@@ -17,7 +17,7 @@ from ipuhub.web.access import Scope
 from ipuhub.web.filters import order_named
 from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
-from jobs.selectors import NAMED, SORTS, listed_jobs, names_like, visible_jobs
+from jobs.selectors import NAMED, SORTS, find_job, listed_jobs, names_like, visible_jobs
 from jobs.views import JobFilters
 from tests.fakes.emptytables import empty_tables
 
@@ -200,3 +200,13 @@ def test_owners_of_jobs_are_found_in_indexes_of_their_names(
         cursor.execute(f"EXPLAIN {queries[0]['sql']}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert set(re.findall(r"(\w+) on jobs_jobrecord", plan)) <= indexes, plan
+
+
+@pytest.mark.usefixtures("_history")
+def test_the_jobs_of_a_name_are_found_in_the_index_of_names() -> None:
+    with CaptureQueriesContext(connection) as queries:
+        find_job(Scope(None), "uid-0")
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + queries[0]["sql"])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert plan.count("job_name_search") == 2, plan
