@@ -9,7 +9,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from dashboard.accounts.tokensapi import OneToken, TokenList
-from dashboard.accounts.usersapi import GrantRole, RevokeRole, UserList
+from dashboard.accounts.usersapi import GrantRole, RevokeRole, TokenOfUser, UserList
 from dashboard.actions.api import (
     CancelJob,
     JobsView,
@@ -73,6 +73,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "subscriptions/<int:pk>/retry", RetrySubscription.as_view(), name="api-subscription-retry"
     ),
     *with_files("users", UserList, "api-users"),
+    path("users/tokens/<int:pk>", TokenOfUser.as_view(), name="api-user-token"),
     path("roles/grant", GrantRole.as_view(), name="api-role-grant"),
     path("roles/revoke", RevokeRole.as_view(), name="api-role-revoke"),
     *with_files("tokens", TokenList, "api-tokens"),

@@ -27,7 +27,7 @@ from dashboard.partitions import partition_list
 from dashboard.queue.page import queue_page
 from dashboard.search import search
 from dashboard.system import system
-from dashboard.users import role_changes, users_page
+from dashboard.users import revoke_token_of, role_changes, users_page
 from ipuhub.web.access import signed_in
 from ipuhub.web.problems import takes
 from partitions.urls import urlpatterns as partition_pages
@@ -72,6 +72,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("account/users/", users_page, name="account-users"),
+    path(
+        "account/users/tokens/<int:number>/revoke",
+        revoke_token_of,
+        name="account-user-token-revoke",
+    ),
     path("account/notifications/", notifications, name="account-notifications"),
     path(
         "account/notifications/<int:number>/<str:change>",

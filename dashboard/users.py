@@ -11,10 +11,11 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
+from django.http import Http404
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 
@@ -26,7 +27,7 @@ from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import CHUNK_ROWS, export, known_format
 from ipuhub.web.filters import PAGE, BadFilter, Filters, InstantFilter, read_page_number
-from ipuhub.web.grants import grant_role, revoke_role
+from ipuhub.web.grants import grant_role, revoke_any_token, revoke_role
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import bad_parameters, takes
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from ipuhub.models import ApiToken
 
+NOT_FOUND: Final = "There is no such token."
 A_PAGE: Final = 100
 """Users of a page, by name."""
 OF_A_ROW: Final = ("role_grants", "api_tokens", "external_identities")
@@ -134,6 +136,18 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
     return render(request, "account/users.html", context, status=400 if form.errors else 200)
 
 
+@require_POST
+@signed_in
+def revoke_token_of(request: HttpRequest, number: int) -> HttpResponseBase:
+    """Revoke a token of any user: it stops working at once. Raises PermissionDenied and Http404."""
+    require_admin(request.user)
+    token = revoke_any_token(number, request.user.get_username(), timezone.now())
+    if token is None:
+        raise Http404(NOT_FOUND)
+    messages.success(request, f"The token {token.name} of {token.user} no longer works.")
+    return redirect("account-users")
+
+
 def change_role(by: User, given: dict[str, Any], now: dt.datetime) -> bool:
     """Do what a valid RoleForm asks for; return whether that changed something. Raise
     ValidationError if `by` would no longer be an administrator."""
@@ -218,8 +232,9 @@ role_changes = ListPage(
 
 
 class RoleChangeSerializer(serializers.ModelSerializer[RoleChange]):
-    """A role that was granted or revoked. `namespace` is * for all; `by` is a user, `manage.py`, or
-    `sign-in` for the groups of a provider."""
+    """A role that was granted or revoked, or a token that an administrator revoked (`role` is
+    `token` with its name, `namespace` is empty). `namespace` is * for all; `by` is a user,
+    `manage.py`, or `sign-in` for the groups of a provider."""
 
     user = serializers.CharField(source="user_name", read_only=True)
 
@@ -233,7 +248,8 @@ class RoleChangeSerializer(serializers.ModelSerializer[RoleChange]):
     get=extend_schema(operation_id="role_changes_list", summary="Changed roles", tags=["audit"])
 )
 class RoleChangeList(FileList[RoleChange]):
-    """Granted and revoked roles, newest first; administrators only."""
+    """Granted and revoked roles, and tokens that administrators revoked, newest first;
+    administrators only."""
 
     queryset = RoleChange.objects.all()
     serializer_class = RoleChangeSerializer

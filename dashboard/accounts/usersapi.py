@@ -10,22 +10,24 @@ import django_filters
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError as Refused
+from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
-from dashboard.users import OF_A_ROW, USER_COLUMNS, RoleForm, change_role, read_user
+from dashboard.users import NOT_FOUND, OF_A_ROW, USER_COLUMNS, RoleForm, change_role, read_user
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import read_body, read_form
-from ipuhub.api.schema import body_example
+from ipuhub.api.schema import NoBodySerializer, body_example
 from ipuhub.api.scopes import ACCESS
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import ApiToken
 from ipuhub.roles import ROLES
 from ipuhub.web.filters import Filters
+from ipuhub.web.grants import revoke_any_token
 from ipuhub.web.keyset import Order
 
 if TYPE_CHECKING:
@@ -135,6 +137,41 @@ class UserList(FileList[User]):
         """Add what the page shows of them."""
         for user in rows:
             user.row = read_user(user)
+
+
+class TokenOfUser(PlainView):
+    """A token of any user, for administrators."""
+
+    permission_classes = (IsSignedIn, IsAdmin)
+    write_scope = ACCESS
+
+    @extend_schema(
+        operation_id="users_tokens_retrieve",
+        summary="A user's API token",
+        tags=["users"],
+        responses=TokenSerializer,
+    )
+    def get(self, _request: Request, pk: int) -> Response:
+        """A token of any user, without its text; administrators only. Raises Http404."""
+        found = ApiToken.objects.filter(pk=pk).first()
+        if found is None:
+            raise Http404(NOT_FOUND)
+        return Response(TokenSerializer(found).data)
+
+    @extend_schema(
+        operation_id="users_tokens_revoke",
+        summary="Revoke a user's API token",
+        tags=["users"],
+        responses={204: None},
+    )
+    @idempotent()
+    def delete(self, request: Request, pk: int) -> Response:
+        """Revoke a token of any user; administrators only. It stops working at once, and the list
+        of role changes says who did it. Raises Http404 and ValidationError."""
+        read_body(NoBodySerializer, request)
+        if revoke_any_token(pk, request.user.get_username(), timezone.now()) is None:
+            raise Http404(NOT_FOUND)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class _RoleChange(PlainView):

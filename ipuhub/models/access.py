@@ -37,7 +37,8 @@ class RoleGrant(models.Model):
 
 
 class RoleChange(models.Model):
-    """A granted or revoked role of a user, and the user who changed it."""
+    """A granted or revoked role of a user, and the user who changed it; or a token of a user that
+    an administrator revoked: `role` is `token NAME` then, `namespace` empty."""
 
     at = models.DateTimeField()
     by = models.TextField()

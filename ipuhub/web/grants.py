@@ -1,4 +1,4 @@
-"""glue: grants and revokes roles, and records who did it."""
+"""glue: grants and revokes roles, revokes tokens of users, and records who did it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from django.db import transaction
 
-from ipuhub.models import RoleChange, RoleGrant
+from ipuhub.models import ApiToken, RoleChange, RoleGrant
 from ipuhub.roles import ADMIN, EVERYWHERE, Grant
 
 if TYPE_CHECKING:
@@ -77,6 +77,26 @@ def set_admin(user: User, by: str, now: dt.datetime, *, is_admin: bool) -> bool:
     user.save(update_fields=["is_staff"])
     _record(user, Grant(ADMIN), by, now, is_granted=is_admin)
     return True
+
+
+@transaction.atomic
+def revoke_any_token(number: int, by: str, now: dt.datetime) -> ApiToken | None:
+    """Revoke the API token with this number, of any user, and record who did it; return it, or None
+    if it does not exist."""
+    tokens = ApiToken.objects.select_related("user").select_for_update(of=("self",))
+    token = tokens.filter(pk=number).first()
+    if token is None:
+        return None
+    RoleChange.objects.create(
+        at=now,
+        by=by,
+        user_name=token.user.get_username(),
+        role=f"token {token.name}",
+        namespace="",
+        is_granted=False,
+    )
+    token.delete()
+    return token
 
 
 def _is_everything(grant: Grant) -> bool:

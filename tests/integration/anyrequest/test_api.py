@@ -55,6 +55,7 @@ NOT_TAGGED = {
     "api-schema",
     "api-subscription",
     "api-token",
+    "api-user-token",
     "job-logs",
     "usage-api:correction-file",
     "usage-api:run-file",

@@ -121,6 +121,9 @@ _SIGN_IN: Final = {
     ),
     "account-password": Example(OF_ALL),
     "account-users": Example(OF_ADMINS, queries=_FILES),
+    "account-user-token-revoke": Example(
+        _page(403, 403, 403, 403, 302), {"number": "{token}"}, form={}
+    ),
     "account-notifications": Example(OF_ALL, tells=frozenset({"owner"})),
     "account-subscription": Example(
         _page(404, 404, 302, 404, 404),
@@ -148,6 +151,7 @@ _SIGN_IN: Final = {
     "api-tokens": Example(API_OF_ALL),
     "api-tokens-file": Example(API_OF_ALL, _CSV),
     "api-token": Example(_api(404, 404, 200, 404, 404), {"pk": "{token}"}, is_personal=True),
+    "api-user-token": Example(API_OF_ADMINS, {"pk": "{token}"}),
     "role-changes": Example(OF_ADMINS, queries=_FILES),
     "api-role-changes": Example(API_OF_ADMINS),
     "api-role-changes-file": Example(API_OF_ADMINS, _CSV),
