@@ -227,3 +227,8 @@ class AuthorTrust:
     def covers(self, user: str, namespace: str) -> bool:
         """Return whether `user` of a job in `namespace` is verified."""
         return self.is_on and bool(user) and namespace not in self.unasked
+
+
+def spell_ipus(number: int) -> str:
+    """Return `1 IPU`, or `2 IPUs`."""
+    return "1 IPU" if number == 1 else f"{number} IPUs"

@@ -152,7 +152,8 @@ def _waiting_facts(place: Place) -> Iterator[Fact]:
     if line.free_by is not None:
         # An older job may take the block that comes free.
         label = "Starts at the latest" if line.position == 1 else "Block free at the latest"
-        yield Fact(label, "when their time limits end,", line.free_by)
+        limits = "its time limit ends" if len(line.blockers) == 1 else "their time limits end"
+        yield Fact(label, f"when {limits},", line.free_by)
     elif line.typical is not None:
         seconds, jobs = line.typical
         yield Fact("Jobs of this size ran", f"{spell_duration(seconds)} (median of {jobs})")

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from dashboard.job.shapes import STOPPED, is_stopped
+from ipuhub.text import spell_ipus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -138,7 +139,9 @@ def _repeated(events: Sequence[ClusterEvent]) -> str:
 
 def _of_partition(each: Partition) -> Iterator[Event]:
     name = f"Partition {each.partition}"
-    yield Event(each.reserved_at, "partition", f"{name}: {each.size} IPUs reserved", "reserving")
+    yield Event(
+        each.reserved_at, "partition", f"{name}: {spell_ipus(each.size)} reserved", "reserving"
+    )
     if each.active_at is not None:
         yield Event(each.active_at, "partition", f"{name} is ready", "active")
     if each.released_at is not None:

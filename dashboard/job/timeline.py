@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dashboard.job.shapes import is_stopped
-from ipuhub.text import spell_duration
+from ipuhub.text import spell_duration, spell_ipus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -186,7 +186,10 @@ DRAWN = 40  # more rows are no drawing any more; the table below has them all
 def timeline_rows(lives: Lives, attempts: Sequence[Attempt]) -> list[Row]:
     """Return partitions and then pods, the newest of them where there are too many."""
     partitions = [
-        Row(f"{partition.partition} · {partition.size} IPUs", list(_partition_spans(partition)))
+        Row(
+            f"{partition.partition} · {spell_ipus(partition.size)}",
+            list(_partition_spans(partition)),
+        )
         for partition in lives.partitions[-DRAWN // 4 :]
     ]
     pods = [Row(_pod_label(pod), list(_pod_spans(pod, attempts))) for pod in lives.pods[-DRAWN:]]

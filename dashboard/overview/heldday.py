@@ -56,6 +56,12 @@ class DayChart:
     width: int = _WIDTH
     height: int = _HEIGHT
 
+    @property
+    def capacity_percent(self) -> float:
+        """Height of the capacity line as a share of the chart, for its label: text inside would be
+        stretched with the chart."""
+        return round(100 * self.capacity_y / self.height, 1)
+
 
 def day_before(now: datetime) -> tuple[datetime, datetime]:
     """The 24 hours up to the last whole step: until it ends, the chart stays the same."""

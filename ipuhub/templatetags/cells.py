@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ipuhub.web.cells import Cell
 
 register = template.Library()
+_NARROW: Final = 12  # characters that fit a column of a tablet
 _EMPTY: Final = '<span class="text-secondary">–</span>'
 
 
@@ -49,10 +50,15 @@ def _text(value: Any) -> str:
 def _draw_text(cell: Cell, _now: datetime) -> str:
     text = _text(cell.value)
     return (
-        f"<span>{text}</span>"
+        f"<span{_whole(text)}>{text}</span>"
         if cell.is_short
         else f'<span class="long" title="{text}">{text}</span>'
     )
+
+
+def _whole(text: str) -> str:
+    """Return a title for a text that a narrow column may cut."""
+    return f' title="{text}"' if len(text) > _NARROW else ""
 
 
 def _draw_brief(cell: Cell, _now: datetime) -> str:
@@ -66,7 +72,8 @@ def _draw_badge(cell: Cell, _now: datetime) -> str:
 
 
 def _draw_code(cell: Cell, _now: datetime) -> str:
-    return f"<code>{_text(cell.value)}</code>"
+    text = _text(cell.value)
+    return f"<code{_whole(text)}>{text}</code>"
 
 
 def _draw_log(cell: Cell, _now: datetime) -> str:

@@ -3,7 +3,8 @@
 (() => {
   const BAR = 28, TEXT = 12, FOOT = 22, PAPER = { width: 1000, height: 192 };
   const places = (value, most, least = most) => value.toLocaleString("en", { maximumFractionDigits: most, minimumFractionDigits: least });
-  const tick = (value) => places(value, value < 10 ? 2 : 0, 0);
+  // As many decimals as the step has: all marks of an axis in one precision.
+  const tick = (value, step) => places(value, Math.max(0, Math.ceil(-Math.log10(step))));
   // As the table below (the template filter `in_column`), so that both say the same.
   const amount = (value) => value > 0 && value < 0.005 ? "< 0.01" : places(value, 2);
   const sum = (values) => values.reduce((all, value) => all + value, 0);
@@ -58,12 +59,12 @@
   const paint = (data, { width, height }) => {
     const most = Math.max(...data.days.map((_, day) => sum(data.series.map((series) => series.values[day])))) || 1;
     const step = stepOf(most), lines = Array.from({ length: Math.ceil(most / step) + 1 }, (_, n) => n * step);
-    const left = wide(lines.map(tick)) + 8, floor = height - FOOT, slot = (width - left) / data.days.length;
+    const left = wide(lines.map((line) => tick(line, step))) + 8, floor = height - FOOT, slot = (width - left) / data.days.length;
     const heightOf = (value) => value / lines.at(-1) * (floor - TEXT);
     const image = drawing("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
     for (const line of lines) {
       const y = Math.round(floor - heightOf(line)) + .5;
-      image.append(drawing("path", { class: "line", d: `M${left} ${y}H${width}` }), written(tick(line), { x: left - 8, y: y + 4, "text-anchor": "end" }));
+      image.append(drawing("path", { class: "line", d: `M${left} ${y}H${width}` }), written(tick(line, step), { x: left - 8, y: y + 4, "text-anchor": "end" }));
     }
     const plot = drawing("g", { transform: `translate(${left} 0)` });
     const mark = drawing("rect", { class: "marked", y: 0, width: slot, height: floor, visibility: "hidden" });

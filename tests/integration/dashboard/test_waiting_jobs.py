@@ -200,7 +200,7 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     end = began + dt.timedelta(hours=1)
     assert rows["Position in the queue"] == "1 of 1"
     assert rows["In the way"] == "limited"
-    assert rows["Starts at the latest"] == f"when their time limits end, at {end:%H:%M:%S} UTC"
+    assert rows["Starts at the latest"] == f"when its time limit ends, at {end:%H:%M:%S} UTC"
     assert "needs 32 IPUs in one block, and the largest free block has 16." in card(admin, job)
     assert "Dashed: the block of 32 IPUs that comes free first, on ag0 to ag7." in card(admin, job)
     page = admin.get(f"/jobs/{job.uid}/").content.decode()

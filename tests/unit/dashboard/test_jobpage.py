@@ -16,6 +16,7 @@ from dashboard.job.stepper import draw_stepper
 from dashboard.job.tables import job_tables
 from dashboard.job.timeline import timeline_rows
 from dashboard.job.usage import Held, JobUsage
+from ipuhub.text import spell_ipus
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES, Reason
 from jobs.models import JobAttempt, JobEvent, JobPast, JobRecord, JobTransition
@@ -308,3 +309,7 @@ def test_what_kubernetes_says_is_told_where_nobody_else_says_it() -> None:
         (at(22), "train-worker-0, train-worker-1: Image is there", "Pulled", "", ""),
     ]
     assert sum(message in (event.what, event.message) for event in story) == 1
+
+
+def test_one_ipu_is_no_plural() -> None:
+    assert [spell_ipus(number) for number in (0, 1, 2)] == ["0 IPUs", "1 IPU", "2 IPUs"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ipuhub.web.cells import COLOURS as CHIPS
 from ipuhub.web.palette import COLOURS, PATTERNS, UNKNOWN
 from usage.utilization.pages import BANDS
 from usage.utilization.weekhours import LEVELS
@@ -80,6 +81,47 @@ def test_any_two_colours_are_told_apart(sight: str) -> None:
     assert closest(fills, sight) > (0.07,)
     bands = {name: linear(colour.removeprefix("#")) for name, _, colour in BANDS}
     assert closest(bands, sight) > (0.07,)
+
+
+def colours_of(pattern: str) -> dict[str, Colour]:
+    """Return the colours of the rules of ipuhub.css that match, by the first group."""
+    return {name: linear(text) for name, text in re.findall(pattern, CSS.read_text())}
+
+
+STATES = r"\.is-(held|idle|removing|faulty)\b[^{]*\{ fill: #([0-9a-f]{6})"
+BARS = r"\.bar-(\w+), \.key-\w+ \{ --bar: #([0-9a-f]{6})"
+SHARES = r"\.ipus-(used|cordoned|faulty) \{ fill: #([0-9a-f]{6})"
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize(
+    ("pattern", "count"), [(STATES, 4), (BARS, 7), (SHARES, 3)], ids=["states", "bars", "shares"]
+)
+def test_states_are_told_apart_on_map_timeline_and_bars(
+    pattern: str, count: int, sight: str
+) -> None:
+    found = colours_of(pattern)
+    assert len(found) == count
+    assert closest(found, sight) > (0.07,)
+
+
+SHOWN_TOGETHER = (
+    {"Running", "Completed", "Failed", "Pending", "Restarting", "Suspended", "Stopped", "Deleted"},
+    {"active", "error", "creating", "releasing", "released"},
+    {"accepted", "refused", "unknown", "sent"},
+)
+
+
+@pytest.mark.parametrize("states", SHOWN_TOGETHER)
+def test_a_badge_is_known_by_its_mark_without_its_colour(states: set[str]) -> None:
+    rules = re.findall(r"([^{}]+)\{ content: ([^;]+); \}", CSS.read_text())
+    marks = {
+        state: mark
+        for selectors, mark in rules
+        for state in re.findall(r'\.badge\[data-state="(\w+)"\]::before', selectors)
+    }
+    assert set(CHIPS) <= set(marks)
+    assert len({marks[state] for state in states}) == len(states)
 
 
 def test_each_pattern_is_drawn_and_looks_different() -> None:
