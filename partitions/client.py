@@ -46,6 +46,7 @@ class ProxyClient:
         self._session: aiohttp.ClientSession | None = None
         self._etag = ""
         self._listed: tuple[Partition, ...] = ()
+        self._fleet: tuple[str, FleetJson] = ("", {})
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,11 +120,19 @@ class ProxyClient:
         return found
 
     async def fleet(self) -> FleetJson:
-        """Return `/v1/fleet`: each IPU, its holder, and the queue."""
-        _, found, _ = await self._send("GET", "/v1/fleet")
+        """Return `/v1/fleet`: each IPU, its holder, and the queue.
+
+        While nothing changes it is the same object, as `list`; so nobody may change it.
+        """
+        tag, last = self._fleet
+        headers = {"If-None-Match": tag} if tag else {}
+        status, found, tag = await self._send("GET", "/v1/fleet", headers=headers)
+        if status == 304:
+            return last
         if not isinstance(found, dict) or not isinstance(found.get("controllers"), list):
             raise ProxyUnavailable("the response to /v1/fleet has an unknown format")
-        return cast("FleetJson", found)
+        self._fleet = tag, cast("FleetJson", found)
+        return self._fleet[1]
 
     async def machine(self, controller: str, agent: str) -> Heartbeat:
         """Return `/v1/fleet/machine`: the last heartbeat of an IPU-Machine's agent."""

@@ -12,7 +12,7 @@ from aiohttp import web
 from ipuhub.partition import Phase, partition_to_json, pod_key_to_json
 from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
-from partitions.proxy.fleetmap import fleet_to_json
+from partitions.proxy.fleetanswer import FleetAnswer, FleetParts
 from partitions.proxy.requests import Problem, answer_problems, unavailable
 from partitions.proxy.vipuapi import find_removals
 from partitions.vipu.errors import VipuError
@@ -97,6 +97,7 @@ class Routes:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._answer = FleetAnswer()
 
     def of_jobs(self) -> list[web.RouteDef]:
         """`/v1`: for operator and recorders, with a token."""
@@ -153,7 +154,7 @@ class Routes:
         """`GET /v1/partitions`: all partitions and tombstones; 304 when nothing has changed."""
         await self._require(request, "list")
         etag = self._parts.store.tracker.revision
-        if request.if_none_match and any(tag.value == etag for tag in request.if_none_match):
+        if _has(request, etag):
             answer = web.Response(status=304)
         else:
             items = [partition_to_json(record) for record in self._parts.service.records()]
@@ -174,21 +175,22 @@ class Routes:
         """`GET /v1/fleet`: each IPU, who holds it, who waits and for what, from one reading.
 
         A controller that does not answer keeps its last state, however old; `Age` is the age of the
-        oldest.
+        oldest. 304 when nothing has changed.
         """
         await self._require(request, "list")
-        entries = list(self._parts.store.tracker.entries.values())
+        tracker, service = self._parts.store.tracker, self._parts.service
         views, age = await self._parts.fleet.recent_views(remember_seconds=math.inf)
+        entries = tracker.entries.values()
         removals = await find_removals(views, entries, self._parts.fleet.api)
-        service = self._parts.service
-        found = fleet_to_json(
-            views,
-            entries,
-            service.in_turn(),
-            removals,
-            reserve_after_seconds=service.waiting.reserve_after_seconds,
-        )
-        return _with_age(_json(found), age)
+        reserve_after = service.waiting.reserve_after_seconds
+        last = self._answer
+        last.update(FleetParts(views, tracker, service.in_turn(), removals, reserve_after))
+        if _has(request, last.etag):
+            answer = web.Response(status=304)
+        else:
+            answer = web.Response(text=last.text, content_type="application/json")
+        answer.etag = last.etag
+        return _with_age(answer, age)
 
     async def machine(self, request: web.Request) -> web.Response:
         """`GET /v1/fleet/machine?controller=&agent=`: the last heartbeat of a machine's agent.
@@ -284,6 +286,11 @@ def _only(views: Sequence[ControllerView], address: str) -> list[ControllerView]
 
 def _record(record: Partition, *, done: frozenset[str]) -> web.Response:
     return _json(partition_to_json(record), status=200 if record.phase in done else 202)
+
+
+def _has(request: web.Request, etag: str) -> bool:
+    """Return whether the caller has the answer with this tag."""
+    return any(tag.value == etag for tag in request.if_none_match or ())
 
 
 def _with_age(answer: web.Response, age_seconds: float) -> web.Response:

@@ -1,5 +1,5 @@
-"""A V-IPU Proxy over 4,096 IPUs, and an embedded API server, in a process of their own: for benches
-of the pages that show them.
+"""A V-IPU Proxy over 4,096 IPUs on 32 controllers, and an embedded API server with the jobs that
+hold and wait, in a process of their own: for benches of the pages that show them.
 
 `large_fleet` starts the process and lets settings and environment name its servers. The process
 reads from its standard input who holds partitions and who waits, and ends with that input.
@@ -15,13 +15,19 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-MACHINES: Final = 1024
+    from tests.fakes.background import Cluster
+
+CONTROLLERS: Final = 32
+MACHINES: Final = 32  # of each controller
 HELD_IPUS: Final = 4064
+MOST_HELD: Final = 1024  # jobs
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64)
 WAITING: Final = 40
 
@@ -58,16 +64,16 @@ def _requests() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     which is not left."""
     from jobs.models import JobRecord
 
-    newest = JobRecord.objects.order_by("-created_at").values("uid", "namespace", "name")
+    newest = JobRecord.objects.order_by("-created_at").values("uid", "namespace", "name", "user")
     held: list[dict[str, Any]] = []
     left = HELD_IPUS
-    for number, job in enumerate(newest[:MACHINES]):
+    for number, job in enumerate(newest[:MOST_HELD]):
         size = min(SIZES[number % len(SIZES)], left)
         if size not in SIZES:
             continue
         left -= size
         held.append(job | {"size": size})
-    waiting = newest[MACHINES : MACHINES + WAITING]
+    waiting = newest[MOST_HELD : MOST_HELD + WAITING]
     return held, [job | {"size": SIZES[-1]} for job in waiting]
 
 
@@ -82,9 +88,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder:
         cluster = Cluster(background, Path(folder))
         world = World(fleet_options=FleetOptions(topology_seconds=3600))
-        world.vipu.machines = MACHINES
+        for number in range(1, CONTROLLERS + 1):
+            world.add_vipu(f"v{number}:8090", machines=MACHINES)
+        world.listed = ",".join(f"{each}:vipu-ctrl={each[:-5]}" for each in world.vipus)
         proxy = Proxy(background, world)
         held, waiting = json.loads(sys.stdin.readline())
+        _add_jobs(cluster, held, waiting)
+        for each in (*held, *waiting):
+            each.pop("user")
         for each in held:
             proxy.hold(**each)
         # A call that gets nothing takes seconds, so all of them are made at once.
@@ -99,6 +110,21 @@ def main() -> None:
         sys.stdin.read()
         proxy.close()
         cluster.stop()
+
+
+def _add_jobs(
+    cluster: Cluster, held: Iterable[dict[str, Any]], waiting: Iterable[dict[str, Any]]
+) -> None:
+    """Create the jobs in the cluster, under the UIDs that the database has for them."""
+    ids: list[str] = []
+    for namespace in sorted({job["namespace"] for job in (*held, *waiting)}):
+        cluster.add_namespace(namespace)
+    with patch("devcluster.storage.metadata.uuid", SimpleNamespace(uuid4=ids.pop)):
+        for jobs, active in ((held, 1), (waiting, 0)):
+            status = {"workersStatus": {"active": active}}
+            for job in jobs:
+                ids.append(job["uid"])
+                cluster.add_job(job["name"], job["namespace"], user=job["user"], **status)
 
 
 if __name__ == "__main__":

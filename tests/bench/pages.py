@@ -1,18 +1,22 @@
 """Queries and server time of each page at full history: in-process, against a real PostgreSQL.
 
 Server time covers Django's handler with middleware, templates and queries, without the network and
-the WSGI server. Cluster and proxy, with 4,096 IPUs, are in a process of their own.
+the WSGI server. Cluster and proxy, with 4,096 IPUs on 32 controllers, are in a process of their
+own. CPU is that of an answer in this process, all of its threads, and in PostgreSQL's: other work
+on the machine hardly changes it.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import statistics
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
     from django.test import Client
 
-MOST_QUERIES, MOST_MS = 8, 150
+MOST_QUERIES, MOST_MS, MOST_KB, MOST_UNCHANGED_MS = 8, 150, 60, 10
 JOB = (
     "(SELECT uid FROM jobs_jobrecord ORDER BY created_at DESC LIMIT 1"
     " OFFSET (SELECT least(1000, count(*) - 1) FROM jobs_jobrecord))"
@@ -131,7 +135,9 @@ def _measure(options: argparse.Namespace) -> None:
     client, job = signed_in(), some_job()
     last = Month.of(timezone.now(), usage_zone()).previous()
     print(f"load average {os.getloadavg()[0]:.1f}")
-    print(f"{'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'kB':>6}  page ({options.rounds} rounds)")
+    names = ("queries", "p50", "p95", "cpu", "pg cpu", "304", "304 cpu")
+    print("".join(f"{name:>8}" for name in names), f"{'kB':>6} {'gz kB':>6}", end="")
+    print(f"  page ({options.rounds} rounds; ms)")
     for part in PARTS:
         with priced(part.prices):
             print(f"{part.heading}:")
@@ -166,24 +172,80 @@ def _print_page(client: Any, address: str, rounds: int) -> None:
 
     from tests.builders.questions import count_queries
 
-    answer = client.get(address)  # templates are compiled, plans and pages are warm
+    client.get(address)  # templates are compiled, plans and pages are warm
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
         query_count = count_queries(queries)  # now: the log is emptied with each request
-    times = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        answer = client.get(address)
-        body = b"".join(answer) if answer.streaming else answer.content
-        times.append((time.perf_counter() - began) * 1000)
-    p95 = sorted(times)[max(0, -(-95 * len(times) // 100) - 1)]
-    over = "  OVER" if query_count > MOST_QUERIES or p95 > MOST_MS else ""
+    whole, answer = _timed(client, address, rounds)
+    body = b"".join(answer) if answer.streaming else answer.content
+    headers = {} if address.startswith("/api/") else {"HX-Request": "true"}
+    tag = client.get(address, headers=headers).headers.get("ETag", "")
+    unchanged, last = _timed(client, address, rounds, {**headers, "If-None-Match": tag})
+    is_html = answer.headers["Content-Type"].startswith("text/html")
+    packed = len(gzip.compress(body, 6)) / 1000
+    over = [
+        *(["QUERIES"] if query_count > MOST_QUERIES else []),
+        *(["P95"] if whole.p95 > MOST_MS else []),
+        *(["SIZE"] if is_html and packed > MOST_KB else []),
+        *(["304"] if last.status_code == 304 and unchanged.p50 > MOST_UNCHANGED_MS else []),
+    ]
+    same = f"{unchanged.p50:>8.1f}{unchanged.cpu:>8.1f}" if last.status_code == 304 else " " * 16
     status = "" if answer.status_code == 200 else f"  HTTP {answer.status_code}"
     print(
-        f"{query_count:>7} {statistics.median(times):>8.1f} {p95:>8.1f} {len(body) // 1024:>6}"
-        f"  {address}{status}{over}",
+        f"{query_count:>8}{whole.p50:>8.1f}{whole.p95:>8.1f}{whole.cpu:>8.1f}{whole.database:>8.1f}"
+        f"{same} {len(body) / 1000:>6.1f} {packed:>6.1f}  {address}{status}"
+        f"{'  OVER: ' if over else ''}{', '.join(over)}",
         flush=True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of answers: by the clock, and of CPU for each in this process and in
+    PostgreSQL's."""
+
+    p50: float
+    p95: float
+    cpu: float
+    database: float
+
+
+def _timed(
+    client: Any, address: str, rounds: int, headers: dict[str, str] | None = None
+) -> tuple[Times, Any]:
+    """Ask so many times; return what it took, and the last answer."""
+    times, spent, database = [], time.process_time(), _database_seconds()
+    for _ in range(rounds):
+        began = time.perf_counter()
+        answer = client.get(address, headers=headers)
+        if not answer.streaming:
+            times.append((time.perf_counter() - began) * 1000)
+            continue
+        answer.streaming_content = [b"".join(answer)]
+        times.append((time.perf_counter() - began) * 1000)
+    cpu = (time.process_time() - spent) * 1000 / rounds
+    found = (_database_seconds() - database) * 1000 / rounds
+    p95 = sorted(times)[max(0, -(-95 * len(times) // 100) - 1)]
+    return Times(statistics.median(times), p95, cpu, found), answer
+
+
+def _database_seconds() -> float:
+    """CPU seconds of PostgreSQL's server process with all of its own; 0 if it is not here."""
+    from django.db import connection
+
+    connection.ensure_connection()
+    own = Path(f"/proc/{connection.connection.info.backend_pid}/stat")
+    try:
+        server = int(own.read_text().rpartition(")")[2].split()[1])
+        ended = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[13:15]
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        found = sum(map(int, ended)) / os.sysconf("SC_CLK_TCK")
+        for each in children:
+            with suppress(OSError):
+                found += int(Path(f"/proc/{each}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return 0.0
+    return found
 
 
 def _setup() -> None:

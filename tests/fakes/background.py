@@ -70,6 +70,10 @@ class Cluster:
         UID."""
         return str(self._background.run(self._add_job(name, namespace, spec or {}, user, status)))
 
+    def add_namespace(self, name: str) -> None:
+        """Create a namespace."""
+        self._background.run(self._add_namespace(name))
+
     def stop(self) -> None:
         self._background.run(self._server.stop())
 
@@ -82,6 +86,10 @@ class Cluster:
             await apply_manifest(client, our_crd())
             for name in ("team-a", "team-b"):
                 await client.create(NAMESPACES, {"metadata": {"name": name}})
+
+    async def _add_namespace(self, name: str) -> None:
+        async with KubeClient(load_config(self.kubeconfig)) as client:
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
 
     async def _add_job(
         self, name: str, namespace: str, spec: dict[str, Any], user: str, status: dict[str, Any]

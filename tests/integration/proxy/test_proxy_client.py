@@ -74,6 +74,15 @@ async def test_the_list_is_fetched_again_only_when_something_changed(
     assert [record.phase for record in await client.list()] == ["released"]
 
 
+async def test_the_fleet_is_fetched_again_only_when_something_changed(client: ProxyClient) -> None:
+    first = await client.fleet()
+    assert await client.fleet() is first
+    await client.ensure(**JOB)
+    (controller,) = (second := await client.fleet())["controllers"]
+    assert [each["id"] for each in controller["partitions"]] == ["p-job-default-0"]
+    assert await client.fleet() is second
+
+
 async def test_acknowledged_records_are_marked(client: ProxyClient, site: Site) -> None:
     await client.ensure(**JOB)
     await client.release("uid-job", 0)

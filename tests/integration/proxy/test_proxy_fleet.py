@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from partitions.proxy.queue import QueueOptions
+import pytest
+
+from ipuhub.partition import Phase
+from partitions.proxy.fleetanswer import FleetAnswer, FleetParts
+from partitions.proxy.fleetmap import fleet_to_json
+from partitions.proxy.queue import QueueOptions, Waiter
 from partitions.vipu.agent.simulatedinventory import serial
 from partitions.vipu.errors import InvalidRequest, NoAnswer
 from partitions.vipu.telemetry import Heartbeat, Sensors, heartbeat_from_json
@@ -234,6 +240,116 @@ async def test_a_silent_controller_keeps_its_last_answer_with_its_age(site: Site
         assert controller["machines"] == machines
         assert "connection refused" in controller["message"]
         assert (await site.get("/stats"))[0] == (200 if age < 60 else 503)
+
+
+async def answer_of(site: Site, etag: str = "") -> tuple[int, str, str]:
+    """Return status, ETag and text."""
+    headers = {"Authorization": "Bearer operator"} | ({"If-None-Match": etag} if etag else {})
+    async with site.http.get(site.url + "/v1/fleet", headers=headers) as answer:
+        return answer.status, answer.headers["ETag"], await answer.text()
+
+
+async def test_the_fleet_has_an_etag_that_changes_with_anything_it_shows(site: Site) -> None:
+    """A partition, a job that waits, a node, a removal, an agent, a controller that is silent, and
+    the second of its age."""
+    now = site.world
+
+    async def wait_for_all() -> None:
+        await site.put("large", size=32)
+
+    async def leave() -> None:
+        await site.send("DELETE", "/v1/partitions/uid-job/0", user="operator")
+
+    def cordon() -> None:
+        now.vipu.cordons = {"ag7": "maintenance"}
+        now.later(20)
+
+    async def fall_silent() -> None:
+        now.vipu.down = NoAnswer("v1:8090: connection refused")
+        now.later(20)
+        for _ in range(3):  # until no calls are sent to it for a while, which the fleet says, too
+            await answer_of(site)
+
+    changes = (
+        site.put,
+        wait_for_all,
+        lambda: now.unlabelled.add("vipu-ctrl=v1"),
+        *(() if now.published_only else (cordon,)),
+        leave,
+        fall_silent,
+        lambda: now.later(1),
+    )
+    _, etag, text = await answer_of(site)
+    for change in changes:
+        assert await answer_of(site, etag) == (304, etag, "")
+        if (done := change()) is not None:
+            await done
+        status, new, shown = await answer_of(site, etag)
+        assert (status, new != etag, shown != text) == (200, True, True), change
+        etag, text = new, shown
+
+
+async def test_each_part_of_the_fleet_counts_for_its_etag(site: Site) -> None:
+    """Alone: also a change of the tracker that no list of a controller shows yet."""
+    await site.put()
+    (view,) = await site.proxy.fleet.views()
+    tracker = site.proxy.store.tracker
+    (entry,) = tracker.entries.values()
+    leaving = replace(entry, phase=Phase.RELEASING)
+    written = {name: replace(shard, resource_version="x") for name, shard in tracker.shards.items()}
+    changed = replace(tracker, shards=written, entries={entry.key: leaving})
+    waiter = Waiter(("uid-large", 0), 32, site.world.now, site.world.now)
+    first = FleetParts([view], tracker, [], frozenset(), 0.0)
+    for parts in (
+        replace(first, views=[]),
+        replace(first, views=[replace(view, age_seconds=2.0)]),
+        replace(first, tracker=changed),
+        replace(first, waiting=[(waiter, False)]),
+        replace(first, removals=frozenset({(view.spec.address, entry.id)})),
+        replace(first, reserve_after_seconds=30.0),
+    ):
+        answer = FleetAnswer()
+        answer.update(first)
+        etag = answer.etag
+        answer.update(parts)
+        assert answer.etag != etag, parts
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The answers that the proxy has written."""
+    found: list[object] = []
+
+    def write(*parts: Any, **options: Any) -> Any:
+        found.append(fleet_to_json(*parts, **options))
+        return found[-1]
+
+    monkeypatch.setattr("partitions.proxy.fleetanswer.fleet_to_json", write)
+    return found
+
+
+async def test_an_unchanged_fleet_is_not_written_again(site: Site, written: list[object]) -> None:
+    """Whoever asks: also one without a tag, and while a job that waits asks again."""
+    await site.put()
+    await site.put("large", size=32)
+    for _ in range(3):
+        site.world.later(0.5)
+        await site.put("large", size=32)
+        await answer_of(site)
+    assert len(written) == 1
+
+
+async def test_a_silent_controller_is_written_once_a_second(
+    site: Site, written: list[object]
+) -> None:
+    """Its age is in the answer, in whole seconds."""
+    await site.put()
+    view = replace((await site.proxy.fleet.views())[0], age_seconds=3.2, problem="refused")
+    answer = FleetAnswer()
+    for age in (3.2, 3.3, 3.4, 4.2):
+        views = [replace(view, age_seconds=age)]
+        answer.update(FleetParts(views, site.proxy.store.tracker, [], frozenset(), 0.0))
+    assert len(written) == 2
 
 
 async def test_a_controller_that_never_answered_is_named_by_the_fleet(site: Site) -> None:
