@@ -122,7 +122,7 @@ class ProxyClient:
     async def fleet(self) -> FleetJson:
         """Return `/v1/fleet`: each IPU, its holder, and the queue.
 
-        While nothing changes it is the same object, as `list`; so nobody may change it.
+        While nothing changes it is the same object, so do not modify it.
         """
         tag, last = self._fleet
         headers = {"If-None-Match": tag} if tag else {}

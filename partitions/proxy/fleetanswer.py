@@ -1,8 +1,6 @@
-"""domain: the text of the answer to `/v1/fleet` with its ETag, written anew only when what it shows
-has changed.
+"""domain: the answer to `/v1/fleet` as text with an ETag, written again only after a change.
 
-A fleet of 4,096 IPUs takes 35 ms of CPU to write, and each open dashboard leads to a question twice
-a second, of which most are answered as before.
+A fleet of 4,096 IPUs takes 35 ms of CPU to write, and open dashboards request it twice a second.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FleetParts:
-    """What the answer is made of; see `fleet_to_json`."""
+    """The values from which the answer is computed; see `fleet_to_json`."""
 
     views: Sequence[ControllerView]
     tracker: Tracker
@@ -32,8 +30,8 @@ class FleetParts:
     removals: frozenset[tuple[str, str]]
     reserve_after_seconds: float
 
-    def shown(self) -> tuple[object, ...]:
-        """Return all of it that the answer shows: equal values make equal answers."""
+    def content(self) -> tuple[object, ...]:
+        """Return everything that affects the answer: equal values give equal answers."""
         return (
             tuple(_in_whole_seconds(view) for view in self.views),
             self.tracker.revision,
@@ -48,16 +46,16 @@ def _in_whole_seconds(view: ControllerView) -> ControllerView:
 
 
 class FleetAnswer:
-    """The last answer, kept for those that ask next."""
+    """The last answer, kept for the next requests."""
 
     def __init__(self) -> None:
-        self._shown: tuple[object, ...] = ()
+        self._content: tuple[object, ...] = ()
         self.text = ""
         self.etag = ""
 
     def update(self, parts: FleetParts) -> None:
-        """Write `text` and `etag` for these parts, if they show something else than the last."""
-        if (shown := parts.shown()) == self._shown:
+        """Write `text` and `etag` for these parts if their content differs from the last."""
+        if (content := parts.content()) == self._content:
             return
         found = fleet_to_json(
             parts.views,
@@ -68,4 +66,4 @@ class FleetAnswer:
         )
         self.text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
         self.etag = sha256(self.text.encode()).hexdigest()[:32]
-        self._shown = shown
+        self._content = content

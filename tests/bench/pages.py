@@ -2,8 +2,7 @@
 
 Server time covers Django's handler with middleware, templates and queries, without the network and
 the WSGI server. Cluster and proxy, with 4,096 IPUs on 32 controllers, are in a process of their
-own. CPU is that of an answer in this process, all of its threads, and in PostgreSQL's: other work
-on the machine hardly changes it.
+own. CPU time of an answer covers all threads of this process and, apart, PostgreSQL's processes.
 """
 
 from __future__ import annotations

@@ -284,9 +284,9 @@ async def test_the_fleet_has_an_etag_that_changes_with_anything_it_shows(site: S
         assert await answer_of(site, etag) == (304, etag, "")
         if (done := change()) is not None:
             await done
-        status, new, shown = await answer_of(site, etag)
-        assert (status, new != etag, shown != text) == (200, True, True), change
-        etag, text = new, shown
+        status, new, body = await answer_of(site, etag)
+        assert (status, new != etag, body != text) == (200, True, True), change
+        etag, text = new, body
 
 
 async def test_each_part_of_the_fleet_counts_for_its_etag(site: Site) -> None:
@@ -329,7 +329,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 async def test_an_unchanged_fleet_is_not_written_again(site: Site, written: list[object]) -> None:
-    """Whoever asks: also one without a tag, and while a job that waits asks again."""
+    """Also for requests without a tag, and while a waiting job repeats its request."""
     await site.put()
     await site.put("large", size=32)
     for _ in range(3):
