@@ -199,7 +199,7 @@ def test_a_worker_that_was_stopped_after_its_launcher_is_no_failure(admin: User)
     assert "bar-failed" not in html
     assert "ran until it was stopped" in html
     pods = browser(admin).get(f"/jobs/{job.uid}/pods/").content.decode()
-    assert "<code>DeadlineExceeded</code>" in pods
+    assert '<code title="DeadlineExceeded">DeadlineExceeded</code>' in pods
     assert 'data-state="Stopped"' in pods
     assert 'data-state="Failed"' not in pods
     events = browser(admin).get(f"/jobs/{job.uid}/events/").content.decode()
