@@ -73,6 +73,7 @@ def test_a_body_with_a_field_that_nothing_reads_is_refused_by_its_name(root: Use
         ("post", f"{one}/retry"): {},
         ("post", tokens): {"name": "ci", "days": 1, "scopes": ["read"]},
         ("delete", f"{tokens}/{root.api_tokens.get().pk}"): {},
+        ("delete", f"/api/v1/users/tokens/{root.api_tokens.get().pk}"): {},
         ("post", "/api/v1/roles/grant"): role,
         ("post", "/api/v1/roles/revoke"): role,
         ("post", rates): RATE,
