@@ -60,6 +60,12 @@ class RealCluster:
         """Return one object, or a list, of `kubectl get`."""
         return dict(json.loads(self.kubectl("get", *arguments, "-o", "json")))
 
+    def create_anew(self, namespace: str, body: dict[str, Any]) -> None:
+        """Create an object; one of its name goes first, as a test's try that failed leaves it."""
+        text, where = json.dumps(body), ("-n", namespace, "-f", "-")
+        self.kubectl("delete", *where, "--ignore-not-found", "--timeout=120s", stdin=text)
+        self.kubectl("create", *where, stdin=text)
+
     def load(self, image: Path) -> None:
         """Put an image onto every node."""
         self._run("load", str(self.folder), str(image))

@@ -324,7 +324,7 @@ def test_ipus_that_a_node_shows_are_given_to_a_pod_and_counted_for_nobody(
     usage = counted(cluster)
     options = ("--set", "ipuVisibility.enabled=true")
     helm.run("upgrade", "ipuhub", CHART, *TRIAL, *KEPT, *options, "--wait", "--timeout", "120s")
-    cluster.kubectl("create", "-n", "default", "-f", "-", stdin=json.dumps(asks_for_shown_ipus()))
+    cluster.create_anew("default", asks_for_shown_ipus())
     pod = ("pod", "asks", "-n", "default")
     wait_until(lambda: cluster.get(*pod)["status"].get("phase") == "Running", "it runs")
     uid = cluster.get(*pod)["metadata"]["uid"]

@@ -43,7 +43,7 @@ def keyed(site: Site) -> Site:
     site.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=vipu-proxy")
     site.until_available("vipu-proxy")
     for name in JOBS:
-        site.cluster.kubectl("create", "-n", "default", "-f", "-", stdin=json.dumps(job(name)))
+        site.cluster.create_anew("default", job(name))
     for name in JOBS:
         wait_until(lambda name=name: is_running(site, name), f"{name} runs")
     return site

@@ -116,13 +116,13 @@ def helm(cluster: RealCluster, controller: int, engine: str) -> Iterator[Helm]:
     cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
 
-def trial(command: str) -> str:
+def trial(command: str) -> dict[str, Any]:
     """The trial job with this command, on the node that stays."""
-    made = yaml.safe_load((ROOT / "examples/trial.yaml").read_text(encoding="utf-8"))
+    made: dict[str, Any] = yaml.safe_load((ROOT / "examples/trial.yaml").read_text("utf-8"))
     made["spec"]["launcher"]["command"] = ["sh", "-c", command]
     pod = made["spec"]["workers"]["template"]["spec"]
     pod["nodeSelector"] = {"kubernetes.io/hostname": STAYS}
-    return json.dumps(made)
+    return made
 
 
 def example(name: str) -> dict[str, Any]:
@@ -158,14 +158,9 @@ def test_the_published_sample_runs_and_its_pod_asks_for_stats_and_query(
     pod["volumes"] = [{"name": "programs", "configMap": {"name": "programs"}}]
     pod["containers"][0]["volumeMounts"] = [{"name": "programs", "mountPath": PROGRAMS}]
     program = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "programs"}}
-    server.kubectl(
-        "create",
-        "-n",
-        NAMESPACE,
-        "-f",
-        "-",
-        stdin=json.dumps(program | {"data": {"train.py": TRAIN}}),
-    )
+    server.create_anew(NAMESPACE, program | {"data": {"train.py": TRAIN}})
+    left = ("ipujob", "ipujob-sample", "-n", NAMESPACE)  # by a try before this one
+    server.kubectl("delete", *left, "--ignore-not-found", "--timeout=120s")
     output = server.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(sample))
     assert output == "ipujob.graphcore.ai/ipujob-sample created\n"
     until(server, "ipujob-sample", "Running")
@@ -194,8 +189,7 @@ def test_the_published_sample_runs_and_its_pod_asks_for_stats_and_query(
 
 @pytest.mark.usefixtures("helm")
 def test_mpirun_reaches_two_workers_by_the_launcher_image(server: RealCluster) -> None:
-    hello = json.dumps(example("mpi-hello"))
-    server.kubectl("create", "-n", NAMESPACE, "-f", "-", stdin=hello)
+    server.create_anew(NAMESPACE, example("mpi-hello"))
     until(server, "mpi-hello", "Completed")
     (launcher,) = server.get("pod", "mpi-hello-launcher", "-n", NAMESPACE)["spec"]["initContainers"]
     assert launcher["image"].startswith("localhost/ipuhub-launcher:")
@@ -285,7 +279,7 @@ def test_an_upgrade_that_changes_the_pods_ends(server: RealCluster, helm: Helm) 
 @pytest.mark.usefixtures("helm")
 def test_the_standbys_go_on_when_the_leaders_node_dies(server: RealCluster) -> None:
     lead_on(server, GOES)
-    server.kubectl("create", "-n", NAMESPACE, "-f", "-", stdin=trial(WAITING))
+    server.create_anew(NAMESPACE, trial(WAITING))
     before = until(server, "trial", "Running")
     uid = before["metadata"]["uid"]
     assert partition_phases(server, uid) == {"active"}

@@ -203,7 +203,7 @@ def submit(cluster: RealCluster, pod: str, labels: dict[str, str], node: str) ->
             "containers": [{"name": "main", "image": MPI_IMAGE, "command": ["sleep", "60"]}],
         },
     }
-    cluster.kubectl("create", "-n", "default", "-f", "-", stdin=json.dumps(body))
+    cluster.create_anew("default", body)
 
 
 def placed(cluster: RealCluster, pod: str, namespace: str) -> tuple[str, str]:

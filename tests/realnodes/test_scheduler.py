@@ -83,7 +83,7 @@ def submit(cluster: RealCluster, space: str, pod: str, labels: dict[str, str], *
             **spec,
         },
     }
-    cluster.kubectl("create", "-n", space, "-f", "-", stdin=json.dumps(body))
+    cluster.create_anew(space, body)
 
 
 async def node_of(cluster: RealCluster, space: str, pod: str) -> str:
