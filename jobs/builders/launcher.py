@@ -15,6 +15,7 @@ from jobs.builders.pods import (
     add_key,
     add_mounts,
     add_volume,
+    build_pod,
     child_metadata,
     ipu_environment,
     mpi_volume,
@@ -198,12 +199,8 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
     _add_pull_secrets(spec, context.options.launcher_pull_secrets)
     if len(name) > LONGEST_HOST:
         spec.setdefault("hostname", SHORT_HOSTNAME)  # mpirun crashes with a longer host name
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": pod_metadata(context, place, name=name, role=ROLE_LAUNCHER, micro_ipus=0),
-        "spec": spec,
-    }
+    metadata = pod_metadata(context, place, name=name, role=ROLE_LAUNCHER, micro_ipus=0)
+    return build_pod(metadata, spec)
 
 
 def _add_pull_secrets(spec: Manifest, names: tuple[str, ...]) -> None:

@@ -133,6 +133,7 @@ def micro_ipus_of(size: int, workers: int, position: int) -> int:
     return share + (1 if position < rest else 0)
 
 
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 MPI_VOLUME = "ipuhub-mpi"
 MPI_FOLDER = "/etc/mpi"
 SCRIPT = "kubexec.sh"
@@ -198,6 +199,14 @@ def pod_metadata(
         | own,
         "ownerReferences": [owner_reference(context.key)],
     }
+
+
+def build_pod(metadata: Manifest, spec: Manifest) -> Manifest:
+    """Return the pod. `kubectl logs` and `exec` choose its first container, in which the job runs,
+    unless the user's annotation names another."""
+    if len([*spec["containers"], *(spec.get("initContainers") or ())]) > 1:
+        metadata["annotations"].setdefault(DEFAULT_CONTAINER, spec["containers"][0]["name"])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
@@ -336,12 +345,8 @@ def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifes
         job.partition_size, job.workers_per_instance, worker - job.workers_of(place.instance).start
     )
     name = worker_name(context.key.name, worker)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": pod_metadata(context, place, name=name, role=ROLE_WORKER, micro_ipus=share),
-        "spec": spec,
-    }
+    metadata = pod_metadata(context, place, name=name, role=ROLE_WORKER, micro_ipus=share)
+    return build_pod(metadata, spec)
 
 
 def _mount_script(context: BuildContext, spec: Manifest, main: Manifest) -> None:

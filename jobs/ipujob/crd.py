@@ -117,6 +117,8 @@ def _schema(row: Field) -> Schema:
     if default is not None and row.type != NUMBER:
         found["default"] = default
     found["description"] = row.description
+    if row.default is not None and row.type != OBJECT:  # kubectl explain shows no defaults
+        found["description"] += f" Default: {row.default}."
     if default is not None:
         found["default"] = default
     if row.type == OBJECT:

@@ -55,7 +55,7 @@ class Field:
     `path` is below spec, as in `restartPolicy.type`. `type` is NUMBER, INTEGER, OBJECT or as the
     models of Kubernetes write it (bool, str, list[str], V1EnvVar). An OBJECT with a default gets
     the defaults of its fields. `may_change` counts for the whole of a top-level field. `is_ours`:
-    Graphcore's CRD has no such field. `shape` is the way of giving sizes that it belongs to.
+    Graphcore's CRD has no such field. `unit`: what a number counts, for messages. `shape` is the way of giving sizes that it belongs to.
     """
 
     path: str
@@ -64,6 +64,7 @@ class Field:
     default: Any = None
     choices: tuple[str, ...] = ()
     minimum: int | None = None
+    unit: str = ""
     may_change: MayChange = MayChange.WHEN_IDLE
     is_ours: bool = False
     shape: str = ""
@@ -200,6 +201,7 @@ FIELDS: Final = FieldTable(
             path="interactive.ttl",
             type=NUMBER,
             minimum=1,
+            unit="seconds",
             description="How long the session lasts, in seconds; the administrator may have set a "
             "default and a maximum.",
         ),
@@ -272,6 +274,7 @@ FIELDS: Final = FieldTable(
             path="activeDeadlineSeconds",
             type=NUMBER,
             minimum=1,
+            unit="seconds",
             may_change=MayChange.UNTIL_FINISHED,
             is_ours=True,
             description="Longest time in seconds that the job may run.",
@@ -280,6 +283,7 @@ FIELDS: Final = FieldTable(
             path="ttlSecondsAfterFinished",
             type=NUMBER,
             minimum=0,
+            unit="seconds",
             may_change=MayChange.ALWAYS,
             is_ours=True,
             description="Delete the job this many seconds after it has finished.",

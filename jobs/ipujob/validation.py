@@ -129,19 +129,21 @@ def _at_least(spec: Spec, row: Field, *, required: bool = False) -> Problems:
     """The number is whole and at least the row's minimum."""
     value = _value(spec, row.path)
     minimum = row.minimum or 0
+    wanted = f"a whole number of {f'{row.unit}, ' if row.unit else ''}at least {minimum}"
     if value is None:
         if required:
-            message = f"is required: set a whole number of at least {minimum}"
-            yield Problem(f"spec.{row.path}", message)
+            yield Problem(f"spec.{row.path}", f"is required: set {wanted}")
         return
     number = whole_number(value)
     if number is None:
         yield Problem(
             f"spec.{row.path}",
-            f"{_shown(value)} is not a whole number: use a whole number of at least {minimum}",
+            f"{_shown(value)} is not a whole number: use {wanted}",
         )
     elif number < minimum:
-        yield Problem(f"spec.{row.path}", f"{number} is too small: use {minimum} or more")
+        unit = f" ({row.unit})" if row.unit else ""
+        message = f"{number} is too small: use {minimum} or more{unit}"
+        yield Problem(f"spec.{row.path}", message)
 
 
 def _chosen(spec: Spec, row: Field) -> Problems:

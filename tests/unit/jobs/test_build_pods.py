@@ -21,6 +21,9 @@ from tests.builders.podcases import hardened
 if TYPE_CHECKING:
     from pathlib import Path
 
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+MAIN, SIDECAR = {"name": "main", "image": "a"}, {"name": "tensorboard", "image": "b"}
+
 
 def test_workers_of_a_job_with_a_launcher_sleep_and_hear_sigterm() -> None:
     main = worker_of(ipujob())["spec"]["containers"][0]
@@ -216,6 +219,7 @@ def test_annotations_of_the_job_reach_its_pods_but_not_kubectls_or_our_own() -> 
     )
     annotations = launcher_of(job)["metadata"]["annotations"]
     assert annotations["sim/exit-code"] == "3"
+    assert annotations.pop(DEFAULT_CONTAINER) == "main"
     assert set(annotations) == {"sim/exit-code", "ipuhub.io/usage", "ipuhub.io/made-of"}
     assert annotations["ipuhub.io/usage"] != "forged"
 
@@ -225,6 +229,21 @@ def test_annotations_of_the_template_are_kept_and_win_over_the_jobs() -> None:
     job.spec["workers"]["template"]["metadata"] = {"annotations": {"note": "of the template"}}
     annotations = worker_of(job)["metadata"]["annotations"]
     assert (annotations["note"], annotations["other"]) == ("of the template", "kept")
+
+
+def test_kubectl_chooses_the_first_of_several_containers() -> None:
+    alone, beside = ipujob(), ipujob().with_template(containers=[MAIN, SIDECAR])
+    prepared = ipujob().with_template(containers=[MAIN], initContainers=[SIDECAR])
+    assert DEFAULT_CONTAINER not in worker_of(alone)["metadata"]["annotations"]
+    for pod in (launcher_of(alone), worker_of(beside), launcher_of(beside), worker_of(prepared)):
+        assert pod["metadata"]["annotations"][DEFAULT_CONTAINER] == "main"
+
+
+def test_kubectl_chooses_the_container_that_the_user_named() -> None:
+    job = ipujob().with_template(containers=[MAIN, SIDECAR])
+    wanted = {"annotations": {DEFAULT_CONTAINER: "tensorboard"}}
+    job.spec["workers"]["template"]["metadata"] = wanted
+    assert worker_of(job)["metadata"]["annotations"][DEFAULT_CONTAINER] == "tensorboard"
 
 
 def test_labels_of_a_pod() -> None:

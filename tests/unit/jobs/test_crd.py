@@ -76,6 +76,21 @@ def test_every_field_of_ours_is_explained() -> None:
     assert silent == []
 
 
+def test_explain_says_what_the_default_is() -> None:
+    spec = {path: node for path, node in nodes(schema()) if path.startswith(".spec.")}
+    defaults = {
+        path: node["default"]
+        for path, node in spec.items()
+        if "default" in node and "properties" not in node and ".template." not in path
+    }
+    assert defaults[".spec.restartPolicy.backOffLimit"] == 3
+    assert [
+        path
+        for path, default in defaults.items()
+        if not spec[path]["description"].endswith(f" Default: {default}.")
+    ] == []
+
+
 def test_the_template_keeps_fields_it_does_not_know_at_every_level() -> None:
     closed = [
         path

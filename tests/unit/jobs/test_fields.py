@@ -115,7 +115,7 @@ def test_the_crd_follows_from_a_new_row() -> None:
         "type": "string",
         "enum": ["usual", "night"],
         "default": "usual",
-        "description": "Which queue it waits in.",
+        "description": "Which queue it waits in. Default: usual.",
     }
     assert properties["warmUpSeconds"]["x-kubernetes-int-or-string"] is True
     assert known_field("spec.queueName", {}) == "spec.queueName"

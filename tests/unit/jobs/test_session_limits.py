@@ -52,7 +52,7 @@ def problem_texts(job: IPUJobBuilder, limits: SessionLimits) -> list[str]:
         ),
         (10**9, SessionLimits(), []),
         (10**9, SessionLimits(default_seconds=HOUR), []),
-        (0, LIMITS, ["spec.interactive.ttl: 0 is too small: use 1 or more"]),
+        (0, LIMITS, ["spec.interactive.ttl: 0 is too small: use 1 or more (seconds)"]),
     ],
 )
 def test_a_session_above_the_maximum_is_refused_with_the_nearest_value(

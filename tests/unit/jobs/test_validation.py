@@ -195,9 +195,14 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (
             ipujob().without_launcher().with_spec(interactive={}),
             "spec.interactive.ttl",
-            ["is required"],
+            ["is required: set a whole number of seconds, at least 1"],
         ),
-        (ipujob().interactive(0), "spec.interactive.ttl", ["use 1 or more"]),
+        (ipujob().interactive(0), "spec.interactive.ttl", ["use 1 or more (seconds)"]),
+        (
+            ipujob().without_launcher().with_spec(interactive={"ttl": "2h"}),
+            "spec.interactive.ttl",
+            ['"2h" is not a whole number: use a whole number of seconds, at least 1'],
+        ),
         (
             ipujob().with_spec(cleanPodPolicy="Some"),
             "spec.cleanPodPolicy",
