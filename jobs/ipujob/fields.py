@@ -55,7 +55,8 @@ class Field:
     `path` is below spec, as in `restartPolicy.type`. `type` is NUMBER, INTEGER, OBJECT or as the
     models of Kubernetes write it (bool, str, list[str], V1EnvVar). An OBJECT with a default gets
     the defaults of its fields. `may_change` counts for the whole of a top-level field. `is_ours`:
-    Graphcore's CRD has no such field. `unit`: what a number counts, for messages. `shape` is the way of giving sizes that it belongs to.
+    Graphcore's CRD has no such field. `unit`: of a number, for messages. `shape` is the way of
+    giving sizes that it belongs to.
     """
 
     path: str
