@@ -9,8 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleet import read_groups, visible_jobs_of
-from dashboard.fleetmap import Reader, list_ipus
+from dashboard.fleetkept import rows_of
 from dashboard.live import live_reader
 from dashboard.templatetags.fleet import machine_address
 from ipuhub.web.access import scope_of, signed_in
@@ -81,9 +80,7 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
         return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
     state = live_reader().read(now)
-    groups = read_groups(state.fleet.value, scope)
-    reader = Reader(scope.covers, scope.sees_all, now, groups=groups)
-    rows = list(list_ipus(state.fleet.value, visible_jobs_of(state, scope, now), reader))
+    rows = rows_of(state, scope, now)
     if kind:
         return export(kind, COLUMNS, rows, "ipus")
     page = Paginator(rows, A_PAGE).get_page(number)

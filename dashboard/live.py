@@ -80,15 +80,21 @@ class LiveReader:
 async def _read_all(sources: Sources, old: LiveState, now: datetime) -> LiveState:
     proxy, cluster = "The V-IPU Proxy", "The Kubernetes API"
     jobs, partitions, fleet = await asyncio.gather(
-        attempt(_list_jobs(sources.kube.client), old.jobs, now, cluster, _ERRORS),
+        attempt(_list_jobs(sources.kube.client, old.jobs.value), old.jobs, now, cluster, _ERRORS),
         attempt(sources.proxy.list(), old.partitions, now, proxy, _ERRORS),
         attempt(sources.proxy.fleet(), old.fleet, now, proxy, _ERRORS),
     )
     return LiveState(jobs, partitions, fleet)
 
 
-async def _list_jobs(client: KubeClient) -> Sequence[Manifest]:
-    return (await client.list(IPUJOBS)).items
+async def _list_jobs(client: KubeClient, last: Sequence[Manifest]) -> Sequence[Manifest]:
+    """List the jobs. While none changes it is the same object, so do not modify it."""
+    found = (await client.list(IPUJOBS)).items
+    return last if _versions(found) == _versions(last) else found
+
+
+def _versions(jobs: Sequence[Manifest]) -> list[tuple[str, str]]:
+    return [(each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in jobs]
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dashboard.fleet import visible_jobs_of
+from dashboard.fleetkept import jobs_in
 from dashboard.fleetmap import Reader, read_holdings
 from dashboard.fleetqueue import current_fits, queue_lines
 from dashboard.job.diagnosis import Place
@@ -32,7 +32,7 @@ def read_place(job: JobRecord, scope: Scope, now: datetime) -> Place | None:
     state = live_reader().read(now)
     reading = state.fleet
     reader = Reader(scope.covers, scope.sees_all, now)
-    jobs = visible_jobs_of(state, scope, now)
+    jobs = jobs_in(state, scope, now)
     holdings = read_holdings(reading.value.get("controllers") or (), jobs, reader)
     lines = queue_lines(reading.value, jobs, holdings)
     asking = reading.value.get("queue") or ()

@@ -9,7 +9,7 @@ from django.http import Http404
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleet import visible_jobs_of
+from dashboard.fleetkept import jobs_in
 from dashboard.fleetmap import Reader
 from dashboard.live import live_reader
 from dashboard.machines.facts import find_machine, is_open
@@ -63,7 +63,7 @@ def see_machine(scope: Scope, controller: str, name: str, now: datetime) -> Seen
     state = live_reader().read(now)
     reader = Reader(scope.covers, scope.sees_all, now)
     fleet = state.fleet.value
-    found = find_machine(fleet, visible_jobs_of(state, scope, now), reader, controller, name)
+    found = find_machine(fleet, jobs_in(state, scope, now), reader, controller, name)
     is_gone = found is None and not is_open(fleet, controller)
     problem = state.fleet.sentence(in_full=scope.sees_all)
     return Seen(found, state.fleet.read_at, problem, is_gone)

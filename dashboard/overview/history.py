@@ -21,7 +21,7 @@ from jobs.selectors import TYPICAL_CELL, typical_from, typical_parameters
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from django.db.models import QuerySet
@@ -34,7 +34,6 @@ A_DAY: Final = timedelta(hours=24)
 _COUNTED_TO: Final = 1000
 _FAILED: Final = JobState.FAILED.value
 _ALIVE: Final = "alive"
-_HELD: Final = "held"
 _OVER: Final = "over"
 _FRESHNESS: Final = f"""
 SELECT (SELECT count(*) FROM (SELECT 1 FROM {FAULT_TABLE} LIMIT %(counted_to)s) AS faults),
@@ -43,6 +42,10 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM {FAULT_TABLE} LIMIT %(counted_to)s) 
   (SELECT count(*) FROM {GAP_TABLE} WHERE ended_at > %(since)s AND shows_loss),
   (SELECT min(began_at) FROM {GAP_TABLE} WHERE ended_at > %(since)s AND shows_loss)
 """  # noqa: S608  # no value is pasted in
+_GROUPS: Final = f"""
+(SELECT coalesce(json_object_agg(held.uid, held."group"), '{{}}')::text
+FROM {JobRecord._meta.db_table} AS held WHERE held.uid = ANY(%(holders)s)
+  AND (%(covered)s::text[] IS NULL OR held.namespace = ANY(%(covered)s::text[])))"""  # noqa: S608, SLF001  # of Django's documented API
 _OF_WATCHES: Final = f" FROM {CHECKPOINT_TABLE}"
 
 
@@ -64,22 +67,48 @@ class RecordReach:
     trends: Trends
 
 
+@dataclass(frozen=True, slots=True)
+class LiveJobs:
+    """The UIDs of jobs of which a reader in `scope` sees more than is recorded: those that wait,
+    and those that hold partitions."""
+
+    scope: Scope = NOTHING
+    waiting: Collection[str] = ()
+    holding: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJobFacts:
+    """Recorded facts of them by UID: how long jobs like the waiting ones ran, and the groups for
+    which those that hold partitions count."""
+
+    runs: Mapping[str, TypicalRun]
+    groups: Mapping[str, str]
+
+
 def read_reach(
-    since: dt.datetime, now: dt.datetime, waiting: Collection[str] = (), scope: Scope = NOTHING
-) -> tuple[RecordReach, dict[str, TypicalRun]]:
+    since: dt.datetime, now: dt.datetime, jobs: LiveJobs = LiveJobs()
+) -> tuple[RecordReach, LiveJobFacts]:
     """Return the reach of the history, the objects it could not take, and its gaps `since` then;
-    and how long jobs like these `waiting` jobs ran, of those in `scope`. All in one query."""
+    and what is recorded of these live `jobs`. All in one query."""
     given: dict[str, Any] = {"counted_to": _COUNTED_TO, "since": since}
-    select = _FRESHNESS
-    if waiting:
-        select, given = f"{select}, {TYPICAL_CELL}", given | typical_parameters(scope, waiting)
+    given |= {"holders": sorted(jobs.holding), "covered": _covered(jobs.scope)}
+    select = f"{_FRESHNESS}, {_GROUPS}"
+    if jobs.waiting:
+        select = f"{select}, {TYPICAL_CELL}"
+        given |= typical_parameters(jobs.scope, jobs.waiting)
     trends, row = read_trends(select + _OF_WATCHES, given, now)
-    faults, names, positions, gaps, first_gap, *typical = row
+    faults, names, positions, gaps, first_gap, groups, *typical = row
     known = [position for position in positions if position is not None]
     is_complete = bool(names) and len(known) == len(names)
     complete_until = min(known) if is_complete else None
     reach = RecordReach(tuple(names), complete_until, faults, gaps, first_gap, trends)
-    return reach, typical_from(typical[0]) if typical else {}
+    runs = typical_from(typical[0]) if typical else {}
+    return reach, LiveJobFacts(runs, json.loads(groups))
+
+
+def _covered(scope: Scope) -> list[str] | None:
+    return None if scope.namespaces is None else sorted(scope.namespaces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,29 +126,23 @@ class Outcome:
 class RecentlyEnded:
     """The jobs that ended last, newest first, and how all ended that did since a given time.
 
-    `alive`: the newest jobs that were last seen without an end; `groups`: by UID, the groups for
-    which other jobs count.
+    `alive`: the newest jobs that were last seen without an end.
     """
 
     last: Sequence[JobRecord]
     outcome: Outcome
     alive: Sequence[JobRecord] = ()
-    groups: Mapping[str, str] = field(default_factory=dict)
 
 
-def ended_jobs(
-    scope: Scope, limit: int, since: datetime, *, unfinished: int = 0, groups_of: Iterable[str] = ()
-) -> RecentlyEnded:
-    """Return the jobs that ended last within `scope`, up to the given number of unfinished jobs,
-    and the groups of the jobs with these UIDs, in one query."""
+def ended_jobs(scope: Scope, limit: int, since: datetime, *, unfinished: int = 0) -> RecentlyEnded:
+    """Return the jobs that ended last within `scope`, and up to the given number of unfinished
+    jobs, in one query."""
     more = []
     if unfinished:
         alive = _marked(scope, _ALIVE).filter(completed_at=None, deleted_at=None)
         more.append(alive.order_by("-created_at")[:unfinished])
-    if uids := sorted(groups_of):
-        more.append(_marked(scope, _HELD).filter(uid__in=uids))
     ended = _ended(scope, since)[:limit]
-    found: dict[str, list[JobRecord]] = {_ALIVE: [], _HELD: [], _OVER: []}
+    found: dict[str, list[JobRecord]] = {_ALIVE: [], _OVER: []}
     for job in ended.union(*more, all=True) if more else ended:
         outcome: str = job.recently  # type: ignore[attr-defined]
         found[outcome if outcome in found else _OVER].append(job)
@@ -128,7 +151,6 @@ def ended_jobs(
         over,
         _outcome(json.loads(over[0].recently)) if over else Outcome(),  # type: ignore[attr-defined]
         found[_ALIVE],
-        {job.uid: job.group for job in found[_HELD]},
     )
 
 

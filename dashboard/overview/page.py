@@ -14,12 +14,13 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleet import draw_map, holders, read_fill
+from dashboard.fleet import read_fill
+from dashboard.fleetkept import holders, map_of, settled_groups
 from dashboard.fleetmap import FILLS
 from dashboard.live import live_reader
 from dashboard.overview import sparklines
 from dashboard.overview.heldday import draw_day
-from dashboard.overview.history import A_DAY, ended_jobs, read_reach
+from dashboard.overview.history import A_DAY, LiveJobs, ended_jobs, read_reach
 from dashboard.overview.month import month_begin, read_month
 from dashboard.overview.rows import (
     ended_rows,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
+    from dashboard.fleetkept import Marked
     from dashboard.fleetmap import FleetMap
     from dashboard.live import LiveState
     from dashboard.overview.history import RecentlyEnded, RecordReach
@@ -86,7 +88,7 @@ class Reading:
     runs: Runs
     active: Active
     ended: RecentlyEnded
-    map: FleetMap
+    map: Marked[FleetMap]
     fleet: Fleet
     month: MonthSoFar | None
 
@@ -167,7 +169,7 @@ def _show(audience: Audience, now: datetime) -> Shown:
     values["notices"] = _notices(reading, scope)
     values["usage_on"] = settings.USAGE_ENABLED
     values["release"] = release()
-    etag = etag_of(values)
+    etag = etag_of(values | {"map": reading.map.mark})
     read = [each.read_at for each in reading.state.readings]
     # A notice names a source that was never read.
     as_of = min((at for at in read if at is not None), default=None)
@@ -180,22 +182,22 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
     state = live_reader().read(now)
     runs = known_runs(scope, now)
     unknown = missing_runs(_waiting(state.fleet.value), runs)
-    reach, found = read_reach(month_begin(now, zone), now, unknown, scope)
-    keep_runs(runs, unknown, found)
+    jobs = LiveJobs(scope, unknown, holders(state.fleet.value))
+    reach, found = read_reach(month_begin(now, zone), now, jobs)
+    keep_runs(runs, unknown, found.runs)
     is_live = state.jobs.read_at is not None
     ended = ended_jobs(
         scope,
         _ENDED_SHOWN,
         now - A_DAY,
         unfinished=0 if is_live else _REMEMBERED,
-        groups_of=holders(state.fleet.value),
     )
     if is_live:
         active = live_jobs(state.jobs.value, scope.covers, now)
     else:
         active = remembered_jobs(ended.alive, now)
     stats = state.fleet.value.get("stats", {})
-    drawn = draw_map(state, scope, now, fill, ended.groups)
+    drawn = map_of(state, scope, now, fill, settled_groups(found.groups, scope, now))
     return Reading(
         now=now,
         state=state,
@@ -204,7 +206,7 @@ def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
         active=active,
         ended=ended,
         map=drawn,
-        fleet=fleet_numbers(stats, scope.covers, sees_all=scope.sees_all, drawn=drawn.total),
+        fleet=fleet_numbers(stats, scope.covers, sees_all=scope.sees_all, drawn=drawn.value.total),
         month=read_month(usage, now, zone, costed=sees_cost(usage))
         if settings.USAGE_ENABLED
         else None,
@@ -226,8 +228,8 @@ def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
         "active": reading.active,
         "held": reading.active.partitions if unread else len(phases),
         "in_error": phases.count("error"),
-        "map": reading.map,
-        "lines": with_runs(reading.map.queue[:_LINES], reading.runs),
+        "map": reading.map.value,
+        "lines": with_runs(reading.map.value.queue[:_LINES], reading.runs),
         "map_is_stale": bool(reading.state.fleet.problem),
         "read_at": reading.state.fleet.read_at if reading.state.fleet.problem else None,
     }
@@ -256,7 +258,7 @@ def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
 
 def _sparklines(reading: Reading, scope: Scope) -> dict[str, sparklines.Sparkline]:
     """One under each figure, by name; each ends with the figure."""
-    trends, drawn = reading.reach.trends, reading.map
+    trends, drawn = reading.reach.trends, reading.map.value
     held = sparklines.means(trends.held, scope.covers)
     used = sparklines.means(trends.used, scope.covers)
     waiting = sparklines.means(trends.waiting, lambda _: True)  # numbers of others are no secret

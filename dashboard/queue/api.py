@@ -70,7 +70,8 @@ class QueueView(LiveView):
         """Return a page, or all as a file. Raises BadFilter and ValidationError."""
         form, now, scope = form_of(request), timezone.now(), scope_of(request.user)
         size, cursor = page_size(request.query_params.get("page_size")), _cursor_of(request)
-        reading, board = read_queue(scope, now)
+        reading, marked = read_queue(scope, now)
+        board = marked.value
         if form != JSON:
             refuse_cursor(cursor)
             return queue_file(form, with_typical_runs(board.queue, scope, now))

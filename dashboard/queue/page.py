@@ -8,8 +8,7 @@ from django.core.paginator import Paginator
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleet import visible_jobs_of
-from dashboard.fleetmap import Reader, read_board
+from dashboard.fleetkept import board_of
 from dashboard.live import live_reader
 from dashboard.queue.lines import queue_file
 from dashboard.queue.typical import with_typical_runs
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
+    from dashboard.fleetkept import Marked
     from dashboard.fleetmap import FleetMap
     from ipuhub.web.access import Scope
     from ipuhub.web.readings import Reading
@@ -34,12 +34,10 @@ A_PAGE: Final = 50
 """Lines of a page."""
 
 
-def read_queue(scope: Scope, now: datetime) -> tuple[Reading[FleetJson], FleetMap]:
+def read_queue(scope: Scope, now: datetime) -> tuple[Reading[FleetJson], Marked[FleetMap]]:
     """Return the reading of the fleet, and its queue as far as a reader may see it."""
     state = live_reader().read(now)
-    reader = Reader(scope.covers, scope.sees_all, now)
-    board = read_board(state.fleet.value, visible_jobs_of(state, scope, now), reader)
-    return state.fleet, board
+    return state.fleet, board_of(state, scope, now)
 
 
 @require_safe
@@ -54,14 +52,15 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
-    reading, board = read_queue(scope, now)
+    reading, marked = read_queue(scope, now)
+    board = marked.value
     if kind:
         return queue_file(kind, with_typical_runs(board.queue, scope, now))
     # A queue shrinks while it is read: a page beyond the end becomes the last page that is
     # left.
     page = Paginator(board.queue, A_PAGE).get_page(number)
     context = {
-        "map": board,
+        "mark": marked.mark,
         "lines": with_typical_runs(page.object_list, scope, now),
         "number": page.number,
         "pages": page.paginator.num_pages,
@@ -69,4 +68,5 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
         "read_at": reading.read_at if reading.problem else None,
         "sees_all": scope.sees_all,
     }
-    return live_page(request, ("queue.html", "_queue.html"), context, reading.read_at, now=now)
+    templates = ("queue.html", "_queue.html")
+    return live_page(request, templates, context, reading.read_at, now=now, map=board)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django.db.models import Model
+from django.http import HttpResponseNotModified
+from django.utils.http import parse_etags
 from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django.db.models import QuerySet
+    from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
     from ipuhub.web.columns import Column
@@ -90,6 +93,17 @@ class LiveView(PlainView):
         `as_of`: the time of the data, for the header `X-As-Of`, also of a 304."""
         note_as_of(request._request, as_of)  # noqa: SLF001  # DRF hides Django's
         return Response(data, headers={"ETag": etag_of(marked)})
+
+    def unchanged(
+        self, request: Request, marked: object, as_of: datetime | None
+    ) -> HttpResponseBase | None:
+        """Return a 304 if the caller has the answer with this `marked`, else None: for an answer
+        that costs more than its mark."""
+        tag = etag_of(marked)
+        if tag not in parse_etags(request.headers.get("If-None-Match", "")):
+            return None
+        note_as_of(request._request, as_of)  # noqa: SLF001
+        return HttpResponseNotModified(headers={"ETag": tag})
 
 
 class FileList(ListAPIView[_M], Generic[_M]):

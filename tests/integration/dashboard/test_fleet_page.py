@@ -12,8 +12,10 @@ from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from dashboard.fleet import IpuSerializer
 from dashboard.fleetfits import Fragments
 from dashboard.fleetmap import FleetMap
+from dashboard.live import live_reader
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from ipuhub.web.requests import release
@@ -140,6 +142,36 @@ def test_the_polled_part_is_304_until_something_changes(
     assert admin.get("/fleet/", headers=htmx | {"If-None-Match": tag}).status_code == 200
 
 
+def test_while_nothing_changes_a_reading_is_the_same_and_time_alone_makes_a_partition_idle(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    uid = cluster.add_job("lazy", "team-a", launcherStatus="Pending")
+    proxy.hold("lazy", "team-a", 4, uid=uid)
+    clock.hold()
+    first = live_reader().read(clock.now())
+    (held,) = first.fleet.value["controllers"][0]["partitions"]
+    clock.later((dt.datetime.fromisoformat(held["job"]["since"]) - clock.now()).total_seconds())
+    states, tags = [], []
+    for seconds in (3, 3, 60, 3):
+        clock.later(seconds)
+        answer = admin.get("/api/v1/fleet")
+        states.append({row["state"] for row in answer.json()["ipus"]} - {"free"})
+        tags.append(answer["ETag"])
+        again = admin.get("/api/v1/fleet", headers={"If-None-Match": answer["ETag"]})
+        assert (again.status_code, again["ETag"]) == (304, answer["ETag"])
+        assert again["X-As-Of"] == answer["X-As-Of"]
+    assert states == [{"held"}, {"held"}, {"idle"}, {"idle"}]
+    assert len(set(tags[:2])) == len(set(tags[2:])) == 1
+    assert tags[0] != tags[2]
+    later = live_reader().read(clock.now())
+    assert later.jobs.read_at != first.jobs.read_at
+    assert later.jobs.value is first.jobs.value
+    assert later.fleet.value is first.fleet.value
+    cluster.add_job("next", "team-a")
+    clock.later(3)
+    assert live_reader().read(clock.now()).jobs.value is not first.jobs.value
+
+
 def test_while_the_proxy_is_away_the_map_stays_and_is_said_to_be_old(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
@@ -247,6 +279,7 @@ def test_the_api_has_each_ipu_and_who_waits(
         "partition": "p-bert-team-a-0",
         "job_uid": uid,
     }
+    assert IpuSerializer(found["ipus"], many=True).data == found["ipus"]  # as it is documented
     assert [ipu["state"] for ipu in found["ipus"]].count("free") == 28
     fits = {fit.pop("size"): fit for fit in found["fits"]}
     assert fits[1]["count"] == 28

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.overview.history import ended_jobs, read_reach
+from dashboard.overview.history import LiveJobs, ended_jobs, read_reach
 from ipuhub.web.access import Scope
 from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
@@ -36,8 +36,8 @@ READS: dict[str, Callable[[], Any]] = {
     "own ended": lambda: ended_jobs(USER, 8, SINCE),
     "ended and active": lambda: ended_jobs(ADMIN, 8, SINCE, unfinished=500),
     "own ended and active": lambda: ended_jobs(USER, 8, SINCE, unfinished=500),
-    "ended and held": lambda: ended_jobs(ADMIN, 8, SINCE, groups_of=["u1", "u2"]),
     "held in a day": lambda: read_reach(SINCE, NOON),
+    "held in a day, by group": lambda: read_reach(SINCE, NOON, LiveJobs(ADMIN, (), ["u1", "u2"])),
     "on a machine": lambda: partitions_on(ADMIN, MachinePlace("v1", "ag0"), SINCE, 100),
     "own on an IPU": lambda: partitions_on(USER, MachinePlace("v1", "ag0", 3), SINCE, 100),
 }

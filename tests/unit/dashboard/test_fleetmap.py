@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.template.loader import render_to_string
 
-from dashboard.fleet import visible_jobs_of
 from dashboard.fleetfits import Place
+from dashboard.fleetkept import visible_jobs_of
 from dashboard.fleetmap import FILLS, FleetMap, Reader, draw_fleet, read_holdings
 from dashboard.fleetqueue import UNKNOWN_GROUP, JobFacts
 from dashboard.job.minimap import draw_minimap

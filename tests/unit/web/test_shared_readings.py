@@ -13,6 +13,7 @@ import pytest
 
 from ipuhub.web import readings
 from ipuhub.web.readings import Latest, Shared
+from ipuhub.web.whilesame import WhileSame
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -196,3 +197,27 @@ def test_the_keys_are_bounded() -> None:
     built = [shared.get(key, NOON, lambda: 1) for key in range(1000)]
     assert len(built) == 1000
     assert len(shared._slots) <= 256
+
+
+def test_a_value_is_kept_while_it_comes_of_the_same_objects_and_time_does_not_change_it() -> None:
+    kept, built, source = WhileSame[str, list[str]](most=2), count(), ["a"]
+    minute = dt.timedelta(minutes=1)
+
+    def get(key: str, source: object, now: dt.datetime, *, sets: bool = False) -> str:
+        until = now + minute if sets else None
+        return kept.get(key, (source,), now, lambda: ([f"{next(built)}"], until))[0]
+
+    assert [get("x", source, NOON + n * minute) for n in range(3)] == ["0"] * 3
+    assert get("x", ["a"], NOON, sets=True) == "1"  # equal, but another object
+    again = ["a"]
+    assert [get("x", again, NOON, sets=True), get("x", again, NOON + minute)] == ["2", "3"]
+    assert get("x", again, NOON - minute) == "4"  # a clock was set back
+    assert [get("y", again, NOON), get("z", again, NOON)] == ["5", "6"]
+    assert [get("y", again, NOON), get("x", again, NOON)] == ["5", "7"]  # the oldest was dropped
+
+
+def test_an_equal_value_of_other_objects_stays_the_same_object() -> None:
+    kept = WhileSame[str, list[int]]()
+    first = kept.get("x", ([1],), NOON, lambda: ([7], None))
+    assert kept.get("x", ([2],), NOON, lambda: ([7], None)) is first
+    assert kept.get("x", ([3],), NOON, lambda: ([8], None)) == [8]
