@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from django.shortcuts import render
 from django.urls import URLResolver, reverse
 from django.views.decorators.http import require_safe
-from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
+from dashboard.apidocument import make_document
 from ipuhub.api.kinds import KINDS, PREFIX
 from ipuhub.api.views import PlainView
 from ipuhub.web.access import signed_in
@@ -105,7 +105,7 @@ def api_reference(request: HttpRequest) -> HttpResponse:
 @lru_cache(maxsize=1)
 def operations_by_tag() -> list[tuple[str, str, list[Operation]]]:
     """Return each tag of the OpenAPI document with its sentence and its operations."""
-    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    document = make_document()
     schemas = document["components"]["schemas"]
     found: dict[str, list[Operation]] = {}
     for path, methods in document["paths"].items():

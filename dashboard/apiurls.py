@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.urls import include, path
-from drf_spectacular.views import SpectacularJSONAPIView
 
 from dashboard.accounts.tokensapi import OneToken, TokenList
 from dashboard.accounts.usersapi import GrantRole, RevokeRole, TokenOfUser, UserList
@@ -19,6 +18,7 @@ from dashboard.actions.api import (
     SuspendJob,
 )
 from dashboard.actions.auditlist import AuditList
+from dashboard.apidocument import Document
 from dashboard.fleet import FleetView
 from dashboard.health import Components
 from dashboard.job.api import JobEvents, JobManifest, JobPods, JobUsageSoFar, JobWaiting
@@ -38,15 +38,10 @@ from dashboard.search import SearchView
 from dashboard.system import SystemView
 from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
-from ipuhub.api.views import PlainView
 from partitions.api import urlpatterns as partition_api
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
-
-
-class Document(PlainView, SpectacularJSONAPIView):
-    """The OpenAPI document of this release, as JSON."""
 
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from django.conf import settings as django_settings
 from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 
 from ipuhub.api.schema import openapi_text
 from tests.builders import jobhistory
 from tests.builders.clients import api_client, browser
-from tests.builders.documents import read_yaml
+from tests.builders.documents import openapi, read_yaml
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -140,4 +141,15 @@ def test_the_document_that_is_checked_in_is_the_one_of_the_code() -> None:
 def test_the_document_is_served_to_who_is_signed_in(alice: User) -> None:
     answer = browser(alice).get("/api/v1/schema/", headers={"Accept": "application/json"})
     assert answer.status_code == 200
-    assert b"openapi" in answer.content
+    assert answer["Content-Type"] == "application/json"
+    assert answer.json() == openapi()
+
+
+def test_the_document_is_made_for_the_first_caller_alone(alice: User) -> None:
+    client = browser(alice)
+    client.get("/api/v1/schema/")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SchemaGenerator, "get_schema", None)
+        kind = "application/vnd.oai.openapi+json"
+        answer = client.get("/api/v1/schema/", headers={"Accept": kind})
+    assert answer["Content-Type"] == kind

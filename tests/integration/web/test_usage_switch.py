@@ -74,6 +74,18 @@ def test_with_usage_off_pages_do_without_it(admin: User) -> None:
             assert text not in html, (address, text)
 
 
+@pytest.mark.usefixtures("usage_off")
+def test_the_document_names_them_with_usage_on_alone(
+    admin: User, settings: SettingsWrapper
+) -> None:
+    found = []
+    for settings.USAGE_ENABLED in (False, True):
+        reload_urls()
+        paths = browser(admin).get("/api/v1/schema/").json()["paths"]
+        found.append("/api/v1/usage/summary" in paths)
+    assert found == [False, True]
+
+
 def test_with_usage_on_they_are_there(admin: User) -> None:
     job = jobhistory.job(status="Running")
     for address in OF_USAGE:
