@@ -9,14 +9,19 @@ a process passes `utc_now`, which a test replaces with its own clock.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import tzinfo
 
 _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 _MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+_INSTANT: Final = re.compile(
+    r"(?<!\w)(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))(?!\w)", re.ASCII
+)
 
 
 def utc_now() -> datetime:
@@ -55,3 +60,27 @@ def read_day_or_instant(text: str, zone: tzinfo, *, end: bool = False) -> dateti
         return datetime.combine(day, time(), zone).astimezone(UTC)
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+
+
+def split_instants(sentence: str) -> Iterator[tuple[str, datetime | None]]:
+    """Yield a sentence in parts: each instant in RFC 3339 with its value, the text between without.
+
+    Other programs write instants so in what they say; pages show them as all other times.
+    """
+    for number, part in enumerate(_INSTANT.split(sentence)):
+        if number % 2:
+            try:
+                yield part, read_time(part)
+                continue
+            except ValueError:
+                pass
+        if part:
+            yield part, None
+
+
+def spell_instants(sentence: str) -> str:
+    """Return a sentence with its instants as `2026-11-24 09:05:00 UTC`."""
+    return "".join(
+        f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if instant else part
+        for part, instant in split_instants(sentence)
+    )

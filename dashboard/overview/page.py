@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -274,14 +274,15 @@ def _sparklines(reading: Reading, scope: Scope) -> dict[str, sparklines.Sparklin
 
 
 def _notices(reading: Reading, scope: Scope) -> list[Notice]:
-    """One notice for each sentence; the oldest time of the readings that it stopped."""
-    found: dict[str, datetime | None] = {}
+    """One notice for each problem, however many readings it stopped; the oldest time of these."""
+    found: dict[str, Notice] = {}
     for source in reading.state.readings:
-        if sentence := source.sentence(in_full=scope.sees_all):
+        if source.problem:
             at = source.read_at or reading.reach.complete_until
-            known = found.get(sentence, at)
-            found[sentence] = min(known, at) if known and at else None
-    return [Notice(sentence, at) for sentence, at in found.items()]
+            known = found.get(source.problem) or Notice(source.sentence(in_full=scope.sees_all), at)
+            oldest = min(known.read_at, at) if known.read_at and at else None
+            found[source.problem] = replace(known, read_at=oldest)
+    return list(found.values())
 
 
 def _address(url_name: str) -> str:

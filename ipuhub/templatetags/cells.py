@@ -12,6 +12,7 @@ from django.utils.html import conditional_escape, escape
 from django.utils.safestring import mark_safe
 
 from ipuhub.text import spell_duration
+from ipuhub.times import spell_instants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +63,7 @@ def _whole(text: str) -> str:
 
 
 def _draw_brief(cell: Cell, _now: datetime) -> str:
-    text = _text(cell.value)
+    text = _text(spell_instants(str(cell.value)))
     return f'<span title="{text}">{text}</span>'
 
 

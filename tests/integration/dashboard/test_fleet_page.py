@@ -19,6 +19,7 @@ from dashboard.live import live_reader
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from ipuhub.web.requests import release
+from partitions.vipu.errors import Unavailable
 from tests.builders.fleetrows import job_row, partition_row
 from tests.builders.questions import count_queries
 
@@ -184,6 +185,24 @@ def test_while_the_proxy_is_away_the_map_stays_and_is_said_to_be_old(
     assert "is-stale" in text
     assert "team-a/bert" in text
     proxy.start()
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/fleet/", "/queue/", "/fleet/machines/v1:8090/ag0/", "/system/"]
+)
+def test_the_times_in_what_a_proxy_says_are_shown_as_all_others(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
+) -> None:
+    get_page(admin)
+    proxy.world.vipu.down = Unavailable("v1:8090: no call since 2026-11-24T08:59:07.250Z")
+    proxy.world.later(5)
+    clock.later(5)
+    text = get_page(admin, address)
+    shown = ">2026-11-24 08:59:07 UTC</time>"
+    assert shown in text
+    assert "2026-11-24T08:59:07" not in text.replace(
+        f'"2026-11-24T08:59:07.250000+00:00"{shown}', ""
+    )
 
 
 def test_what_was_never_read_is_unknown_and_not_nothing(

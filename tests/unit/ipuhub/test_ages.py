@@ -6,7 +6,9 @@ import datetime as dt
 
 import pytest
 
+from ipuhub.templatetags.ages import timed
 from ipuhub.text import age, human_duration, spell_duration, spell_soon
+from ipuhub.times import spell_instants
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
 
@@ -80,3 +82,28 @@ def test_an_instant_to_come_has_its_date_only_where_it_is_farther_than_a_day() -
     now = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
     assert spell_soon(now + dt.timedelta(hours=23, minutes=59), now) == "11:59 UTC"
     assert spell_soon(now + dt.timedelta(hours=24), now) == "2026-11-22 12:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ("no answer", "no answer"),
+        ("", ""),
+        (
+            "no call since 2026-11-21T08:59:07.250Z, next try at 2026-11-21T09:00:07+00:00",
+            "no call since 2026-11-21 08:59:07 UTC, next try at 2026-11-21 09:00:07 UTC",
+        ),
+        ("lost 2026-11-21T10:30:00+01:30.", "lost 2026-11-21 09:00:00 UTC."),
+        ("at 2026-13-41T08:59:07Z", "at 2026-13-41T08:59:07Z"),
+        ("run-2026-11-21T08:59:07Zx of 2026-11-21", "run-2026-11-21T08:59:07Zx of 2026-11-21"),
+    ],
+)
+def test_instants_in_a_sentence_read_as_those_of_the_pages(said: str, want: str) -> None:
+    assert spell_instants(said) == want
+
+
+def test_a_page_marks_the_instants_of_a_sentence_and_nothing_in_it_is_markup() -> None:
+    assert timed("<b> since 2026-11-21T08:59:07.250Z") == (
+        '&lt;b&gt; since <time datetime="2026-11-21T08:59:07.250000+00:00">2026-11-21 08:59:07 UTC'
+        "</time>"
+    )

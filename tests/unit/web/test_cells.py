@@ -10,9 +10,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from dashboard.fleetmap import IPU_STATES
 from ipuhub.templatetags.cells import table_rows
 from ipuhub.web.cells import COLOURS, Cell
+from usage.models import ReportState
 
+ROOT = Path(__file__).resolve().parents[3]
 NOW = dt.datetime(2026, 11, 24, 9, 5, tzinfo=dt.UTC)
 AT = dt.datetime(2026, 11, 24, 9, 3, 7, 250_000, tzinfo=dt.UTC)
 THERE = AT.astimezone(ZoneInfo("Asia/Kolkata"))
@@ -57,6 +60,14 @@ NONE = '<span class="text-secondary">–</span>'
             (
                 '<td data-label="Message" class="text-secondary message brief">'
                 '<span title="a &amp; b">a &amp; b</span></td>'
+            ),
+        ),
+        (
+            Cell("no call since 2026-11-24T09:03:07.250Z", "brief", "Note"),
+            (
+                '<td data-label="Note" class="text-secondary message brief">'
+                '<span title="no call since 2026-11-24 09:03:07 UTC">no call since '
+                "2026-11-24 09:03:07 UTC</span></td>"
             ),
         ),
         (
@@ -115,10 +126,27 @@ def test_a_cell_is_drawn_by_its_kind_and_nothing_in_it_is_markup(cell: Cell, wan
 
 @pytest.mark.parametrize("state", COLOURS)
 def test_each_state_has_a_mark_beside_its_colour(state: str) -> None:
-    css = (Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub/ipuhub.css").read_text()
-    marked = [
-        name
-        for rule in re.findall(r'(\.badge[^{}]*)\{ content: "\S+" / ""', css)
-        for name in re.findall(r'data-state="(\w+)"', rule)
-    ]
-    assert marked.count(state) == 1
+    assert marked_states().count(state) == 1
+
+
+def marked_states() -> list[str]:
+    """Return the states to which the style sheet gives a mark."""
+    css = (ROOT / "ipuhub/static/ipuhub/ipuhub.css").read_text()
+    rules = re.findall(r"([^{}]*)\{ --mark: url\(\"data:image/svg", css)
+    return [name for rule in rules for name in re.findall(r'\[data-state="([\w-]+)"\]', rule)]
+
+
+def test_each_coloured_badge_of_a_template_has_the_mark_of_a_state() -> None:
+    bare, named = [], set()
+    for path in (ROOT / "templates").rglob("*.html"):
+        for badge in re.findall(r'<span class="badge bg-[^<>]*?>', path.read_text()):
+            quiet = re.match(r'<span class="badge bg-(?:secondary|blue)-lt', badge)
+            if "data-state=" in badge:
+                named |= set(re.findall(r'data-state="([\w-]+)"', badge))
+            elif not quiet:
+                bare.append(f"{path.name}: {badge}")
+    assert bare == []
+    assert {"expired", "paused", "stale"} <= named
+    written = {*ReportState.values, "in-force", "to-come", "over", "withdrawn", *IPU_STATES}
+    machines = {"up", "cordoned", "faulty", "lost", "unknown"}
+    assert named | written | machines <= set(marked_states())
