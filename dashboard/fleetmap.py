@@ -21,6 +21,7 @@ from dashboard.fleetqueue import (
     silent_of,
 )
 from ipuhub.partition import parse_time
+from ipuhub.text import short_names
 from ipuhub.web.palette import OTHER, paints_of
 
 if TYPE_CHECKING:
@@ -130,6 +131,11 @@ class FleetMap:
         return tuple(each for each in self.fragments if each.free and each.controller not in drawn)
 
     @property
+    def has_domains(self) -> bool:
+        """Return whether a controller has more than one IPU-Link domain."""
+        return any(block.domain for block in self.blocks)
+
+    @property
     def idle_ipus(self) -> int:
         """IPUs held while no pod of their job runs."""
         return sum(holding.size for holding in self.idle)
@@ -184,7 +190,12 @@ def draw_fleet(fleet: FleetJson, jobs: Mapping[str, JobFacts], reader: Reader) -
     undrawn = _undrawn(fleet, jobs, holdings, reader)
     detail = detail_of(undrawn.total)
     painter = painter_of(holdings, reader.fill, target, detail)
-    blocks = tuple(block for controller in controllers for block in painter.blocks(controller))
+    short = short_names((each["address"] for each in controllers), keeps_begin=True)
+    blocks = tuple(
+        replace(block, short=short[block.controller])
+        for controller in controllers
+        for block in painter.blocks(controller)
+    )
     first = next((line.job for line in undrawn.queue if line.kind in {"block", "soon"}), None)
     return replace(
         undrawn,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
+from ipuhub.text import short_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -54,7 +56,8 @@ class HolderOutline:
 @dataclass(frozen=True, slots=True)
 class Machine:
     """An IPU-Machine; `is_target`: the next who waits would get IPUs of it; `key`: its controller
-    and agent (None: it stands for several, or it has no name)."""
+    and agent (None: it stands for several, or it has no name); `short`: its name in little
+    room."""
 
     name: str
     width: int
@@ -62,12 +65,14 @@ class Machine:
     joints: tuple[HolderOutline, ...] = ()
     is_target: bool = False
     key: tuple[str, str] | None = None
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """The machines of an IPU-Link domain in their order, or all as one; `free`: its free IPUs;
-    `is_stale`: its controller is silent, and this is what it said last."""
+    `is_stale`: its controller is silent, and this is what it said last; `short`: the name of its
+    controller in little room."""
 
     controller: str
     cluster: str
@@ -75,6 +80,7 @@ class Block:
     machines: tuple[Machine, ...]
     free: int = 0
     is_stale: bool = False
+    short: str = ""
 
 
 def detail_of(total: int) -> Detail:
@@ -106,11 +112,15 @@ class Painter:
     def blocks(self, controller: ControllerJson) -> Iterable[Block]:
         """A block for each IPU-Link domain of the controller."""
         by_domain = groupby(controller["machines"], lambda m: (m["cluster"], m["domain"]))
+        short = short_names(machine["agent"] for machine in controller["machines"])
         for (cluster, domain), machines in by_domain:
             together = self._detail == "racks"
             racks = [_joined(cluster, domain, [*machines])] if together else [*machines]
             before = self.counts["free"]
-            drawn = tuple(self.machine(controller, machine) for machine in racks)
+            drawn = tuple(
+                replace(self.machine(controller, machine), short=short.get(machine["agent"], ""))
+                for machine in racks
+            )
             free = self.counts["free"] - before
             is_stale = bool(controller["message"])
             yield Block(controller["address"], cluster, domain, drawn, free, is_stale)

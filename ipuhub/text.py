@@ -1,8 +1,8 @@
 """domain: text for people and for CSV.
 
 Times as kubectl shows them (`5m10s`, `3d4h`, `2y`) and as the pages do (`5 min 10 s`). Shares and
-future instants as the pages show them. Valid keys of Kubernetes labels. Whether the creator of an
-IPUJob is verified, or only claimed by the author of the object.
+future instants as the pages show them. Names in little room. Valid keys of Kubernetes labels.
+Whether the creator of an IPUJob is verified, or only claimed by the author of the object.
 
 CSV text that a spreadsheet shows unchanged, in Python and as SQL: a text cell gets one leading
 apostrophe where a spreadsheet or pandas would interpret it: a formula (`=1+1`), a number (`00123`,
@@ -16,7 +16,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -227,6 +230,31 @@ class AuthorTrust:
     def covers(self, user: str, namespace: str) -> bool:
         """Return whether `user` of a job in `namespace` is verified."""
         return self.is_on and bool(user) and namespace not in self.unasked
+
+
+_NAME_PARTS: Final = re.compile(r"[-._:/@]|[^-._:/@]+")
+
+
+def short_names(names: Iterable[str], *, keeps_begin: bool = False) -> dict[str, str]:
+    """Return the names without the parts with which all of them begin and end, for little room.
+
+    Parts end at punctuation: of `pod0-ag1` and `pod0-ag10` are left `ag1` and `ag10`. A name alone
+    stays. With `keeps_begin` only the end is left out, as of the addresses of hosts in one domain.
+    """
+    parts = {name: _NAME_PARTS.findall(name) for name in names}
+    rows = list(parts.values())
+    if len(rows) < 2:
+        return {name: name for name in parts}
+    most = min(map(len, rows)) - 1  # something is left of each
+    begin = 0 if keeps_begin else _count_alike(rows, most)
+    end = _count_alike([row[::-1] for row in rows], most - begin)
+    return {name: "".join(row[begin : len(row) - end]) for name, row in parts.items()}
+
+
+def _count_alike(rows: Sequence[Sequence[str]], most: int) -> int:
+    """Return with how many equal parts all rows begin, `most` at most."""
+    alike = (len({row[at] for row in rows}) == 1 for at in range(most))
+    return next((at for at, is_alike in enumerate(alike) if not is_alike), max(most, 0))
 
 
 def spell_ipus(number: int) -> str:

@@ -42,13 +42,17 @@ def squares(machine: Machine) -> SafeString:
 def machine_name(machine: Machine, page: str) -> SafeString:
     """Return the name of a machine as a link to its page; by Tab it is reached on the Fleet page
     alone, as the overview would have too many stops."""
-    name = escape(machine.name)
+    text = name = escape(machine.name)
+    title = ""
+    if machine.short not in {"", machine.name}:
+        title = f' aria-label="{name}" title="{name}"'
+        brief = f'<span class="brief-name">{escape(machine.short)}</span>'
+        text = f'<span class="full-name">{name}</span>{brief}'
     if not machine.key:
         return mark_safe(f'<span class="machine-name">{name}</span>')  # noqa: S308
     stop = "" if page == "fleet" else ' tabindex="-1"'
-    drawn = (
-        f'<a class="machine-name" href="{escape(machine_address(*machine.key))}"{stop}>{name}</a>'
-    )
+    link = escape(machine_address(*machine.key))
+    drawn = f'<a class="machine-name" href="{link}"{title}{stop}>{text}</a>'
     return mark_safe(drawn)  # noqa: S308  # every text in it is escaped
 
 

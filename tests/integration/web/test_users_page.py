@@ -41,10 +41,20 @@ def test_an_administrator_sees_who_may_do_what(admin: User, alice: User, charlie
     assert "admin: all namespaces" in page
     assert "accountant: all namespaces" in page
     assert "operator: team-a" in page
-    assert "&lt;b&gt;night&lt;/b&gt; (<code>reports</code>), never used" in page
+    assert ">&lt;b&gt;night&lt;/b&gt;</span> <code>reports</code>" in page
+    assert "never used" in page
     alices, charlies = (page.partition(f">{name}<")[2].partition("</tr>")[0] for name in _NAMES)
     assert "3 h ago</time>" in alices
     assert re.search(r'data-label="Last sign-in"[^>]*>never</td>', charlies)
+
+
+def test_many_tokens_of_one_user_fold_to_one_line(admin: User, alice: User) -> None:
+    for number in range(3):
+        make_token(alice, f"robot {number}", timezone.now())
+    assert "<details><summary>" not in browser(admin).get(PAGE).content.decode()
+    make_token(alice, "one more", timezone.now())
+    page = browser(admin).get(PAGE).content.decode()
+    assert "<details><summary>4 tokens</summary>" in page
 
 
 def test_the_users_that_the_page_finds_are_a_file_too(

@@ -340,6 +340,58 @@ def test_beyond_1024_ipus_each_rack_is_one_bar_that_names_its_machines() -> None
     ]
 
 
+def drawn_map(found: FleetMap, page: str) -> str:
+    context = {"map": found, "fills": FILLS, "fill": "job", "now": NOW, "page": page}
+    return render_to_string("fleet/_map.html", context)
+
+
+def test_racks_stand_in_a_block_of_their_controller_without_the_end_that_all_names_share() -> None:
+    racks = [
+        controller(address=f"pod-{number}.example.org:8090", machines=136) for number in range(2)
+    ]
+    text = drawn_map(draw(*racks), "overview")
+    names = re.findall(r'class="rack-name" title="([^"]+)">([^<]+)<', text)
+    assert names == [(f"pod-{number}.example.org:8090", f"pod-{number}") for number in range(2)]
+    groups = text.split('class="rack-group"')[1:]
+    assert [group.count('class="rack"') for group in groups] == [9, 9]
+    alone = drawn_map(draw(controller(machines=272)), "overview")
+    assert "rack-group" not in alone
+    assert ">c 1 <b>64</b>" in alone
+
+
+def test_a_controller_is_named_once_and_its_domains_beside_their_machines() -> None:
+    others = [controller(address=f"v{number}:8090", machines=32) for number in (1, 2)]
+    text = drawn_map(draw(*others), "fleet")
+    assert [text.count(f">v{number}:8090 · c<") for number in (1, 2)] == [1, 1]
+    assert re.findall(r'class="domain-name"[^>]*>([^<]+)<', text) == ["domain 0", "domain 1"] * 2
+    small = drawn_map(draw(controller(), controller(address="v2:8090")), "fleet")
+    assert "domain-name" not in small
+
+
+def test_a_machine_has_a_short_name_where_all_begin_alike_and_is_called_by_its_own() -> None:
+    racked = controller(machines=2)
+    for machine in racked["machines"]:
+        machine["agent"] = f"rack1-{machine['agent']}"
+    (first, _) = draw(racked).blocks[0].machines
+    link = machine_name(first, "fleet")
+    assert '<span class="full-name">rack1-ag0</span><span class="brief-name">ag0</span>' in link
+    assert 'aria-label="rack1-ag0"' in link
+    (plain, _) = draw(controller(machines=2)).blocks[0].machines
+    assert machine_name(plain, "fleet").endswith(">ag0</a>")
+
+
+@pytest.mark.parametrize(("page", "named", "more"), [("overview", 8, 12), ("fleet", 16, 4)])
+def test_the_overview_names_the_largest_jobs_and_leads_to_the_others(
+    page: str, named: int, more: int
+) -> None:
+    names = [f"job-{number}" for number in range(20)]
+    found = draw(controller(*(partition(name, 1) for name in names)), running=tuple(names))
+    text = drawn_map(found, page)
+    assert len(re.findall(r'<a href="/jobs/uid-job-\d+/">', text)) == named
+    assert f"and {more} more" in text
+    assert (f'<a href="/fleet/">and {more} more' in text) is (page == "overview")
+
+
 def test_colours_are_within_the_palette() -> None:
     assert {colour_number(str(name)) for name in range(200)} == set(range(COLOURS))
 

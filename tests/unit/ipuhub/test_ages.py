@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from ipuhub.templatetags.ages import timed
-from ipuhub.text import age, human_duration, spell_duration, spell_soon
+from ipuhub.text import age, human_duration, short_names, spell_duration, spell_soon
 from ipuhub.times import spell_instants
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
@@ -85,7 +85,7 @@ def test_an_instant_to_come_has_its_date_only_where_it_is_farther_than_a_day() -
 
 
 @pytest.mark.parametrize(
-    ("said", "want"),
+    ("sentence", "want"),
     [
         ("no answer", "no answer"),
         ("", ""),
@@ -98,8 +98,8 @@ def test_an_instant_to_come_has_its_date_only_where_it_is_farther_than_a_day() -
         ("run-2026-11-21T08:59:07Zx of 2026-11-21", "run-2026-11-21T08:59:07Zx of 2026-11-21"),
     ],
 )
-def test_instants_in_a_sentence_read_as_those_of_the_pages(said: str, want: str) -> None:
-    assert spell_instants(said) == want
+def test_instants_in_a_sentence_read_as_those_of_the_pages(sentence: str, want: str) -> None:
+    assert spell_instants(sentence) == want
 
 
 def test_a_page_marks_the_instants_of_a_sentence_and_nothing_in_it_is_markup() -> None:
@@ -107,3 +107,25 @@ def test_a_page_marks_the_instants_of_a_sentence_and_nothing_in_it_is_markup() -
         '&lt;b&gt; since <time datetime="2026-11-21T08:59:07.250000+00:00">2026-11-21 08:59:07 UTC'
         "</time>"
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "want"),
+    [
+        ([], []),
+        (["ag0"], ["ag0"]),
+        (["ag1", "ag10"], ["ag1", "ag10"]),
+        (["pod0-ag1", "pod0-ag10"], ["ag1", "ag10"]),
+        (["pod0-a.example.org", "pod1-a.example.org"], ["pod0", "pod1"]),
+        (["a-1", "a-1-2"], ["1", "1-2"]),
+        (["a", "a-b"], ["a", "a-b"]),
+        (["v1:8090", "v2:8090", "w-1:8090"], ["v1", "v2", "w-1"]),
+    ],
+)
+def test_names_in_little_room_keep_what_tells_them_apart(names: list[str], want: list[str]) -> None:
+    assert list(short_names(names).values()) == want
+
+
+def test_addresses_of_hosts_keep_how_they_begin() -> None:
+    found = short_names(["ctrl-1.pod.org:1", "ctrl-2.pod.org:1"], keeps_begin=True)
+    assert list(found.values()) == ["ctrl-1", "ctrl-2"]
