@@ -12,9 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from dashboard.live import LiveReader, LiveState
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
-from ipuhub.web.readings import Reading
 from partitions.models import CapacityChange
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
 from tests.builders.questions import count_queries
@@ -111,20 +109,6 @@ def test_while_the_api_server_is_away_the_last_jobs_show_with_their_age(
         cluster.start()
     clock.later(10)
     assert "does not answer" not in get_overview(admin)
-
-
-def test_a_service_that_stops_two_readings_is_named_once_with_the_older_time(
-    admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, problem = clock.now(), "The V-IPU Proxy does not answer"
-    partitions = Reading((), now - dt.timedelta(seconds=75), problem, "no answer in time")
-    fleet = Reading({}, now - dt.timedelta(seconds=65), problem, "no answer within 3 s")
-    seen = LiveState(partitions=partitions, fleet=fleet)
-    monkeypatch.setattr(LiveReader, "read", lambda _self, _now: seen)
-    text = get_overview(admin)
-    assert text.count(problem) == 1
-    assert "The page shows the state of <time" in text
-    assert ">75 s</time> ago" in text
 
 
 def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.live import LiveReader, LiveState
+from ipuhub.web.readings import Reading
 from tests.builders.fleetrows import checkpoint, job_row
 from tests.integration.dashboard.test_fleet_page import get_page
 
@@ -112,3 +114,17 @@ def test_a_call_that_reads_something_else_has_another_tag(
     clock.later(5)
     for address, tag in zip(FLEET_CALLS, tags, strict=True):
         assert admin.get(address, headers={"If-None-Match": tag}).status_code == 200, address
+
+
+def test_a_service_that_stops_two_readings_is_named_once_with_the_older_time(
+    admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, problem = clock.now(), "The V-IPU Proxy does not answer"
+    partitions = Reading((), now - dt.timedelta(seconds=75), problem, "no answer in time")
+    fleet = Reading({}, now - dt.timedelta(seconds=65), problem, "no answer within 3 s")
+    seen = LiveState(partitions=partitions, fleet=fleet)
+    monkeypatch.setattr(LiveReader, "read", lambda _self, _now: seen)
+    text = get_page(admin, "/")
+    assert text.count(problem) == 1
+    assert "The page shows the state of <time" in text
+    assert ">75 s</time> ago" in text
