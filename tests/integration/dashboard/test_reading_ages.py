@@ -119,6 +119,7 @@ def test_a_call_that_reads_something_else_has_another_tag(
 def test_a_service_that_stops_two_readings_is_named_once_with_the_older_time(
     admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock.hold()
     now, problem = clock.now(), "The V-IPU Proxy does not answer"
     partitions = Reading((), now - dt.timedelta(seconds=75), problem, "no answer in time")
     fleet = Reading({}, now - dt.timedelta(seconds=65), problem, "no answer within 3 s")
