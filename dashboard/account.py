@@ -18,18 +18,24 @@ from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import signed_in
+from ipuhub.web.audit import TOKEN, USER, Deed, audited, author_of
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.grants import revocation_of, token_fields
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.signin import LimitedAttempts, forget_attempts
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from django.contrib.auth.forms import PasswordChangeForm
     from django.contrib.auth.models import User
     from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
+
+    from ipuhub.web.audit import Author
 
 
 TOKEN_COLUMNS: Final = (
@@ -58,6 +64,21 @@ class TokenForm(forms.Form):
     )
 
 
+def make_own_token(
+    author: Author, name: str, ends: dt.datetime | None, scopes: Collection[str]
+) -> tuple[ApiToken, str]:
+    """Make a token of the author; return it and its text."""
+    words, owner = write_scopes(scopes), cast("User", author.user)
+    with audited(author, Deed(TOKEN, "create", name, fields=token_fields(owner, words, ends))):
+        return make_token(owner, name, timezone.now(), ends, words)
+
+
+def revoke_own_token(author: Author, token: ApiToken) -> None:
+    """Delete a token of the author: it stops working at once."""
+    with audited(author, revocation_of(token)):
+        token.delete()
+
+
 def _owner(request: HttpRequest) -> User:
     """Return the signed-in user; the views require one."""
     return cast("User", request.user)
@@ -83,13 +104,8 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
         now = timezone.now()
         days = form.cleaned_data["days"]
         end = now + dt.timedelta(days=days) if days else None
-        _token, text = make_token(
-            _owner(request),
-            form.cleaned_data["name"],
-            now,
-            end,
-            write_scopes(form.cleaned_data["scopes"]),
-        )
+        given = form.cleaned_data
+        _token, text = make_own_token(author_of(request), given["name"], end, given["scopes"])
         form = TokenForm()
     context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}
     context["curl"] = curl_line(text, request.build_absolute_uri("/")) if text else ""
@@ -101,7 +117,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
 def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
     """Delete one of the user's tokens: it stops working at once."""
     token = get_object_or_404(ApiToken, pk=number, user=_owner(request))
-    token.delete()
+    revoke_own_token(author_of(request), token)
     messages.success(request, f"The token {token.name} no longer works.")
     return redirect("account-tokens")
 
@@ -130,7 +146,9 @@ class PasswordPage(LimitedAttempts, PasswordChangeView):
         """Say on the next page that it was changed."""
         message = "Your password was changed. Other browsers are signed out. API tokens still work."
         messages.success(self.request, message)
-        return super().form_valid(form)
+        author = author_of(self.request)
+        with audited(author, Deed(USER, "change-password", author.name)):
+            return super().form_valid(form)
 
     def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
         """Answer 400: nothing was changed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
 
 import django_filters
@@ -24,6 +24,7 @@ from ipuhub.api.views import FileList
 from ipuhub.models import RoleChange
 from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
+from ipuhub.web.audit import ROLE, Deed, author_of, record_refusal
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import CHUNK_ROWS, export, known_format
 from ipuhub.web.filters import PAGE, BadFilter, Filters, InstantFilter, read_page_number
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from ipuhub.models import ApiToken
+    from ipuhub.web.audit import Author
 
 NOT_FOUND: Final = "There is no such token."
 A_PAGE: Final = 100
@@ -141,20 +143,22 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
 def revoke_token_of(request: HttpRequest, number: int) -> HttpResponseBase:
     """Revoke a token of any user: it stops working at once. Raises PermissionDenied and Http404."""
     require_admin(request.user)
-    token = revoke_any_token(number, request.user.get_username(), timezone.now())
+    token = revoke_any_token(number, author_of(request), timezone.now())
     if token is None:
         raise Http404(NOT_FOUND)
     messages.success(request, f"The token {token.name} of {token.user} no longer works.")
     return redirect("account-users")
 
 
-def change_role(by: User, given: dict[str, Any], now: dt.datetime) -> bool:
+def change_role(by: Author, given: dict[str, Any], now: dt.datetime) -> bool:
     """Do what a valid RoleForm asks for; return whether that changed something. Raise
     ValidationError if `by` would no longer be an administrator."""
     user, grant, is_grant = given["user"], given["grant"], given["change"] == "grant"
-    if user.pk == by.pk and grant == Grant(ADMIN) and not is_grant:
+    if user == by.user and grant == Grant(ADMIN) and not is_grant:
+        fields = [("role", ADMIN, None)]
+        record_refusal(by, Deed(ROLE, "revoke", by.name, EVERYWHERE, fields=fields), _OWN)
         raise ValidationError(_OWN)
-    return (grant_role if is_grant else revoke_role)(user, grant, by.get_username(), now)
+    return (grant_role if is_grant else revoke_role)(user, grant, by, now)
 
 
 def _change_role(request: HttpRequest, form: RoleForm) -> bool:
@@ -162,7 +166,7 @@ def _change_role(request: HttpRequest, form: RoleForm) -> bool:
     user, grant = form.cleaned_data["user"], form.cleaned_data["grant"]
     is_grant = form.cleaned_data["change"] == "grant"
     try:
-        is_changed = change_role(cast("User", request.user), form.cleaned_data, timezone.now())
+        is_changed = change_role(author_of(request), form.cleaned_data, timezone.now())
     except ValidationError as error:
         form.add_error("user", error)
         return False

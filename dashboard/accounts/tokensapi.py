@@ -12,19 +12,18 @@ from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
-from dashboard.account import TOKEN_COLUMNS
+from dashboard.account import TOKEN_COLUMNS, make_own_token, revoke_own_token
 from dashboard.accounts.usersapi import TokenSerializer
-from ipuhub.api.auth import make_token
 from ipuhub.api.idempotency import SecretField, idempotent
 from ipuhub.api.parsing import read_body
 from ipuhub.api.schema import NoBodySerializer, body_example
-from ipuhub.api.scopes import ACCESS, SCOPES, read_scopes, write_scopes
+from ipuhub.api.scopes import ACCESS, SCOPES, read_scopes
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import ApiToken
+from ipuhub.web.audit import author_of
 from ipuhub.web.columns import file_columns
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import User
     from django.db.models import QuerySet
     from rest_framework.request import Request
 
@@ -89,8 +88,7 @@ class TokenList(FileList[ApiToken]):
         ends = now + dt.timedelta(days=days) if days else None
         if request.auth is not None:
             _require_no_more(cast("ApiToken", request.auth), scopes, ends)
-        user = cast("User", request.user)
-        made, text = make_token(user, given["name"], now, ends, write_scopes(scopes))
+        made, text = make_own_token(author_of(request), given["name"], ends, scopes)
         data = {**TokenSerializer(made).data, _TEXT: text}
         return Response(data, status=status.HTTP_201_CREATED)
 
@@ -122,7 +120,7 @@ class OneToken(PlainView):
         ValidationError."""
         found = _find(request, pk)
         read_body(NoBodySerializer, request)
-        found.delete()
+        revoke_own_token(author_of(request), found)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

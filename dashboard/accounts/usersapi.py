@@ -26,6 +26,7 @@ from ipuhub.api.scopes import ACCESS
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import ApiToken
 from ipuhub.roles import ROLES
+from ipuhub.web.audit import author_of
 from ipuhub.web.filters import Filters
 from ipuhub.web.grants import revoke_any_token
 from ipuhub.web.keyset import Order
@@ -169,7 +170,7 @@ class TokenOfUser(PlainView):
         """Revoke a token of any user; administrators only. It stops working at once, and the list
         of role changes says who did it. Raises Http404 and ValidationError."""
         read_body(NoBodySerializer, request)
-        if revoke_any_token(pk, request.user.get_username(), timezone.now()) is None:
+        if revoke_any_token(pk, author_of(request), timezone.now()) is None:
             raise Http404(NOT_FOUND)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -187,7 +188,7 @@ class _RoleChange(PlainView):
         body = read_body(GrantSerializer, request)
         given = read_form(RoleForm({**body, "change": self.change}))
         try:
-            changed = change_role(cast("User", request.user), given, timezone.now())
+            changed = change_role(author_of(request), given, timezone.now())
         except Refused as error:
             raise ValidationError({"user": error.messages}) from error
         return Response(ChangedSerializer({"changed": changed}).data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -27,15 +27,14 @@ from ipuhub.api.kinds import CONTENT_TYPE, KINDS
 from ipuhub.api.parsing import JsonBody, read_body
 from ipuhub.api.schema import NoBodySerializer, ProblemSerializer, body_example
 from ipuhub.api.views import PlainView
-from ipuhub.models import ApiToken
 from ipuhub.web.access import is_admin, require_operator, scope_of
+from ipuhub.web.audit import author_of
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.selectors import find_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from django.contrib.auth.models import User
     from rest_framework.request import Request
 
     from dashboard.actions.changes import Change
@@ -272,6 +271,4 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
 
 def _actor_of(request: Request, namespace: str = "") -> Actor:
     found = require_kubernetes_user(request.user, namespace)
-    token = request.auth
-    via = f"token {token.name}" if isinstance(token, ApiToken) else "session"
-    return Actor(cast("User", request.user), found, via)
+    return Actor(author_of(request), found)

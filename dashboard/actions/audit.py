@@ -8,43 +8,34 @@ from typing import TYPE_CHECKING, Final
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.utils import timezone
 
 from dashboard.actions.writer import WriteProblem, send
-from ipuhub.models import AuditEntry
 from ipuhub.models.idempotency import note_sending
 from ipuhub.web.access import acts_as, require_operator
+from ipuhub.web.audit import ACCEPTED, JOB, REFUSED, SENT, UNKNOWN, Deed, answer, record
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
-    from django.contrib.auth.models import AnonymousUser, User
+    from django.contrib.auth.models import AnonymousUser
 
     from dashboard.actions.changes import Change
     from ipuhub.kube.access import User as ClusterUser
+    from ipuhub.models import AuditEntry
+    from ipuhub.web.audit import Author
 
 ACTIONS_OFF: Final = "This installation does not change jobs (IPUHUB_ACTIONS). Use kubectl."
 NO_IDENTITY: Final = (
     "You have no Kubernetes user, so you cannot change jobs here. Ask an administrator to add you "
     "to IPUHUB_ACTIONS_USERS, or use kubectl."
 )
-SENT, ACCEPTED, REFUSED, UNKNOWN = "sent", "accepted", "refused", "unknown"
-OUTCOMES: Final = {
-    ACCEPTED: "accepted",
-    REFUSED: "refused",
-    UNKNOWN: "no answer: the change may have happened",
-    SENT: "sent, the dashboard ended before the answer",
-}
-_LONGEST_MESSAGE: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The caller: the user, their identity in Kubernetes, and the way (`page`, `session`, `token
-    NAME`)."""
+    """The caller: the author of changes, and their identity in Kubernetes."""
 
-    user: User
+    author: Author
     acts_as: ClusterUser
-    via: str = "page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +73,29 @@ def carry_out(change: Change, actor: Actor) -> Done:
         sent = send(change, actor.acts_as, dry_run=False)
     except WriteProblem as problem:
         outcome = UNKNOWN if problem.may_have_happened else REFUSED
-        _answer(entry, outcome, problem.status, problem.sentence(in_full=True))
+        answer(entry, outcome, problem.sentence(in_full=True), problem.status)
         raise
     except BaseException:
-        _answer(entry, UNKNOWN, None, "The dashboard failed; its log has the error.")
+        answer(entry, UNKNOWN, "The dashboard failed; its log has the error.")
         raise
     if change.is_new:
         entry.uid = str(sent.object.get("metadata", {}).get("uid", ""))
-    _answer(entry, ACCEPTED, 200, "")
+    answer(entry, ACCEPTED, status=200)
     return Done(entry, warnings=sent.warnings)
 
 
 def _record(change: Change, actor: Actor) -> AuditEntry:
-    return AuditEntry.objects.create(
-        at=timezone.now(),
-        user=actor.user,
-        user_name=actor.user.get_username(),
-        kubernetes_user=actor.acts_as.username,
-        kubernetes_groups=list(actor.acts_as.groups),
-        via=actor.via,
-        action=change.action.key,
-        namespace=change.namespace,
-        name=change.name,
-        uid=change.uid,
-        change=change.body,
+    deed = Deed(
+        JOB,
+        change.action.key,
+        change.name,
+        change.namespace,
+        change.uid,
+        change.fields,
+        {
+            "kubernetes_user": actor.acts_as.username,
+            "kubernetes_groups": list(actor.acts_as.groups),
+            "change": change.body,
+        },
     )
-
-
-def _answer(entry: AuditEntry, outcome: str, status: int | None, message: str) -> None:
-    entry.outcome, entry.status, entry.answered_at = outcome, status, timezone.now()
-    entry.message = message.replace("\0", "")[:_LONGEST_MESSAGE]
-    entry.save(update_fields=["outcome", "status", "message", "answered_at", "uid"])
+    return record(actor.author, deed, SENT)

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from jobs.ipujob.names import API_VERSION, KIND, LONGEST_JOB_NAME
@@ -109,7 +109,8 @@ class Change:
     """One write: an HTTP method on an IPUJob, or on the IPUJobs of the namespace for a new job.
 
     `uid` is the object's that is changed, empty for a new job; a deletion has no `body`. `kubectl`
-    does the same on a command line.
+    does the same on a command line. `fields`: name, value before and value after of what changes;
+    of a new job only numbers and switches, because texts of a manifest can be secrets.
     """
 
     action: Action
@@ -119,6 +120,7 @@ class Change:
     body: Any
     kubectl: str
     uid: str = ""
+    fields: tuple[tuple[str, Any, Any], ...] = ()
 
     @property
     def is_new(self) -> bool:
@@ -167,11 +169,14 @@ def change_of(job: Job, key: str, values: Mapping[str, Any]) -> Change:
 
 
 def _of(job: Job, key: str, method: str, body: dict[str, Any], line: str) -> Change:
+    fields = tuple(
+        (f"spec.{name}", job.spec.get(name), value) for name, value in body.get("spec", {}).items()
+    )
     if method == "PATCH":
         # The server refuses to change a UID: a new job of the same name is never touched.
         body = {"metadata": {"uid": job.uid}, **body}
     kubectl = f"kubectl -n {shlex.quote(job.namespace)} {line}"
-    return Change(ACTIONS[key], method, job.namespace, job.name, body, kubectl, job.uid)
+    return Change(ACTIONS[key], method, job.namespace, job.name, body, kubectl, job.uid, fields)
 
 
 def _not_now(job: Job, key: str) -> str:
@@ -208,7 +213,8 @@ def run_again(job: Job, name: str) -> Change:
     if job.labels:
         metadata["labels"] = job.labels
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
-    return create(manifest, RUN_AGAIN)
+    made = create(manifest, RUN_AGAIN)
+    return replace(made, fields=(("copy of", None, job.name), *made.fields))
 
 
 def create(manifest: Manifest, key: str = CREATE) -> Change:
@@ -226,7 +232,12 @@ def create(manifest: Manifest, key: str = CREATE) -> Change:
     if not isinstance(manifest.get("spec"), dict):
         raise BadChangeError("manifest", "must have a spec.")
     kubectl = f"kubectl -n {namespace} create -f {name}.yaml"
-    return Change(ACTIONS[key], "POST", str(namespace), str(name), manifest, kubectl)
+    fields = tuple(
+        (f"spec.{field}", None, value)
+        for field, value in manifest["spec"].items()
+        if isinstance(value, int)
+    )
+    return Change(ACTIONS[key], "POST", str(namespace), str(name), manifest, kubectl, fields=fields)
 
 
 _DEEPEST: Final = 64

@@ -6,7 +6,7 @@ admission webhooks say before anything happens.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib import messages
 from django.http import Http404
@@ -32,11 +32,11 @@ from dashboard.actions.manifests import MOST_BYTES, as_yaml, read_manifest
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.kinds import KINDS
 from ipuhub.web.access import access_of, is_admin, require_operator, scope_of, signed_in
+from ipuhub.web.audit import author_of
 from ipuhub.web.problems import takes
 from jobs.selectors import find_job
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
 
     from dashboard.actions.changes import Change
@@ -66,7 +66,7 @@ def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
     """Return the requesting user's identity in Kubernetes. Raise PermissionDenied with a sentence
     if the user may not change jobs."""
     found = require_kubernetes_user(request.user, namespace)
-    return Actor(cast("User", request.user), found)
+    return Actor(author_of(request), found)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -91,7 +91,7 @@ def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
         change = change_of(job, key, values)
         if request.method == "POST":
             return _do(request, change, actor)
-        context |= _describe(job, change)
+        context |= _describe(change)
         context["warnings"] = send(change, actor.acts_as, dry_run=True).warnings
     except (BadChangeError, WriteProblem) as problem:
         return _refuse(request, "jobs/action.html", context, problem)
@@ -102,11 +102,13 @@ def _is_offered(job: JobRecord, key: str) -> bool:
     return key in {action.key for action in offered_actions(job)}
 
 
-def _describe(job: JobRecord, change: Change) -> dict[str, Any]:
+def _describe(change: Change) -> dict[str, Any]:
     if change.is_new:
         return {"manifest": as_yaml(change.body), "kubectl": change.kubectl}
-    spec = change.body.get("spec", {}) if isinstance(change.body, dict) else {}
-    fields = [(f"spec.{key}", job.spec.get(key, "not set"), value) for key, value in spec.items()]
+    fields = [
+        (name, "not set" if before is None else before, after)
+        for name, before, after in change.fields
+    ]
     return {"fields": fields, "kubectl": change.kubectl}
 
 

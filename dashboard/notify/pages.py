@@ -19,6 +19,7 @@ from dashboard.notify.outbox import DEAD
 from dashboard.notify.subscriptions import (
     USAGE_OFF,
     SubscriptionForm,
+    delete,
     pause,
     resume,
     retry_failed,
@@ -27,6 +28,7 @@ from dashboard.notify.subscriptions import (
 )
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import signed_in
+from ipuhub.web.audit import author_of
 from ipuhub.web.problems import takes
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
+
+    from ipuhub.web.audit import Author
 
 _SHOWN: Final = 50
 
@@ -50,7 +54,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
     secret = ""
     if form.is_valid():
         try:
-            secret = subscribe(user, form.cleaned_data).secret
+            secret = subscribe(author_of(request), form.cleaned_data).secret
         except ValidationError as error:
             form.add_error(None, error)
         else:
@@ -82,39 +86,39 @@ def change_subscription(request: HttpRequest, number: int, change: str) -> HttpR
     if change not in _CHANGES:
         raise Http404(f"Changes are {', '.join(_CHANGES)}.")
     try:
-        messages.success(request, _CHANGES[change](found))
+        messages.success(request, _CHANGES[change](author_of(request), found))
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     return redirect("account-notifications")
 
 
-def _test(subscription: Subscription) -> str:
+def _test(_author: Author, subscription: Subscription) -> str:
     send_test(subscription)
     return "A test is queued. It is sent within a minute; the log below shows the answer."
 
 
-def _pause(subscription: Subscription) -> str:
-    pause(subscription)
+def _pause(author: Author, subscription: Subscription) -> str:
+    pause(author, subscription)
     return "The subscription is paused: nothing is sent until you resume it."
 
 
-def _resume(subscription: Subscription) -> str:
-    resume(subscription)
+def _resume(author: Author, subscription: Subscription) -> str:
+    resume(author, subscription)
     return "The subscription is active. What happened in between is not sent."
 
 
-def _retry(subscription: Subscription) -> str:
+def _retry(_author: Author, subscription: Subscription) -> str:
     count = retry_failed(subscription)
     plural = "s" if count != 1 else ""
     return f"{count} failed notification{plural} queued again."
 
 
-def _delete(subscription: Subscription) -> str:
-    subscription.delete()
+def _delete(author: Author, subscription: Subscription) -> str:
+    delete(author, subscription)
     return "The subscription and its log are deleted."
 
 
-_CHANGES: Final[dict[str, Callable[[Subscription], str]]] = {
+_CHANGES: Final[dict[str, Callable[[Author, Subscription], str]]] = {
     "test": _test,
     "pause": _pause,
     "resume": _resume,

@@ -17,6 +17,7 @@ from dashboard.notify.subscriptions import (
     MINUTES,
     TEXT,
     SubscriptionForm,
+    delete,
     pause,
     resume,
     retry_failed,
@@ -28,6 +29,7 @@ from ipuhub.api.parsing import read_body, read_form
 from ipuhub.api.schema import NoBodySerializer, body_example
 from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import Subscription
+from ipuhub.web.audit import author_of
 from ipuhub.web.columns import file_columns
 
 if TYPE_CHECKING:
@@ -134,7 +136,7 @@ class SubscriptionList(FileList[Subscription]):
         user = cast("User", request.user)
         given = read_form(SubscriptionForm(user, read_body(SubscriptionSerializer, request)))
         try:
-            made = subscribe(user, given)
+            made = subscribe(author_of(request), given)
         except Refused as error:
             raise ValidationError({"non_field_errors": error.messages}) from error
         return Response(NewSubscriptionSerializer(made).data, status=status.HTTP_201_CREATED)
@@ -166,7 +168,7 @@ class OneSubscription(PlainView):
         sent later. Raises Http404 and ValidationError."""
         found = _find(request, pk)
         fields = read_body(PauseSerializer, request)
-        (pause if fields["is_paused"] else resume)(found)
+        (pause if fields["is_paused"] else resume)(author_of(request), found)
         return Response(SubscriptionSerializer(_find(request, pk)).data)
 
     @extend_schema(
@@ -181,7 +183,7 @@ class OneSubscription(PlainView):
         ValidationError."""
         found = _find(request, pk)
         read_body(NoBodySerializer, request)
-        found.delete()
+        delete(author_of(request), found)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

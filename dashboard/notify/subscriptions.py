@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 import uuid
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import transaction
 from django.utils import timezone
 
 from dashboard.notify.events import (
@@ -28,9 +28,14 @@ from dashboard.notify.outbox import DEAD, MAIL, QUEUED, WEBHOOK
 from dashboard.notify.webhook import Unsent, check_literal, parse_url
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import access_of
+from ipuhub.web.audit import SUBSCRIPTION, Deed, audited, differences
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.contrib.auth.models import User
+
+    from ipuhub.web.audit import Author
 
 MOST: Final = 50
 """So many subscriptions a user may have."""
@@ -40,6 +45,7 @@ USAGE_OFF: Final = (
 )
 TEXT: Final = 253
 MINUTES: Final = 43200  # 30 days
+_NAMES: Final = ("event", "channel", "target", "job_user", "group", "namespace")
 
 
 class SubscriptionForm(forms.Form):
@@ -102,33 +108,66 @@ def _check_mail(address: str) -> None:
         raise ValidationError(f"Mail goes to {', '.join(allowed)} only (IPUHUB_MAIL_DOMAINS).")
 
 
-@transaction.atomic
-def subscribe(user: User, given: dict[str, Any]) -> Subscription:
+def subscribe(author: Author, given: dict[str, Any]) -> Subscription:
     """Create what a valid SubscriptionForm asks for. Raise ValidationError beyond MOST."""
+    fields = differences({}, _recorded(given))
+    deed = Deed(SUBSCRIPTION, "create", given["event"], given["namespace"], fields=fields)
+    with audited(author, deed):
+        return _subscribe(cast("User", author.user), given)
+
+
+def _recorded(given: Mapping[str, Any]) -> dict[str, object]:
+    """Return the fields of a subscription for the audit. The path of a webhook is often a secret,
+    so only its host is recorded."""
+    fields = {name: given[name] for name in (*_NAMES, "minutes")}
+    if given["channel"] == WEBHOOK:
+        parts = urlsplit(given["target"])
+        fields["target"] = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return fields
+
+
+def _subscribe(user: User, given: dict[str, Any]) -> Subscription:
     get_user_model().objects.select_for_update().get(pk=user.pk)  # counts one request at a time
     if Subscription.objects.filter(owner=user).count() >= MOST:
         raise ValidationError(f"You have {MOST} subscriptions. Delete one first.")
     now = timezone.now()
-    names = ("event", "channel", "target", "job_user", "group", "namespace")
     return Subscription.objects.create(
         owner=user,
         minutes=given["minutes"] or 0,
         secret=secrets.token_urlsafe(32) if given["channel"] == WEBHOOK else "",
         created_at=now,
         since=now,
-        **{name: given[name] for name in names},
+        **{name: given[name] for name in _NAMES},
     )
 
 
-def pause(subscription: Subscription) -> None:
+def pause(author: Author, subscription: Subscription) -> None:
     """Send nothing until it is resumed."""
-    Subscription.objects.filter(pk=subscription.pk).update(is_paused=True)
+    if not subscription.is_paused:
+        with audited(author, _deed("pause", subscription, [("is_paused", False, True)])):
+            Subscription.objects.filter(pk=subscription.pk).update(is_paused=True)
 
 
-def resume(subscription: Subscription) -> None:
+def resume(author: Author, subscription: Subscription) -> None:
     """Send what happens from now on."""
     rows = Subscription.objects.filter(pk=subscription.pk, is_paused=True)
-    rows.update(is_paused=False, since=timezone.now())
+    if subscription.is_paused:
+        with audited(author, _deed("resume", subscription, [("is_paused", True, False)])):
+            rows.update(is_paused=False, since=timezone.now())
+
+
+def delete(author: Author, subscription: Subscription) -> None:
+    """Delete a subscription and its log."""
+    with audited(
+        author, _deed("delete", subscription, differences(_recorded(vars(subscription)), {}))
+    ):
+        subscription.delete()
+
+
+def _deed(
+    action: str, subscription: Subscription, fields: list[tuple[str, object, object]]
+) -> Deed:
+    return Deed(SUBSCRIPTION, action, subscription.event, subscription.namespace, fields=fields)
 
 
 def send_test(subscription: Subscription) -> None:

@@ -31,6 +31,7 @@ from ipuhub.models.idempotency import (
     current,
     forget_expired,
 )
+from ipuhub.web.audit import refusals_kept
 from ipuhub.web.filters import refuse_unknown
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def idempotent(*, sends: bool = False, has_dry_run: bool = False) -> Callable[[_
 
 def _store_once(request: Request, key: str, call: Callable[[], Response]) -> Response:
     """Change PostgreSQL and keep the answer in one transaction; a repetition waits for its end."""
-    with transaction.atomic():
+    with refusals_kept(), transaction.atomic():
         stored, is_new = _claim(request, key)
         return _keep(stored, call()) if is_new else _replay(stored)
 

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from ipuhub.models import ApiToken, RoleChange, RoleGrant
 from ipuhub.roles import ADMIN, EVERYWHERE, Grant
+from ipuhub.web.audit import ROLE, TOKEN, Author, Deed, differences, record
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import User
 
-BY_COMMAND: Final = "manage.py"
-BY_GROUPS: Final = "sign-in"
+BY_COMMAND: Final = Author("manage.py", "command")
+BY_GROUPS: Final = Author("sign-in", "sign-in")
 
 
 @transaction.atomic
-def grant_role(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
+def grant_role(user: User, grant: Grant, by: Author, now: dt.datetime) -> bool:
     """Grant a role; return whether that changed something.
 
     A role granted by a group becomes a separate grant, which sign-ins no longer revoke.
@@ -38,7 +39,7 @@ def grant_role(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
 
 
 @transaction.atomic
-def revoke_role(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
+def revoke_role(user: User, grant: Grant, by: Author, now: dt.datetime) -> bool:
     """Revoke a role; return whether the user had it."""
     if _is_everything(grant):
         return set_admin(user, by, now, is_admin=False)
@@ -69,7 +70,7 @@ def set_group_grants(user: User, wanted: Collection[Grant], now: dt.datetime) ->
 
 
 @transaction.atomic
-def set_admin(user: User, by: str, now: dt.datetime, *, is_admin: bool) -> bool:
+def set_admin(user: User, by: Author, now: dt.datetime, *, is_admin: bool) -> bool:
     """Make a user an administrator of everything, or no longer; return whether that changed it."""
     if user.is_staff == is_admin:
         return False
@@ -80,7 +81,7 @@ def set_admin(user: User, by: str, now: dt.datetime, *, is_admin: bool) -> bool:
 
 
 @transaction.atomic
-def revoke_any_token(number: int, by: str, now: dt.datetime) -> ApiToken | None:
+def revoke_any_token(number: int, by: Author, now: dt.datetime) -> ApiToken | None:
     """Revoke the API token with this number, of any user, and record who did it; return it, or None
     if it does not exist."""
     tokens = ApiToken.objects.select_related("user").select_for_update(of=("self",))
@@ -89,26 +90,53 @@ def revoke_any_token(number: int, by: str, now: dt.datetime) -> ApiToken | None:
         return None
     RoleChange.objects.create(
         at=now,
-        by=by,
+        by=by.name,
         user_name=token.user.get_username(),
         role=f"token {token.name}",
         namespace="",
         is_granted=False,
     )
+    record(by, revocation_of(token))
     token.delete()
     return token
+
+
+def token_fields(
+    user: User, scopes: str, ends: dt.datetime | None
+) -> list[tuple[str, object, object]]:
+    """Return the fields of a new token as the audit has them; its text is a secret."""
+    until = f"{ends:%Y-%m-%dT%H:%M:%SZ}" if ends else "no expiry"
+    after = {"owner": user.get_username(), "scopes": scopes, "valid until": until}
+    return differences({}, after)
+
+
+def revocation_of(token: ApiToken) -> Deed:
+    """Return the revocation of a token as the audit has it."""
+    fields = differences({"owner": token.user.get_username(), "scopes": token.scopes}, {})
+    return Deed(TOKEN, "revoke", token.name, fields=fields)
 
 
 def _is_everything(grant: Grant) -> bool:
     return grant == Grant(ADMIN, EVERYWHERE)
 
 
-def _record(user: User, grant: Grant, by: str, now: dt.datetime, *, is_granted: bool) -> None:
+def _record(user: User, grant: Grant, by: Author, now: dt.datetime, *, is_granted: bool) -> None:
     RoleChange.objects.create(
         at=now,
-        by=by,
+        by=by.name,
         user_name=user.get_username(),
         role=grant.role,
         namespace=grant.namespace,
         is_granted=is_granted,
+    )
+    before, after = (None, grant.role) if is_granted else (grant.role, None)
+    record(
+        by,
+        Deed(
+            ROLE,
+            "grant" if is_granted else "revoke",
+            user.get_username(),
+            grant.namespace,
+            fields=[("role", before, after)],
+        ),
     )

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -123,7 +124,8 @@ class ListPage:
     noun: str
     filters: type[Filters]
     columns: Sequence[Column]
-    select: Callable[[Scope], QuerySet[Any]]
+    select: Callable[[Scope], QuerySet[Any]] | None = None
+    select_for: Callable[[Caller], QuerySet[Any]] | None = None  # where a scope says too little
     order: tuple[str, str] = ("created_at", "id")
     require: Callable[[Caller], None] | None = None  # raises PermissionDenied
     empty: str = ""
@@ -145,7 +147,7 @@ class ListPage:
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         if self.require:
             self.require(request.user)
-        rows = self.select(self._scope(request))
+        rows = self._rows(request)
         try:
             bound = bind_filters(self.filters, filters_of(request.GET), rows, request.user)
             columns = chosen_columns(self.columns, request.GET)
@@ -167,6 +169,13 @@ class ListPage:
 
     def _order(self, bound: Filters) -> Order:
         return order_named(bound.sorts, bound.sort, Order(self.order))
+
+    def _rows(self, request: HttpRequest) -> QuerySet[Any]:
+        if self.select_for:
+            return self.select_for(request.user)
+        if self.select is None:
+            raise ImproperlyConfigured(f"The list {self.title} selects no rows.")
+        return self.select(self._scope(request))
 
     def _scope(self, request: HttpRequest) -> Scope:
         return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
@@ -234,9 +243,7 @@ class ListPage:
         ]
 
     def _refuse(self, request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
-        bound = self.filters(
-            filters_of(request.GET), queryset=self.select(self._scope(request)).none()
-        )
+        bound = self.filters(filters_of(request.GET), queryset=self._rows(request).none())
         extra = self.more(request) if self.more else {}
         return self._render(request, {"filter": bound, "problems": sentences, **extra}, 400)
 

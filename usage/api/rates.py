@@ -17,6 +17,7 @@ from ipuhub.api.auth import IsAccountant
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import read_body
 from ipuhub.api.views import FileList, PlainView
+from ipuhub.web.audit import author_of
 from ipuhub.web.columns import file_columns
 from usage.api.reportserializers import (
     RateEndSerializer,
@@ -24,7 +25,7 @@ from usage.api.reportserializers import (
     RateSerializer,
 )
 from usage.models import Rate
-from usage.rates.pages import check_rate, end_rate, set_rate
+from usage.rates.pages import check_rate, end_rate_of, set_rate_of
 from usage.rates.preview import preview
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class RateList(FileList[Rate]):
         """Set a rate. Raises ValidationError."""
         fields = read_body(RateSerializer, request)
         try:
-            rate = set_rate(Rate(**fields), request.user.get_username(), timezone.now())
+            rate = set_rate_of(author_of(request), Rate(**fields))
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RateSerializer(rate).data, status=status.HTTP_201_CREATED)
@@ -109,7 +110,7 @@ class RateEnd(PlainView):
         if rate is None:
             raise Http404("Rate not found.")
         try:
-            end_rate(rate, until, request.user.get_username(), timezone.now())
+            end_rate_of(author_of(request), rate, until)
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RateSerializer(rate).data)

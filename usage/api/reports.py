@@ -22,6 +22,7 @@ from ipuhub.api.files import read_yes
 from ipuhub.api.idempotency import idempotent
 from ipuhub.api.parsing import AnyAccept, read_body
 from ipuhub.api.views import FileList, PlainView
+from ipuhub.web.audit import author_of
 from ipuhub.web.columns import Column, file_columns
 from usage.api.reportserializers import (
     ReportSerializer,
@@ -31,6 +32,7 @@ from usage.api.reportserializers import (
     cost_of,
 )
 from usage.models import MonthReport, ReportRun
+from usage.reports.asking import ask_for_file, ask_for_month
 from usage.reports.columns import PROFILES
 from usage.reports.csv import FORMATS
 from usage.reports.downloads import Wanted
@@ -38,7 +40,7 @@ from usage.reports.files import range_file, report_file
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import add_outdated, add_outdated_runs
 from usage.reports.review import review_month
-from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
+from usage.reports.runs import BrokerAway, read_range
 from usage.time.months import bounds_of
 from usage.time.windows import Month, MonthError, WindowError
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
+
+    from ipuhub.web.audit import Author
 
 TOTAL = OpenApiParameter(
     "total",
@@ -304,7 +308,7 @@ class RunList(FileList[ReportRun]):
         """Ask for a run. Raises ValidationError for a bad month and 503 without a broker."""
         requested = read_body(RunRequestSerializer, request)
         try:
-            run = _ask(requested, request.user.get_username())
+            run = _ask(requested, author_of(request))
         except BrokerAway as error:
             raise Unavailable(str(error)) from error
         where = request.build_absolute_uri(reverse("usage-api:run", args=[run.pk]))
@@ -365,17 +369,16 @@ class Unavailable(APIException):
     default_code = "queue-unavailable"
 
 
-def _ask(requested: Mapping[str, Any], by: str) -> ReportRun:
-    now = timezone.now()
+def _ask(requested: Mapping[str, Any], by: Author) -> ReportRun:
     if not (requested["from"] or requested["to"]):
         try:
-            return ask_for_run(by, now, requested["month"], close=requested["close"])
+            return ask_for_month(by, requested["month"], close=requested["close"])
         except (MonthError, ReportRefused) as error:
             raise ValidationError({"month": [str(error)]}) from error
     if requested["month"] or requested["close"]:
         raise ValidationError({"month": ["Specify either month, or from and to."]})
     try:
-        file = read_range(requested, now, settings.REPORT_ZONE)
+        file = read_range(requested, timezone.now(), settings.REPORT_ZONE)
     except (WindowError, ReportRefused) as error:
         raise ValidationError({"from": [str(error)]}) from error
-    return ask_for_range(file, by, now)
+    return ask_for_file(by, file)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.web.access import require_accountant, signed_in
+from ipuhub.web.audit import RATE, Deed, audited, author_of, differences
 from ipuhub.web.problems import takes
 from usage.models import Rate
 from usage.rates.preview import preview
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
+
+    from ipuhub.web.audit import Author
 
 
 def set_rate(rate: Rate, by: str, now: datetime) -> Rate:
@@ -114,6 +117,31 @@ def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:
     return rate
 
 
+def set_rate_of(author: Author, rate: Rate) -> Rate:
+    """Store a new rate, with an entry in the audit. Raises ValidationError by field."""
+    given = (rate.resource, rate.name.strip())
+    deed = Deed(RATE, "create", " ".join(given).strip(), fields=_new_fields(rate))
+    with audited(author, deed):
+        return set_rate(rate, author.name, timezone.now())
+
+
+def end_rate_of(author: Author, rate: Rate, until: date) -> Rate:
+    """End a rate, with an entry in the audit. Raises ValidationError."""
+    fields = [("valid_until", rate.valid_until, until)]
+    deed = Deed(RATE, "end", f"{rate.resource} {rate.name}".strip(), fields=fields)
+    with audited(author, deed):
+        return end_rate(rate, until, author.name, timezone.now())
+
+
+def _new_fields(rate: Rate) -> list[tuple[str, object, object]]:
+    """Return the fields of a new rate, with the price that it follows."""
+    same = Rate.objects.filter(resource=rate.resource, name=rate.name.strip())
+    followed = same.filter(valid_until=rate.valid_from).order_by("-valid_from").first()
+    before = {"price": followed.price} if followed else {}
+    names = ("price", "valid_from", "valid_until")
+    return differences(before, {name: getattr(rate, name) for name in names})
+
+
 def _check_name(rate: Rate) -> None:
     named = rate.resource in {Rate.Resource.ACCELERATOR, Rate.Resource.INSTANCE}
     if named and not rate.name:
@@ -165,7 +193,7 @@ def rates(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         try:
             if request.POST.get("save") == "yes":
-                rate = set_rate(form.rate, by, now)
+                rate = set_rate_of(author_of(request), form.rate)
                 messages.success(request, f"{rate.get_resource_display()}: rate saved.")
                 return redirect("usage:rates")
             rate = check_rate(form.rate, by, now)
@@ -189,7 +217,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         day = form.cleaned_data["valid_until"]
         try:
-            end_rate(rate, day, request.user.get_username(), timezone.now())
+            end_rate_of(author_of(request), rate, day)
         except ValidationError as error:
             form.add_error("valid_until", ValidationError(error.messages))
         else:

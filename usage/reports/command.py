@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
+from ipuhub.web.audit import SENT, author_of_command, record
 from usage.models import MonthReport, ReportRun
+from usage.reports.asking import deed_of
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
@@ -89,9 +89,10 @@ def carry_out(options: ReportOptions, now: datetime, zone: ZoneInfo, progress: P
         return
     if problem := clock_problem(now):
         raise ReportRefused(problem)
-    run = request_run(
-        "command", _recorded_name(options), now, zone, options.month, close=options.close
-    )
+    author = author_of_command("make_usage_reports", options.by)
+    run = request_run("command", author.name, now, zone, options.month, close=options.close)
+    deed = deed_of(options.month, close=options.close)
+    record(author, replace(deed, uid=str(run.pk)), SENT)
     for report in do_run(
         run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
     ):
@@ -121,16 +122,6 @@ def _print_review(month: Month, progress: Progress) -> None:
     progress.say(f"pods: {review.pods}")
     for sentence in review.concerns or ["No gaps, no estimates, and everything has a price."]:
         progress.say(sentence)
-
-
-def _recorded_name(options: ReportOptions) -> str:
-    """Return the name to record: the given name, or else the user who runs the command."""
-    if options.by:
-        return options.by
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user often has a number only
-        return f"uid {os.getuid()}"
 
 
 def _write_range(options: ReportOptions, now: datetime, zone: ZoneInfo, progress: Progress) -> None:

@@ -11,15 +11,17 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from ipuhub.web.access import require_accountant, signed_in
+from ipuhub.web.audit import author_of
 from ipuhub.web.pollcache import cached_until_rows_change
 from ipuhub.web.problems import takes
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
+from usage.reports.asking import ask_for_file, ask_for_month
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month
-from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
+from usage.reports.runs import BrokerAway, read_range
 from usage.time.months import bad_seams, bounds_of
 from usage.time.windows import Month, MonthError, WindowError
 
@@ -65,7 +67,7 @@ def make_reports(request: HttpRequest) -> HttpResponse:
     try:
         if close and request.POST.get("typed", "").strip() != month:
             raise ReportRefused(_TYPE_IT)
-        ask_for_run(request.user.get_username(), timezone.now(), month, close=close)
+        ask_for_month(author_of(request), month, close=close)
     except _REFUSALS as error:
         messages.error(request, str(error))
     return redirect("usage:reports")
@@ -100,7 +102,7 @@ def make_range(request: HttpRequest) -> HttpResponse:
     fields = {name: str(value).strip() for name, value in request.POST.items()}
     now = timezone.now()
     try:
-        ask_for_range(read_range(fields, now, settings.REPORT_ZONE), _name(request), now)
+        ask_for_file(author_of(request), read_range(fields, now, settings.REPORT_ZONE))
     except _REFUSALS as error:
         context = _content(request) | {"asked": fields, "problem": str(error)}
         return render(request, "usage/reports.html", context, status=400)
@@ -136,10 +138,6 @@ def _content(request: HttpRequest) -> dict[str, Any]:
             [[each.message for each in found] for found in outdated_files.values()],
         ),
     }
-
-
-def _name(request: HttpRequest) -> str:
-    return str(request.user.get_username())
 
 
 def _shown(run: ReportRun) -> tuple[Any, ...]:

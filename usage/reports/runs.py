@@ -13,7 +13,9 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from ipuhub.models import AuditEntry
 from ipuhub.models.idempotency import note_sending
+from ipuhub.web.audit import ACCEPTED, FAILED, REFUSED, REPORT, SENT
 from usage.models import ReportRun, ReportState
 from usage.reports.columns import PROFILES
 from usage.reports.making import (
@@ -229,6 +231,18 @@ def _progress(run: ReportRun, message: str) -> None:
 def _end(run: ReportRun, state: ReportRun.State, message: str, now: datetime) -> None:
     run.state, run.message, run.finished_at = state, message, now
     run.save()
+    note_outcome(run)
+
+
+def note_outcome(run: ReportRun) -> None:
+    """Add the end of a run to its entries in the audit."""
+    outcomes = {ReportRun.State.DONE: ACCEPTED, ReportRun.State.REFUSED: REFUSED}
+    entries = AuditEntry.objects.filter(kind=REPORT, uid=str(run.pk), outcome=SENT)
+    entries.update(
+        outcome=outcomes.get(ReportRun.State(run.state), FAILED),
+        message=run.message,
+        answered_at=run.finished_at,
+    )
 
 
 def _is_lost(held: Any) -> bool:

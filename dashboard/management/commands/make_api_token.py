@@ -13,6 +13,8 @@ from django.utils import timezone
 from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, parse_scopes
 from ipuhub.management.demofolder import DatabaseCommand
+from ipuhub.web.audit import TOKEN, Deed, audited, author_of_command
+from ipuhub.web.grants import token_fields
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -50,7 +52,10 @@ class Command(DatabaseCommand):
         if not 0 <= days <= 36500:
             raise CommandError(f"--days must be between 0 (never expires) and 36500, not {days}")
         end = now + dt.timedelta(days=days) if days else None
-        text = make_token(user, options["name"], now, end, _scopes(options["scopes"]))[1]
+        scopes = _scopes(options["scopes"])
+        deed = Deed(TOKEN, "create", options["name"], fields=token_fields(user, scopes, end))
+        with audited(author_of_command("make_api_token"), deed):
+            text = make_token(user, options["name"], now, end, scopes)[1]
         self.stdout.write(text)
         # Not to stdout: scripts take the token from there.
         self.stderr.write(f"Try it: {curl_line(text, self.dashboard or own_address())}")

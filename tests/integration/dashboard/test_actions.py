@@ -324,6 +324,7 @@ def test_the_audit_shows_each_user_the_entries_of_his_namespaces(lab: ActionsLab
     assert stranger.get("/api/v1/audit").json()["results"] == []
     (row,) = browser("bob").get("/api/v1/audit?action=suspend&user=ann").json()["results"]
     assert (row["outcome"], row["via"], row["status"]) == ("accepted", "token ci", 200)
+    assert row["changes"] == [{"field": "spec.suspend", "before": None, "after": "true"}]
     lines = b"".join(browser("bob").get("/audit/?format=csv")).decode().splitlines()
     assert lines[0].startswith("outcome,action,name,namespace,user,kubernetes_user,via,at")
     assert len(lines) == 2
