@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from devcluster.demo.forks import ForkServer
     from devcluster.demo.logs import ProcessLogs
     from devcluster.demo.vipufleet import DemoController
     from ipuhub.kube.client import KubeClient
@@ -58,6 +59,7 @@ class Demo:
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
     logs: ProcessLogs | None = None
+    forks: ForkServer | None = None
     _lock: TextIO | None = None
     _claims: PortClaims = field(default_factory=PortClaims)
 
@@ -107,6 +109,8 @@ class Demo:
             if self.logs is not None:
                 self.logs.show = None
             await self.supervisor.stop()
+            if self.forks is not None:
+                self.forks.close()
             self._claims.close()
             if self.logs is not None:
                 self.logs.close()
@@ -125,6 +129,8 @@ class Demo:
 
     async def start(self) -> None:
         """Start the processes as early as what they need allows; return when all serve."""
+        if self.forks is not None:
+            self.supervisor.start(self.forks.process())
         self._choose_ports()
         self.supervisor.start(self.processes.api())
         if (secure := self.processes.secure_vipu) is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from devcluster.demo.kinship import end_with_parent
 from ipuhub.backoff import exponential
 
 if TYPE_CHECKING:
@@ -22,19 +22,44 @@ _STOP_SECONDS = 25.0
 _READY_SECONDS = 240.0
 _LAST_LINES_SECONDS = 2.0  # for the last lines of a child that has ended
 _STEADY_SECONDS = 20.0  # a child that ran this long starts its back-off from the beginning
-_PR_SET_PDEATHSIG = 1
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93)
 
 
 @dataclass(frozen=True)
 class Process:
-    """One child: what to run, and how to know that it serves."""
+    """One child: what to run, and how to know that it serves.
+
+    `stdin` opens its standard input, which is empty without.
+    """
 
     name: str
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     is_ready: Callable[[], Awaitable[bool]] | None = None
     stop_signal: signal.Signals = signal.SIGTERM
+    stdin: Callable[[], int] | None = None
+
+
+class Child(Protocol):
+    """A running process, as asyncio has it."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+    def send_signal(self, signal: signal.Signals, /) -> None: ...
+
+
+class Forks(Protocol):
+    """Starts Python processes as children of ours."""
+
+    async def fork(
+        self, command: Sequence[str], environment: Mapping[str, str], output: int
+    ) -> Child:
+        """Start `command` with `output` as its output and no input. Raise OSError if it cannot."""
 
 
 class NotReadyError(RuntimeError):
@@ -52,6 +77,7 @@ class Supervisor:
     in order; if we are killed, the kernel ends them too.
 
     `output` gets lines with a prefix. With `logs`, what the children print goes there, by name.
+    With `forks`, Python processes are started by it as long as it can, and by an exec otherwise.
     """
 
     def __init__(
@@ -59,10 +85,12 @@ class Supervisor:
         *,
         output: Callable[[str], None] | None = None,
         logs: Callable[[str, str], None] | None = None,
+        forks: Forks | None = None,
     ) -> None:
         self._output = output or _print_line
         self._logs = logs or self.say
-        self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._forks = forks
+        self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._processes: dict[str, Process] = {}
         self._stopping = asyncio.Event()
@@ -126,15 +154,7 @@ class Supervisor:
         """
         read_end, write_end = os.pipe()
         try:
-            child = await asyncio.create_subprocess_exec(
-                *process.command,
-                env={**os.environ, **process.env},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )
+            child = await self._start(process, write_end)
         finally:
             os.close(write_end)
         self._children[process.name] = child
@@ -145,6 +165,28 @@ class Supervisor:
         await asyncio.wait({forwarding}, timeout=_LAST_LINES_SECONDS)
         forwarding.cancel()
         return code
+
+    async def _start(self, process: Process, output: int) -> Child:
+        environment = {**os.environ, **process.env}
+        if self._forks is not None and process.stdin is None:
+            is_python = process.command[0] == sys.executable
+            with contextlib.suppress(OSError):
+                if is_python:
+                    return await self._forks.fork(process.command, environment, output)
+        stdin = process.stdin() if process.stdin is not None else None
+        try:
+            return await asyncio.create_subprocess_exec(
+                *process.command,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+        finally:
+            if stdin is not None:
+                os.close(stdin)
 
     async def _forward(self, name: str, read_end: int) -> None:
         reader = asyncio.StreamReader(limit=1 << 20)
@@ -171,13 +213,9 @@ class Supervisor:
         self._output(f"{prefix} {line}")
 
     @staticmethod
-    def _signal(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    def _signal(child: Child, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             child.send_signal(number)
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _outcome(code: int) -> str:

@@ -121,7 +121,7 @@ def short_name(command: str) -> str:
     """Name a process by what it runs."""
     cluster = ("run_devcluster", "run_kubelet", "vipu.server", "run_vipu_proxy", "run_operator")
     web = ("run_webhooks", "run_web", "run_prober", "run_monitor", "celery", "postgres")
-    for word in (*cluster, *web, "manage.py demo"):
+    for word in (*cluster, *web, "forkserver", "manage.py demo"):
         if word in command:
             return word
     return "other" if not command.strip() else command.split(maxsplit=1)[0].rpartition("/")[2]

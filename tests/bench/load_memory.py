@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
     """Start a demo and its load, sample each minute, print the table and the growth."""
     samples = Samples()
     with tempfile.TemporaryDirectory() as folder:
-        demo = start_demo(Path(folder) / "state")
+        demo = start_demo(Path(folder) / "state", "--exec")  # pages of its own
         demo.wait_until_recording()
         load = start_load(demo, options.load_options, Path(folder) / "load.log")
         try:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
+FORKS = Counter({"devcluster.demo.forkserver": 1})
 PROCESSES = Counter(
     {
         "run_devcluster": 1,
@@ -68,7 +69,7 @@ def children_of(pid: int) -> dict[int, str]:
 def processes(children: dict[int, str]) -> Counter[str]:
     """Count each kind; a process of no kind counts by its command."""
     return Counter(
-        next((kind for kind in PROCESSES if kind in command), command)
+        next((kind for kind in PROCESSES + FORKS if kind in command), command)
         for command in children.values()
     )
 
@@ -111,7 +112,8 @@ class Stop:
 
 @pytest.fixture(scope="module")
 def stop(started: Demo) -> Stop:
-    """Stop the demo while jobs run, and start it again."""
+    """Stop the demo while jobs run, and start it again, now with processes as production has them:
+    a fork has modules that it does not import itself."""
     first = started.running
     try:
         for name in JOBS:
@@ -121,11 +123,11 @@ def stop(started: Demo) -> Stop:
         first.wait_until_recording()
         uids, password = uids_of(first), first.password
         children = children_of(first.process.pid)
-        assert processes(children) == PROCESSES
+        assert processes(children) == PROCESSES + FORKS
     finally:
         ended = stop_demo(first)
     left = [pid for pid in children if Path(f"/proc/{pid}").exists()]
-    started.running = start_demo(started.path, "--fleet", "64")
+    started.running = start_demo(started.path, "--fleet", "64", "--exec")
     return Stop(uids, password, ended, left)
 
 
