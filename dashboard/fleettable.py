@@ -58,7 +58,7 @@ COLUMNS: Final = (
     ),
     Column("job", "Job", lambda row: _of(row, "name"), link=_job_page, phone="1.2"),
     Column("namespace", "Namespace", lambda row: _of(row, "namespace")),
-    Column("group", "Group", lambda row: _of(row, "group")),
+    Column("group", "Group", lambda row: _of(row, "group"), sparse=True),
     Column("user", "User", lambda row: _of(row, "user"), phone="2.2"),
     Column("partition", "Partition", lambda row: row.partition, kind="code"),
     Column("held_since", "Held for", lambda row: row.since, kind="age", phone="2.3"),

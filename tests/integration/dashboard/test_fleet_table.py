@@ -28,6 +28,7 @@ def test_the_table_has_every_square_of_the_map(
     assert reverse("fleet-table") in get_page(admin, "/fleet/")
     text = get_page(admin, "/fleet/table/")
     assert text.count("<tr>") == 32 + 1
+    assert ">Group</th>" in text
     assert text.count(reverse("jobs:detail", args=[uid])) == 4
     lines = b"".join(admin.get("/fleet/table/?format=json").streaming_content)
     rows = json.loads(lines)
@@ -48,3 +49,6 @@ def test_the_table_names_nothing_that_one_may_not_see(
         content = b"".join(answer) if answer.streaming else answer.content
         assert b"secret" not in content
         assert b"team-b" not in content
+    assert (
+        b">Group</th>" not in user.get("/fleet/table/").content
+    )  # it would have a dash in each row

@@ -63,6 +63,7 @@ def test_racks_stand_in_a_block_of_their_controller_without_the_end_that_all_nam
     assert names == [(f"pod-{number}.example.org:8090", f"pod-{number}") for number in range(2)]
     groups = text.split('class="rack-group"')[1:]
     assert [group.count('class="rack"') for group in groups] == [9, 9]
+    assert "272 IPU-Machines · 1,088 IPUs" in text
     alone = drawn_map(draw(controller(machines=272)), "overview")
     assert "rack-group" not in alone
     assert ">c 1 <b>64</b>" in alone
@@ -96,6 +97,6 @@ def test_the_overview_names_the_largest_jobs_and_leads_to_the_others(
     names = [f"job-{number}" for number in range(20)]
     found = draw(controller(*(partition(name, 1) for name in names)), running=tuple(names))
     text = drawn_map(found, page)
-    assert len(re.findall(r'<a href="/jobs/uid-job-\d+/">', text)) == named
+    assert len(re.findall(r'<a class="fw-medium" href="/jobs/uid-job-\d+/">', text)) == named
     assert f"and {more} more" in text
     assert (f'<a href="/fleet/">and {more} more' in text) is (page == "overview")
