@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from django.utils import timezone
+
 from ipuhub.kube.errors import ApiError, ConfigError
-from ipuhub.web.readings import NO_CONFIG, Latest, Reading, attempt
+from ipuhub.web.readings import NO_CONFIG, Latest, LatestKeeper, Reading, attempt
 from jobs.ipujob.names import IPUJOBS
 from partitions.connections import sources
 from partitions.errors import PartitionsError
@@ -48,7 +50,8 @@ class LiveState:
 
 
 class LiveReader:
-    """Reads jobs, partitions and the fleet side by side, at most twice a second.
+    """Reads jobs, partitions and the fleet side by side, at most twice a second: in the thread of a
+    keeper while there is one, else in a thread that answers a request.
 
     A source that does not answer keeps its last value, with its age and a sentence. `connect`
     may raise ConfigError; it is tried again at the next reading.
@@ -63,6 +66,10 @@ class LiveReader:
     def read(self, now: datetime) -> LiveState:
         """Return the state at `now`; concurrent readers share one round of requests."""
         return self._latest.at(now)
+
+    def keeper(self) -> LatestKeeper:
+        """Return a thread that reads for requests, once it is started."""
+        return LatestKeeper(self._latest, timezone.now)
 
     def _read(self, old: LiveState, now: datetime) -> LiveState:
         try:

@@ -6,12 +6,14 @@ Age of the recorded data of a page.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import structlog
 from django.db import Error, connection
 
 from ipuhub.models import WatchCheckpoint
@@ -24,6 +26,10 @@ NO_CONFIG: Final = "The web process has no usable kubeconfig"
 PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
 _RETRY_SECONDS: Final = 3.0
 _GRACE_SECONDS: Final = PATIENCE_SECONDS  # while one reads the next, others have the last
+_AHEAD_SECONDS: Final = 0.25
+_KEPT_SECONDS: Final = 2.5  # beyond what is fresh: a keeper that is late has that long
+_WANTED_SECONDS: Final = 10.0  # pages poll every three seconds
+_LOG = structlog.get_logger(__name__)
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
@@ -74,6 +80,9 @@ class Latest(Generic[_T]):
     incomplete round the next round waits `_RETRY_SECONDS`, so that pages do not queue up behind a
     server that does not answer. One thread reads; the others get the last state meanwhile, for
     at most `_GRACE_SECONDS`.
+
+    While a `LatestKeeper` reads ahead, a state is good for `kept_seconds` longer, so that no
+    request reads.
     """
 
     def __init__(
@@ -90,11 +99,22 @@ class Latest(Generic[_T]):
         self._fresh_seconds = fresh_seconds
         self._asked_at: datetime | None = None
         self._lock = threading.Lock()
+        self.kept_seconds = 0.0
+        self.wanted_at = -math.inf
+        """When a request last asked, by the monotonic clock."""
 
     def at(self, now: datetime) -> _T:
         """Return the state at `now`; concurrent readers share one round of requests."""
+        self.wanted_at = time.monotonic()
+        return self._at(now, self.kept_seconds)
+
+    def renew(self, now: datetime) -> None:
+        """Read the state if it is old, for requests to come."""
+        self._at(now, 0.0)
+
+    def _at(self, now: datetime, kept: float) -> _T:
         with _turn(self._lock, lambda: self._is_fresh(now, _GRACE_SECONDS)) as is_mine:
-            if is_mine and not self._is_fresh(now):
+            if is_mine and not self._is_fresh(now, kept):
                 self._state = self._read(self._state, now)
                 self._asked_at = now
             return self._state
@@ -104,6 +124,42 @@ class Latest(Generic[_T]):
             return False
         limit = self._fresh_seconds if self._is_whole(self._state) else _RETRY_SECONDS
         return abs((now - self._asked_at).total_seconds()) < limit + grace
+
+
+class LatestKeeper:
+    """A thread that keeps a `Latest` current while requests want it, so that they need not wait
+    for other processes. `clock` tells the time of a reading.
+
+    Without a request for `_WANTED_SECONDS` it reads nothing; the next request reads by itself.
+    """
+
+    def __init__(self, latest: Latest[Any], clock: Callable[[], datetime]) -> None:
+        self._latest, self._clock = latest, clock
+        self._over = threading.Event()
+        # A daemon: a server that is silent must not keep the process from its end.
+        self._thread = threading.Thread(target=self._run, name="live", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._latest.kept_seconds = _KEPT_SECONDS
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read nothing more, and wait a moment for the reading that is under way."""
+        self._latest.kept_seconds = 0.0
+        self._over.set()
+        self._thread.join(PATIENCE_SECONDS)
+
+    def _run(self) -> None:
+        pause = _AHEAD_SECONDS
+        while not self._over.wait(pause):
+            began = time.monotonic()
+            if began - self._latest.wanted_at < _WANTED_SECONDS:
+                try:
+                    self._latest.renew(self._clock())
+                except Exception:  # noqa: BLE001  # the outermost frame of a thread, which continues
+                    _LOG.exception("reading ahead failed")
+            pause = max(_AHEAD_SECONDS, time.monotonic() - began)
 
 
 @contextmanager

@@ -139,6 +139,7 @@ def _static_folder() -> Iterator[Path]:
 
 async def _serve(host: str, port: int) -> None:
     """Serve until the process is stopped."""
+    from dashboard.live import live_reader
     from dashboard.notify.rounds import Rounds
     from ipuhub.wsgi import application
 
@@ -146,10 +147,11 @@ async def _serve(host: str, port: int) -> None:
     with _listening(host, port):
         taken = await server.start(host, port)
     _LOG.info("the dashboard serves", host=host, port=taken)
-    rounds = Rounds(_prepare_database)
-    rounds.start()
+    threads = (Rounds(_prepare_database), live_reader().keeper())
+    for each in threads:
+        each.start()
     await until_stopped(asyncio.get_running_loop().create_future())
-    await asyncio.gather(_end(server), asyncio.to_thread(rounds.stop))
+    await asyncio.gather(_end(server), *(asyncio.to_thread(each.stop) for each in threads))
 
 
 async def _end(server: WebServer) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from django.utils import timezone
 
 from dashboard.live import LiveReader, LiveState
+from ipuhub.web import readings
 from ipuhub.web.readings import Reading
+from partitions.connections import sources
 from tests.builders.fleetrows import checkpoint, job_row
+from tests.fakes.waiting import wait_until
 from tests.integration.dashboard.test_fleet_page import get_page
 
 if TYPE_CHECKING:
     from django.test import Client
 
+    from partitions.connections import Sources
     from tests.fakes.background import Cluster, Proxy
     from tests.integration.dashboard.conftest import Clock
 
@@ -129,3 +135,34 @@ def test_a_service_that_stops_two_readings_is_named_once_with_the_older_time(
     assert text.count(problem) == 1
     assert "The page shows the state of <time" in text
     assert ">75 s</time> ago" in text
+
+
+def test_a_keeper_reads_for_the_requests(
+    cluster: Cluster, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readings, "_KEPT_SECONDS", 600.0)  # a slow machine's keeper is never late
+    readers: list[str] = []
+
+    def connect() -> Sources:
+        readers.append(threading.current_thread().name)
+        return sources()
+
+    reader = LiveReader(connect)
+
+    def names() -> list[str]:
+        return [each["metadata"]["name"] for each in reader.read(timezone.now()).jobs.value]
+
+    keeper = reader.keeper()
+    keeper.start()
+    assert names() == []
+    own = len(readers) - readers.count("live")
+    cluster.add_job("bert", "team-a")
+    wait_until(lambda: names() == ["bert"])
+    first = reader.read(timezone.now()).jobs.read_at
+    wait_until(lambda: reader.read(timezone.now()).jobs.read_at != first)
+    assert len(readers) - readers.count("live") == own
+    keeper.stop()
+    known = len(readers)
+    cluster.add_job("late", "team-a")
+    wait_until(lambda: names() == ["bert", "late"])
+    assert "live" not in readers[known:]
