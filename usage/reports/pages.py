@@ -18,6 +18,7 @@ from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragm
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
 from usage.reports.asking import ask_for_file, ask_for_month
+from usage.reports.columnmeanings import ONLY_DETAILS, SUMMARY
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month
@@ -122,6 +123,7 @@ def _content(request: HttpRequest) -> dict[str, Any]:
         # A month and its corrections have the same bounds.
         "seams": bad_seams(found),
         "notes": list(dict.fromkeys(note for each in found if (note := bounds_of(each).note))),
+        "columns": [("Summary", SUMMARY), ("More in details", ONLY_DETAILS)],
         "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
         "run": run,
         "ranges": [(each, outdated_files.get(each.pk, [])) for each in ranges],

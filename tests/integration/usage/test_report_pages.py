@@ -173,6 +173,8 @@ def test_the_page_shows_reports_downloads_and_the_run(admin):
     for address in _FILES:
         if address.startswith("/api/"):
             assert address in page
+    assert "do not add both" in page
+    assert "The end is estimated." in page
 
 
 def test_the_page_says_what_to_do_when_there_is_nothing(admin):

@@ -22,6 +22,7 @@ from jobs.views import COLUMNS as JOBS
 from partitions.views import PARTITIONS, STAT_COLUMNS
 from usage.api.rates import COLUMNS as RATES
 from usage.api.reports import REPORT_COLUMNS, RUN_COLUMNS
+from usage.reports.columnmeanings import DETAILS, SUMMARY
 from usage.reports.columns import CORRECTION, DEFAULT, PRIMEHUB
 from usage.sums.columns import step_columns, sums_columns
 from usage.tables import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ipuhub.web.columns import Column
+    from usage.reports.columnmeanings import Meaning
     from usage.reports.columns import Columns
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "admin" / "csv-columns.md"
@@ -100,6 +102,19 @@ def documented() -> dict[str, list[str]]:
 @pytest.mark.parametrize("title", FILES)
 def test_the_page_has_the_columns_of_the_file(title: str) -> None:
     assert documented().get(title) == FILES[title]
+
+
+@pytest.mark.parametrize(
+    ("title", "meanings"),
+    [("Summary of a month or range", SUMMARY), ("Details of a month or range", DETAILS)],
+)
+def test_the_reports_page_explains_columns_in_the_same_words(
+    title: str, meanings: dict[str, Meaning]
+) -> None:
+    section = PAGE.read_text("utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", section, re.MULTILINE)
+    said = [(name, meaning.unit, meaning.text) for name, meaning in meanings.items()]
+    assert rows == said
 
 
 def test_every_table_of_the_page_is_of_a_file() -> None:

@@ -76,6 +76,7 @@ def own_commands(page: Path) -> Iterator[list[str]]:
     """Yield the commands of IPUHub on a page, also those that kubectl exec runs."""
     for words in commands(page):
         inner = words[words.index("--") + 1 :] if "--" in words else words
+        inner = [word.removeprefix(".venv/bin/") for word in inner]
         if inner and inner[0] in READERS and inner[1:] != ["X"]:
             yield inner[: inner.index(">")] if ">" in inner else inner
 
