@@ -1,6 +1,6 @@
-"""domain: what the columns of the report files mean, as docs/admin/csv-columns.md says it.
+"""domain: the meanings of the columns of report files, in the words of docs/admin/csv-columns.md.
 
-The reports page shows it beside the files.
+The reports page shows them below the files.
 """
 
 from __future__ import annotations

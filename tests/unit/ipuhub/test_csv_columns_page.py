@@ -113,8 +113,8 @@ def test_the_reports_page_explains_columns_in_the_same_words(
 ) -> None:
     section = PAGE.read_text("utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", section, re.MULTILINE)
-    said = [(name, meaning.unit, meaning.text) for name, meaning in meanings.items()]
-    assert rows == said
+    shown_rows = [(name, meaning.unit, meaning.text) for name, meaning in meanings.items()]
+    assert rows == shown_rows
 
 
 def test_every_table_of_the_page_is_of_a_file() -> None:
