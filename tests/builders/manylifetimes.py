@@ -39,11 +39,17 @@ SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
 WHERE indrelid = 'usage_podlifetime'::regclass
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)"""
 
+_ANALYZE = "ANALYZE usage_podlifetime"
+
 
 def store_many(cursor: Any, count: int, first: datetime, until: datetime) -> None:
     """Store `count` pods that begin evenly in [first, until); one in 20 is longer than a day."""
+    _insert(cursor, count, first, until)
+    cursor.execute(_ANALYZE)
+
+
+def _insert(cursor: Any, count: int, first: datetime, until: datetime) -> None:
     cursor.execute(_INSERT, {"count": count, "first": first, "until": until})
-    cursor.execute("ANALYZE usage_podlifetime")
 
 
 @contextmanager
@@ -55,9 +61,10 @@ def many_stored(count: int, first: datetime, until: datetime) -> Iterator[Any]:
         indexes = cursor.execute(_INDEXES).fetchall()
         for name, _definition in indexes:
             cursor.execute(f"DROP INDEX {name}")
-        store_many(cursor, count, first, until)
+        _insert(cursor, count, first, until)
         for _name, definition in indexes:
             cursor.execute(definition)
+        cursor.execute(_ANALYZE)  # after the indexes: of those of expressions it keeps figures, too
         yield cursor
         own.rollback()
         own.autocommit = True
