@@ -139,7 +139,7 @@ MACHINES = Column(
     room=1200,
 )
 COLUMNS = (
-    Column("phase", "Phase", lambda row: row.phase, kind="badge", phone="1.1"),
+    Column("phase", "State", lambda row: row.phase, kind="badge", phone="1.1"),
     Column("partition", "Partition", lambda row: row.partition, kind="code", phone="2.2"),
     Column("namespace", "Namespace", lambda row: row.namespace, phone="2.3"),
     Column("job", "Job", lambda row: row.job_name, link=_job_page, phone="1.2"),

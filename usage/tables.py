@@ -67,7 +67,7 @@ COST = Column(
     "Cost",
     _cost("cost"),
     kind="number",
-    rendered=lambda row: getattr(getattr(row, "cost", None), "money", None),
+    rendered=lambda row: getattr(getattr(row, "cost", None), "on_page", None),
     sparse=True,
     total=SUM,
     unit=_cost("currency"),

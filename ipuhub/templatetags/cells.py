@@ -97,7 +97,7 @@ def _draw_duration(cell: Cell, now: datetime) -> str:
 
 def _draw_second(cell: Cell, _now: datetime) -> str:
     text = _spell(cell.value)
-    return f'<time datetime="{_iso(cell.value)}" title="{text} UTC">{text[5:]}</time>'
+    return f'<time datetime="{_iso(cell.value)}" title="{text} UTC">{text}</time>'
 
 
 def _draw_time(cell: Cell, _now: datetime) -> str:

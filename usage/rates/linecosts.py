@@ -65,7 +65,10 @@ def read_line_costs(
         cost = CostSql(pricing.only(currency).usable)
         parameters = bounds(begin, end) | cost.parameters | {"ids": ids}
         exact = dict(fetch(lines.sql(cost, "id = ANY(%(ids)s)"), parameters))
-        found |= {pk: LineCost(int(exact.get(pk, 0)), currency) for pk in ids}
+        found |= {
+            pk: LineCost(int(exact.get(pk, 0)), currency, page_decimals=pricing.decimals)
+            for pk in ids
+        }
     return found
 
 
@@ -90,7 +93,7 @@ def read_job_costs(
         sums = f"SELECT {key}, sum(cost) FROM ({lines}) AS lines GROUP BY {key}"  # noqa: S608
         for uid, namespace, exact in fetch(sums, parameters):
             found.setdefault((uid, namespace), []).append(
-                LineCost(int(exact), currency, pricing.decimals)
+                LineCost(int(exact), currency, pricing.decimals, pricing.decimals)
             )
     return {job: costs[0] for job, costs in found.items() if len(costs) == 1}
 

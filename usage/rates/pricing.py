@@ -201,11 +201,21 @@ _MICRO_DECIMALS: Final = 6
 @dataclass(frozen=True, slots=True)
 class LineCost:
     """The cost of one lifetime or job: exact money x 3600 x COST_UNIT, rounded when it is printed;
-    `decimals`: by default as in a line of a report's details."""
+    `decimals`: in files and the API, by default as in a line of a report's details;
+    `page_decimals`: on pages, as of every sum of money there."""
 
     exact: int
     currency: str
     decimals: int = DETAIL_DECIMALS
+    page_decimals: int = 2
+
+    @property
+    def on_page(self) -> str:
+        """The money as every page prints it: `12.30 EUR`, and `< 0.01 EUR` for less than that."""
+        amount = _rounded(self.exact, self.page_decimals)
+        if self.exact > 0 and not amount:
+            return f"< {Decimal(1).scaleb(-self.page_decimals):f} {self.currency}"
+        return str(Money(amount, self.currency))
 
     @property
     def money(self) -> Money:

@@ -245,7 +245,7 @@ def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: 
     job_row("old", status="Failed", completed_at=clock.now() - dt.timedelta(hours=25))
     text = get_page(admin, "/")
     assert re.search(r"Failed in 24 h</span>\s*<span class=\"h1\">3 <[^>]*>of 4 that ended", text)
-    assert "2 out of memory · 1 non-zero exit" in text
+    assert "2 out of memory · 1 exited non-zero" in text
 
 
 def test_failures_of_other_namespaces_are_not_counted(user: Client, clock: Clock) -> None:

@@ -44,7 +44,7 @@ def test_a_machine_shows_each_ipu_with_its_job_and_what_it_is_made_of(
     assert text.count("p-bert-team-a-0") == 2
     assert text.count("ipu is-free") == 2
     assert "2 of 4 IPUs held" in text
-    for fact in ("Board serial number", "M2000", "1330MHz", "answers"):
+    for fact in ("Board serial number", "M2000", "1330\u00a0MHz", "answers"):
         assert fact in text
     ipu = get_page(admin, f"{AG0}ipus/1/")
     assert "ag0, IPU 1" in ipu

@@ -167,7 +167,7 @@ SHOWN = "(row) => [...row.cells].filter((cell) => cell.offsetHeight).map((c) => 
 
 TWO_LINES = {
     "/jobs/": {"Status", "Job", "IPUs", "Created", "Message"},
-    "/partitions/": {"Phase", "Job", "IPUs", "Reserved", "Partition", "Namespace"},
+    "/partitions/": {"State", "Job", "IPUs", "Reserved", "Partition", "Namespace"},
     "/usage/pods/": {"End", "Pod", "IPUs", "Type", "Scheduled", "User"},
 }
 

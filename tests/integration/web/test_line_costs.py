@@ -83,7 +83,7 @@ def test_a_pod_costs_its_whole_time_or_its_part_of_the_range(admin: User) -> Non
     ):
         assert ask(admin, f"{PODS}?{query}")[0]["cost"] == want
         assert file_of(admin, f"/usage/pods/?{query}&format=csv")[0]["cost"] == want
-        assert f"{want} EUR" in text_of(admin, f"/usage/pods/?{query}")
+        assert f"{want.removesuffix('000')} EUR" in text_of(admin, f"/usage/pods/?{query}")
 
 
 def test_a_running_pod_costs_what_it_held_so_far(admin: User) -> None:
@@ -91,7 +91,7 @@ def test_a_running_pod_costs_what_it_held_so_far(admin: User) -> None:
     store_pod("2026-11-21T10:00", cpu=1)
     assert ask(admin, PODS)[0]["cost"] == "2.00000"
     assert ask(admin, f"{PODS}?to=2026-12-31")[0]["cost"] == "2.00000"
-    assert "2.00000 EUR" in text_of(admin, "/usage/pods/")
+    assert "2.00 EUR" in text_of(admin, "/usage/pods/")
 
 
 def test_pages_and_files_in_every_form_tell_the_same_cost(admin: User) -> None:
@@ -181,7 +181,7 @@ def test_an_accountant_sees_the_cost_of_pods_and_nobody_else_does(
     store_pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
     for user in (admin, carol):
         assert ask(user, PODS)[0]["cost"] == "4000.00000"
-        assert "4,000.00000 EUR" in text_of(user, "/usage/pods/")
+        assert "4,000.00 EUR" in text_of(user, "/usage/pods/")
     assert cost_of(ask(alice, PODS)[0]) == (None, None, None)
     (row,) = file_of(alice, "/usage/pods/?format=csv")  # nothing to add up
     assert cost_of(row) == ("", "", "")
@@ -202,7 +202,7 @@ def test_a_partition_costs_its_part_of_the_range_and_on_its_page_all_its_time(
     row, total = csv.DictReader(io.StringIO(text))
     assert cost_of(row) == cost_of(total) == tuple(map(str, part))
     assert total["key"] == "total"
-    assert "6,000.00000 EUR" in text_of(admin, "/partitions/")
+    assert "6,000.00 EUR" in text_of(admin, "/partitions/")
     (listed,) = ask(admin, "/api/v1/partitions")
     assert cost_of(listed) == ("6000.00000", 6_000_000_000, "EUR")
     api = b"".join(api_client(admin).get("/api/v1/partitions.csv"))

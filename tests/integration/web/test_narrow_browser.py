@@ -134,7 +134,7 @@ def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, 
             ("/jobs/", {"Status", "Job", "Namespace", "User", "IPUs", "Created", "Cost"}),
             (
                 "/partitions/",
-                {"Phase", "Partition", "Namespace", "Job", "IPUs", "Reserved", "Released", "Cost"},
+                {"State", "Partition", "Namespace", "Job", "IPUs", "Reserved", "Released", "Cost"},
             ),
             ("/usage/", {"Group", "Share", "Pod IPU-hours", "Cost"}),
             ("/usage/?by=user&measure=cpu_core_hours", {"User", "Share", "CPU core-hours", "Cost"}),

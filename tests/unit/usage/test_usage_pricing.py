@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from usage.rates.pricing import Closed, Price, Pricing, Tariff, money_of, pricing_of
+from usage.rates.pricing import Closed, LineCost, Price, Pricing, Tariff, money_of, pricing_of
 from usage.sums.measures import COST_UNIT
 
 ZONE = ZoneInfo("UTC")
@@ -73,3 +73,11 @@ def test_a_report_keeps_its_tariff_to_the_last_digit_and_day() -> None:
 def test_a_report_made_without_any_price_has_no_cost_and_no_zero() -> None:
     assert money_of(Decimal(0), {"currency": "EUR", "decimals": 2, "rates": []}) is None
     assert str(money_of(Decimal(0), {"currency": "EUR", "decimals": 2, "rates": [1]})) == "0.00 EUR"
+
+
+def test_a_page_has_the_decimals_of_the_currency_and_files_keep_five() -> None:
+    cost = LineCost(3 * HALF_A_CENT, "EUR")
+    assert (cost.on_page, str(cost.amount)) == ("0.02 EUR", "0.01500")
+    assert LineCost(1, "EUR").on_page == "< 0.01 EUR"
+    assert LineCost(0, "EUR").on_page == "0.00 EUR"
+    assert LineCost(1, "JPY", page_decimals=0).on_page == "< 1 JPY"

@@ -107,7 +107,7 @@ NONE = '<span class="text-secondary">–</span>'
             Cell(THERE, "second", "At"),
             (
                 f'<td data-label="At" class="text-nowrap"><time datetime="{ISO}"'
-                ' title="2026-11-24 09:03:07 UTC">11-24 09:03:07</time></td>'
+                ' title="2026-11-24 09:03:07 UTC">2026-11-24 09:03:07</time></td>'
             ),
         ),
         (
