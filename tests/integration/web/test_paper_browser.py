@@ -155,6 +155,9 @@ def test_every_page_prints_whole(address: str, cookie: str) -> None:
             if not page.get_by_text("As of 20").is_visible():
                 wrong.append(f"{path}: no time")
             wrong += [f"{path}: to click: {each}" for each in page.evaluate(TO_CLICK)]
+            tokens = page.locator("td.tokens details .granted")
+            if tokens.count() and not tokens.last.is_visible():
+                wrong.append(f"{path}: folded tokens")
             wrong += [f"{path}: cut: {each}" for each in page.evaluate(CUT)]
             heads = {*page.evaluate(HEADS)} - {"table-header-group"}
             wrong += [f"{path}: head of a table: {each}" for each in heads]
