@@ -15,6 +15,7 @@ from django.utils import timezone
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.web.readings import NO_CONFIG, Latest, LatestKeeper, Reading, attempt
 from jobs.ipujob.names import IPUJOBS
+from jobs.ipujob.storedstatus import with_read_status
 from partitions.connections import sources
 from partitions.errors import PartitionsError
 
@@ -87,17 +88,20 @@ class LiveReader:
 async def _read_all(sources: Sources, old: LiveState, now: datetime) -> LiveState:
     proxy, cluster = "The V-IPU Proxy", "The Kubernetes API"
     jobs, partitions, fleet = await asyncio.gather(
-        attempt(_list_jobs(sources.kube.client, old.jobs.value), old.jobs, now, cluster, _ERRORS),
+        attempt(list_jobs(sources.kube.client, old.jobs.value), old.jobs, now, cluster, _ERRORS),
         attempt(sources.proxy.list(), old.partitions, now, proxy, _ERRORS),
         attempt(sources.proxy.fleet(), old.fleet, now, proxy, _ERRORS),
     )
     return LiveState(jobs, partitions, fleet)
 
 
-async def _list_jobs(client: KubeClient, last: Sequence[Manifest]) -> Sequence[Manifest]:
-    """List the jobs. While none changes it is the same object, so do not modify it."""
+async def list_jobs(client: KubeClient, last: Sequence[Manifest]) -> Sequence[Manifest]:
+    """List the jobs, with their statuses as read. While none changes it is the same object, so do
+    not modify it."""
     found = (await client.list(IPUJOBS)).items
-    return last if _versions(found) == _versions(last) else found
+    if _versions(found) == _versions(last):
+        return last
+    return [with_read_status(job) for job in found]
 
 
 def _versions(jobs: Sequence[Manifest]) -> list[tuple[str, str]]:

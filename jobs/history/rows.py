@@ -23,6 +23,7 @@ from jobs.ipujob.names import (
     uid_of,
 )
 from jobs.ipujob.spec import with_defaults
+from jobs.ipujob.storedstatus import read_status
 from jobs.operator.statuscarrier import plain_conditions, with_carried_fields
 
 if TYPE_CHECKING:
@@ -112,14 +113,12 @@ class JobRow:
 def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False) -> JobRow:
     """The row of a manifest that was seen at `now`; it must have a UID."""
     clean: Manifest = storable_json(job)
-    status = with_carried_fields(_mapping(clean.get("status")))
+    status = with_carried_fields(read_status(clean.get("status")).fields)
     spec = _mapping(clean.get("spec"))
     created = parse_time(_text(metadata(clean).get("creationTimestamp"))) or now
     transitions = tuple(_transitions(status, created))
     current = _current(status)
-    conditions = [
-        condition for condition in _list(status.get("conditions")) if isinstance(condition, dict)
-    ]
+    reason = current.get("reason", "")
     deletion = parse_time(_text(metadata(clean).get("deletionTimestamp"))) or now
     return JobRow(
         uid=uid_of(clean),
@@ -128,25 +127,25 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
         group=group,
         user=_text(annotations_of(clean).get(ANNOTATION_CREATED_BY)),
         size=size_of(spec),
-        status=_text(status.get("launcherStatus")) or JobState.PENDING.value,
-        reason=_text(current.get("reason")),
-        message=_text(status.get("lastMessage")) or _text(current.get("message")),
-        restart_count=_count(status.get("restartCount")),
-        partitions=_list(status.get("partitions")),
+        status=status.get("launcherStatus") or JobState.PENDING.value,
+        reason=reason,
+        message=status.get("lastMessage") or current.get("message", ""),
+        restart_count=status.get("restartCount", 0),
+        partitions=status.get("partitions", []),
         spec=spec,
-        conditions=plain_conditions({"conditions": conditions}),
+        conditions=plain_conditions(status),
         labels=labels_of(clean),
         created_at=created,
         started_at=min(
             (transition.at for transition in transitions if transition.state == JobState.RUNNING),
             default=None,
         ),
-        completed_at=parse_time(_text(status.get("completionTime"))),
+        completed_at=parse_time(status.get("completionTime")),
         deleted_at=deletion if is_deleted else None,
         attempts=tuple(_attempts(status, created, current)),
         transitions=transitions,
         applied=applied_of(clean),
-        running=in_effect(clean, status, _text(current.get("reason"))),
+        running=in_effect(clean, status, reason),
     )
 
 
@@ -174,14 +173,14 @@ def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:
     A condition keeps only when it last changed: a condition that is False ended then, and began
     when the condition before it ended.
     """
-    began = parse_time(_text(status.get("startTime"))) or created
+    began = parse_time(status.get("startTime")) or created
     ended = []
-    for condition in _list(status.get("conditions")):
-        changed = parse_time(_text(_mapping(condition).get("lastTransitionTime")))
-        state = _STATE_OF_CONDITION.get(_text(_mapping(condition).get("type")))
+    for condition in status.get("conditions", ()):
+        changed = parse_time(condition.get("lastTransitionTime"))
+        state = _STATE_OF_CONDITION.get(condition["type"])
         if changed is None or state is None:
             continue
-        if condition.get("status") == "True":
+        if condition["status"] == "True":
             yield _transition(condition, changed, state)
         else:
             ended.append((changed, _ORDER[condition["type"]], condition, state))
@@ -193,47 +192,44 @@ def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:
 def _transition(
     condition: Manifest, at: datetime, state: str, *, is_inferred: bool = False
 ) -> Transition:
-    reason, message = _text(condition.get("reason")), _text(condition.get("message"))
+    reason, message = condition.get("reason", ""), condition.get("message", "")
     return Transition(at, state, reason, message, is_inferred)
 
 
 def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterator[Attempt]:
-    first = parse_time(_text(status.get("startTime"))) or created
-    later = parse_time(_text(current.get("lastTransitionTime"))) or first
-    completed = parse_time(_text(status.get("completionTime")))
-    for entry in _list(status.get("instances")):
-        found = _mapping(entry)
-        attempt = _count(found.get("attempt"))
-        last = _mapping(found.get("lastExit"))
-        ended = parse_time(_text(last.get("at")))
+    first = parse_time(status.get("startTime")) or created
+    later = parse_time(current.get("lastTransitionTime")) or first
+    completed = parse_time(status.get("completionTime"))
+    for entry in status.get("instances", ()):
+        last = entry.get("lastExit", {})
+        ended = parse_time(last.get("at"))
         if ended is not None:
-            yield _last_attempt(_count(found.get("index")), last, first, ended)
-        outcome = _text(found.get("state")) or JobState.PENDING.value
+            yield _last_attempt(entry["index"], last, first, ended)
+        outcome = entry.get("state") or JobState.PENDING.value
         yield Attempt(
-            instance=_count(found.get("index")),
-            attempt=attempt,
+            instance=entry["index"],
+            attempt=entry["attempt"],
             outcome=outcome,
-            reason=_text(found.get("reason")),
-            exit_code=_exit_code(found.get("exitCode")),
-            message=_text(found.get("message")),
-            log=_log(found),
-            began_at=(ended or later) if attempt else first,
+            reason=entry.get("reason", ""),
+            exit_code=entry.get("exitCode"),
+            message=entry.get("message", ""),
+            log=_log(entry),
+            began_at=(ended or later) if entry["attempt"] else first,
             ended_at=completed or later if outcome in _ENDED else None,
         )
 
 
 def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetime) -> Attempt:
     """Return how the previous attempt ended, at the start of the current attempt."""
-    code = _exit_code(last.get("exitCode"))
-    attempt = _count(last.get("attempt"))
+    code, attempt = last.get("exitCode"), last.get("attempt", 0)
     outcome = JobState.COMPLETED if code == 0 else JobState.FAILED
     return Attempt(
         instance=instance,
         attempt=attempt,
         outcome=outcome.value,
-        reason=_text(last.get("reason")),
+        reason=last.get("reason", ""),
         exit_code=code,
-        message=_text(last.get("message")),
+        message=last.get("message", ""),
         log=_log(last),
         began_at=ended if attempt else first,
         ended_at=ended,
@@ -242,19 +238,12 @@ def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetim
 
 def _current(status: Manifest) -> Manifest:
     """The condition that is True."""
-    for condition in _list(status.get("conditions")):
-        found = _mapping(condition)
-        if found.get("status") == "True":
-            return found
-    return {}
+    true = (each for each in status.get("conditions", ()) if each["status"] == "True")
+    return next(true, {})
 
 
 def _mapping(value: object) -> Manifest:
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:
@@ -263,12 +252,7 @@ def _text(value: object) -> str:
 
 def _log(ended: Manifest) -> str:
     """Limit the log: a user who can write a job's status must not fill the database."""
-    return clean_tail(_text(ended.get("log")))
-
-
-def _exit_code(value: object) -> int | None:
-    number = whole_number(value)
-    return None if number is None else max(-LARGEST, min(number, LARGEST))
+    return clean_tail(ended.get("log", ""))
 
 
 def _count(value: object, default: int = 0) -> int:

@@ -51,6 +51,8 @@ ADVICE: Final[Mapping[str, str]] = {
     Reason.DEADLINE_EXCEEDED.value: "Raise activeDeadlineSeconds of the job.",
     Reason.SUSPENDED.value: "Resume the job when it should run: set spec.suspend to false.",
     Reason.STATUS_NOT_KEPT.value: "Ask your administrator to apply IPUHub's CRD.",
+    Reason.STATUS_MALFORMED.value: "Find out who else writes the job's status: its managedFields "
+    "name the writer.",
 }
 """By reason, as conditions and `status.instances` have it. None for what needs no action."""
 ADVICE_AT_THE_END: Final[Mapping[str, str]] = {

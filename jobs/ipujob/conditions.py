@@ -94,6 +94,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     SESSION_ENDING = "SessionEnding"
     STATUS_NOT_KEPT = "StatusNotKept"
+    STATUS_MALFORMED = "StatusMalformed"
     OTHER_CRD = "OtherCrd"
 
 
@@ -165,6 +166,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.STATUS_NOT_KEPT: "The IPUJob CRD in the cluster drops the status that the operator "
     "writes. An administrator must apply IPUHub's CRD. Until then the operator does not "
     "touch the job.",
+    Reason.STATUS_MALFORMED: "Fields of the stored status had wrong types. The operator dropped "
+    "their values and writes the status again.",
     Reason.OTHER_CRD: "The IPUJob CRD in the cluster is not IPUHub's and drops the fields named "
     "in the message. This is an Event of the CRD, not of a job.",
     Reason.SESSION_ENDING: "The ttl of the interactive job ends in a few minutes.",

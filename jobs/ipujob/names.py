@@ -186,9 +186,9 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def parse_time(text: str | None) -> datetime | None:
-    """Return an aware instant, or None if the text is absent or invalid."""
-    if not text:
+def parse_time(text: object) -> datetime | None:
+    """Return an aware instant, or None if it is absent, no text, or invalid."""
+    if not text or not isinstance(text, str):
         return None
     try:
         moment = datetime.fromisoformat(text)

@@ -202,19 +202,29 @@ def _trouble(pod: Manifest) -> str:
     return str(status.get("phase") or "Pending")
 
 
-def _instances(status: Mapping[str, Any]) -> list[Manifest]:
-    """Return the status of each instance.
+def _instances(status: Mapping[str, Any]) -> Iterator[Manifest]:
+    """Yield the status of each instance.
 
     If the CRD drops the field, it is in a condition (`jobs.operator.statuscarrier`).
     """
-    found = status.get("instances")
-    for condition in () if found else status.get("conditions") or ():
-        if condition.get("type") == CARRIER:
+    found = _of_type(list, status.get("instances") or [])
+    for condition in () if found else _of_type(list, status.get("conditions") or []):
+        if _of_type(dict, condition).get("type") == CARRIER:
             try:
-                found = json.loads(condition.get("message") or "{}").get("instances")
-            except ValueError:
-                found = None
-    return found or []
+                own = json.loads(_of_type(str, condition.get("message") or "{}"))
+            except (ValueError, RecursionError):
+                own = None
+            found = _of_type(list, _of_type(dict, own).get("instances") or [])
+    for entry in found:
+        _of_type(int, _of_type(dict, entry).get("index"))
+        yield entry
+
+
+def _of_type(kind: type, value: Any) -> Any:
+    """Return the value; the gate waits where it is malformed, since the operator rewrites that."""
+    if type(value) is not kind:  # to isinstance, true is an integer
+        raise NoAnswerError("the job's status is malformed; waiting for the operator to rewrite it")
+    return value
 
 
 def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) -> str:
@@ -226,15 +236,16 @@ def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) 
         return "the job is gone"
     if job["metadata"].get("deletionTimestamp"):
         return "the job is being deleted"
-    status = job.get("status") or {}
-    if status.get("launcherStatus") in FINISHED:
-        return f"the job is {status['launcherStatus']}"
+    status = _of_type(dict, job.get("status") or {})
+    state = _of_type(str, status.get("launcherStatus") or "")
+    if state in FINISHED:
+        return f"the job is {state}"
     entries = [entry for entry in _instances(status) if entry.get("index") == instance]
-    entry = entries[0] if entries else {}
-    known = entry.get("attempt") or 0
+    entry = entries[0] if entries else {"attempt": 0}
+    known = _of_type(int, entry.get("attempt"))
     if known != attempt:
         return f"the job is at attempt {known}, this pod belongs to attempt {attempt}"
-    if entry.get("state") == "Running":
+    if _of_type(str, entry.get("state") or "") == "Running":
         return f"another launcher of attempt {attempt} has already started the command"
     return ""
 
@@ -314,16 +325,16 @@ class Launcher:
         """Raise LauncherError where the command must not start any more; an API server that does
         not answer is waited for."""
         task = self._task
+        whose = (task.uid, task.instance, task.attempt)
         path = f"/apis/graphcore.ai/v1alpha1/namespaces/{task.namespace}/ipujobs/{task.job}"
         while True:
             try:
-                job: Manifest | None = self._api.get(path)
+                reason = closed_because(self._api.get(path), *whose)
             except NoAnswerError as error:
                 if error.status != NOT_FOUND:
                     self._rest(error)
                     continue
-                job = None
-            reason = closed_because(job, task.uid, task.instance, task.attempt)
+                reason = closed_because(None, *whose)
             if reason:
                 raise LauncherError(f"not starting the command: {reason}")
             return

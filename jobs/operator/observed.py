@@ -12,6 +12,7 @@ from jobs.ipujob.conditions import FINISHED, OF_PARTITION, JobState, Reason
 from jobs.ipujob.names import ROLE_LAUNCHER, ROLE_WORKER, launcher_name, worker_name
 from jobs.ipujob.rules import USUAL
 from jobs.ipujob.spec import UNLIMITED
+from jobs.ipujob.storedstatus import READ_STATUS
 from jobs.operator.instancerecord import End, record_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import JobKey, Kind, Manifest
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.spec import JobSpec, SessionLimits
+    from jobs.ipujob.storedstatus import StoredStatus
     from jobs.ipujob.validation import Problem
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.pods import PodView
@@ -91,6 +93,10 @@ class Observed:
     def status(self) -> Manifest:
         """The job's stored status."""
         return (self.job or {}).get("status") or {}
+
+    def malformed_status(self) -> StoredStatus | None:
+        """Return the stored status as read; None: nothing in it is malformed."""
+        return (self.job or {}).get(READ_STATUS)
 
     def state(self) -> JobState | None:
         """Return the stored STATUS; None before the first."""

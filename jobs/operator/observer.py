@@ -31,11 +31,12 @@ from jobs.ipujob.names import (
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
 from jobs.ipujob.spec import parse_spec
+from jobs.ipujob.storedstatus import READ_STATUS, UNWRITTEN
 from jobs.ipujob.validation import problems
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
 from jobs.operator.pods import from_manifest, on_node, trouble_of_node
-from jobs.operator.statuscarrier import UNWRITTEN, recovered, with_carried_fields
+from jobs.operator.statuscarrier import recovered, with_carried_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,7 +172,7 @@ class SpecCache:
 
 def _as_written(job: Manifest | None) -> Manifest | None:
     """Return the job without a status that only its CRD has given it."""
-    if job is None or job.get("status") != UNWRITTEN:
+    if job is None or job.get("status") != UNWRITTEN or READ_STATUS in job:
         return job
     return {name: value for name, value in job.items() if name != "status"}
 

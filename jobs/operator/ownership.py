@@ -29,6 +29,7 @@ from jobs.ipujob.names import (
     name_of,
     namespace_of,
 )
+from jobs.ipujob.storedstatus import with_read_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,12 +96,13 @@ _ANNOTATIONS = (ANNOTATION_FINGERPRINT, ANNOTATION_END)
 
 
 def trim_job(job: Manifest) -> Manifest:
-    """Return the job without the annotation of `kubectl apply`, a second copy of the spec."""
+    """Return the job without the annotation of `kubectl apply`, a second copy of the spec, and
+    without malformed fields of its status."""
     annotations = job["metadata"].get("annotations") or {}
     if LAST_APPLIED in annotations:
         rest = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
         job = job | {"metadata": job["metadata"] | {"annotations": rest}}
-    trimmed: Manifest = _shared(job)
+    trimmed: Manifest = _shared(with_read_status(job))
     return trimmed
 
 

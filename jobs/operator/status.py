@@ -35,6 +35,7 @@ WORDS = frozenset({"conditions", "lastMessage", "lastReconcileTime"})
 COUNTS = frozenset(
     {"workersStatus", "partitions", "iPUPartitionCreated", "ipus", "lastReconcileTime"}
 )
+MOST_NAMED = 5  # malformed fields in one Event
 ALL_DONE = "All instances done"
 OTHERS = ". Others are pending: "
 GOOD_REASONS = frozenset(
@@ -106,8 +107,9 @@ def live_fields(observed: Observed) -> Manifest:
         held = [p for p in partitions if p["state"] == Phase.ACTIVE]
         status["iPUPartitionCreated"] = len(held) == len(partitions)
         # Until the proxy has reported all partitions, the previous number stays.
-        if all(p["instance"] in observed.partitions for p in held):
-            status["ipus"] = sum(observed.partitions[p["instance"]].size for p in held)
+        indexes = [p.get("instance", 0) for p in held]
+        if all(index in observed.partitions for index in indexes):
+            status["ipus"] = sum(observed.partitions[index].size for index in indexes)
     elif "iPUPartitionCreated" not in observed.status():
         status["iPUPartitionCreated"] = False
     return status
@@ -120,12 +122,21 @@ def status_patch(
 
     `events` are recorded in addition to the events of transitions.
     """
-    stored = observed.status()
-    changes = _difference(stored, status)
+    stored, read = observed.status(), observed.malformed_status()
+    changes = _difference(read.written if read else stored, status)
     if not changes:
         return None
     changes["lastReconcileTime"] = format_time(now)
-    return PatchStatus(changes, (*_events(stored, status), *events))
+    dropped = (_dropped(read.malformed),) if read else ()
+    return PatchStatus(changes, (*dropped, *_events(stored, status), *events))
+
+
+def _dropped(malformed: Sequence[str]) -> Event:
+    """Return the Event about malformed fields, which the next write of the status corrects."""
+    named = ", ".join(malformed[:MOST_NAMED])
+    more = f" and {len(malformed) - MOST_NAMED} more" if len(malformed) > MOST_NAMED else ""
+    message = f"The operator dropped malformed values of {named}{more}"
+    return Event(Reason.STATUS_MALFORMED, message, is_warning=True)
 
 
 def with_status(
@@ -195,7 +206,7 @@ def coalescing_seconds(stored: Manifest, now: datetime, pause: timedelta = COALE
     """Return the seconds that a difference that is not urgent waits, with `pause` between two
     writes; 0: not at all."""
     last = parse_time(stored.get("lastReconcileTime"))
-    if last is None:
+    if last is None or last > now + pause:  # no write of ours is that far ahead
         return 0.0
     return max((last + pause - now).total_seconds(), 0.0)
 

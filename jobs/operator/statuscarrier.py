@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from jobs.ipujob.storedstatus import CARRIER, OWN_FIELDS, carrier_of, read_carried_fields
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -17,32 +19,20 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import Manifest
     from jobs.operator.pods import PodView
 
-CARRIER = "IPUHubRecord"
 CARRIER_REASON = "CrdDropsStatusFields"
-OWN_FIELDS = ("instances", "partitions", "ipus", "observedGeneration")
-UNWRITTEN = {"launcherStatus": "Pending"}
-"""The status that the CRD gives a job to which nothing has been written."""
 DECIDED = ("launcherStatus", "restartCount", "completionTime")
 
 
 def with_carried_fields(status: Manifest) -> Manifest:
     """`status` with the fields that only its carrier has kept."""
-    carrier = _carrier(status)
-    if carrier is None:
-        return status
-    try:
-        found = json.loads(str(carrier.get("message") or ""))
-    except ValueError:
-        return status
-    if not isinstance(found, dict):
-        return status
-    missing = {name: found[name] for name in OWN_FIELDS if name in found and name not in status}
+    own, _ = read_carried_fields(status)
+    missing = {name: value for name, value in own.items() if name not in status}
     return status | missing if missing else status
 
 
 def has_carrier(status: Mapping[str, Any]) -> bool:
     """Return whether a carrier is in it."""
-    return _carrier(status) is not None
+    return carrier_of(status) is not None
 
 
 def with_carrier(stored: Manifest, changes: Manifest, now: str) -> Manifest:
@@ -98,25 +88,29 @@ def has_stored_own_fields(answer: Manifest, written: Manifest) -> bool:
 def recovered(
     status: Manifest, pods: Iterable[PodView], partitions: Mapping[int, Partition]
 ) -> Manifest:
-    """Return the status of a job whose record was lost because another CRD was installed.
+    """Return the status with the records of instances that were lost, because another CRD was
+    installed or because they were malformed.
 
-    It is restored from its pods, its partitions and the count of restarts. Starting again at
-    attempt 0 would wait forever for pods of a later attempt, or run the job again and again.
+    They are restored from the job's pods, its partitions and the count of restarts. Starting again
+    at attempt 0 would wait forever for pods of a later attempt, or run the job again and again.
     """
-    if not status or "instances" in status:
+    if not status:
         return status
+    known = status.get("instances", [])
+    kept = {entry["index"] for entry in known}
     attempts = {index: partition.attempt for index, partition in partitions.items()}
     for pod in pods:
         attempts[pod.instance] = max(attempts.get(pod.instance, 0), pod.attempt)
-    if not any(attempts.values()):
+    lost = {index: attempt for index, attempt in attempts.items() if index not in kept}
+    if not any(lost.values()):
         return status
-    used = int(status.get("restartCount") or 0) if len(attempts) == 1 else 0
+    used = status.get("restartCount", 0) if len(attempts) == 1 else 0
     state = status.get("launcherStatus")
     entries = [
         {"index": index, "attempt": attempt, "state": state, "restarts": used}
-        for index, attempt in sorted(attempts.items())
+        for index, attempt in sorted(lost.items())
     ]
-    return status | {"instances": entries}
+    return status | {"instances": [*known, *entries]}
 
 
 def merged(old: Manifest, patch: Manifest) -> Manifest:
@@ -131,12 +125,3 @@ def merged(old: Manifest, patch: Manifest) -> Manifest:
         else:
             after[key] = value
     return after
-
-
-def _carrier(status: Mapping[str, Any]) -> Manifest | None:
-    conditions = status.get("conditions")
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, dict) and condition.get("type") == CARRIER:
-            found: Manifest = condition
-            return found
-    return None

@@ -14,9 +14,9 @@ from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.names import GROUP, VERSION, metadata
 from jobs.ipujob.statusfields import status_paths
+from jobs.ipujob.storedstatus import OWN_FIELDS
 from jobs.operator.statuscarrier import (
     DECIDED,
-    OWN_FIELDS,
     has_carrier,
     has_stored_decisions,
     has_stored_own_fields,

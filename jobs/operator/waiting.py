@@ -203,7 +203,7 @@ def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: da
         return Verdict(state, reason, message)
     known = current_condition(observed.status()) if state is JobState.RESTARTING else None
     if known is not None and known.get("reason") in ENDS:
-        return Verdict(state, known["reason"], known["message"])
+        return Verdict(state, known["reason"], known.get("message", ""))
     return plain_verdict(state, observed.key.path)
 
 

@@ -10,6 +10,7 @@ from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import is_being_deleted, name_of, namespace_of
 from jobs.ipujob.spec import UNLIMITED, with_defaults, with_plain_numbers
+from jobs.ipujob.storedstatus import read_status
 from jobs.ipujob.validation import Problem, problems
 from jobs.operator.statuscarrier import with_carried_fields
 
@@ -73,7 +74,7 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
         if field == "interactive" and not (before.get(field) and after.get(field)):
             yield Problem("spec.interactive", "only ttl can change while the job runs")
         elif field not in may_change:
-            state = str(_mapping(old.get("status")).get("launcherStatus"))
+            state = read_status(old.get("status")).fields.get("launcherStatus")
             instead = (
                 "create a new job"
                 if state in _FINISHED
@@ -84,14 +85,11 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
 
 def _may_change(old: Manifest) -> frozenset[str] | None:
     """The fields of the spec that may change now; None: all, since the job holds nothing."""
-    status = with_carried_fields(_mapping(old.get("status")))
-    state = str(status.get("launcherStatus"))  # of an old object, it may be anything
+    status = with_carried_fields(read_status(old.get("status")).fields)
+    state = status.get("launcherStatus")
     if state in _FINISHED:
         return FIELDS.when_finished
-    held = any(
-        isinstance(partition, dict) and partition.get("state") != Phase.RELEASED
-        for partition in status.get("partitions") or ()
-    )
+    held = any(each["state"] != Phase.RELEASED for each in status.get("partitions", ()))
     if state in _ACTIVE or (held and state != JobState.SUSPENDED):
         return FIELDS.while_running
     return None

@@ -42,6 +42,14 @@ def our_crd() -> dict[str, Any]:
     return dict(json.loads(_as_json(CRD)))
 
 
+def build_crd_without_status_schema() -> dict[str, Any]:
+    """The CRD, with a status in which the API server keeps whatever it gets."""
+    crd = our_crd()
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    root["properties"]["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return crd
+
+
 @functools.cache
 def openapi() -> dict[str, Any]:
     """The API's description, to be read only.

@@ -12,11 +12,11 @@ from devcluster.demo.cluster import apply_manifest
 from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from ipuhub.kube.resources import NAMESPACES
+from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from ipuhub.process.health import Health
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, IPUJOBS
 from partitions.proxy.app import Access, Parts, build_app
-from tests.builders.documents import our_crd
+from tests.builders.documents import build_crd_without_status_schema, our_crd
 from tests.builders.ipujobs import IPUJobBuilder
 from tests.fakes.freeport import free_port
 from tests.integration.proxy.conftest import FakeReviews, World, request
@@ -74,6 +74,10 @@ class Cluster:
         """Create a namespace."""
         self._background.run(self._add_namespace(name))
 
+    def drop_status_schema(self) -> None:
+        """Let the CRD have no schema of the status: the API server keeps what it is given."""
+        self._background.run(self._drop_status_schema())
+
     def stop(self) -> None:
         self._background.run(self._server.stop())
 
@@ -86,6 +90,12 @@ class Cluster:
             await apply_manifest(client, our_crd())
             for name in ("team-a", "team-b"):
                 await client.create(NAMESPACES, {"metadata": {"name": name}})
+
+    async def _drop_status_schema(self) -> None:
+        crd = build_crd_without_status_schema()
+        patch = {"spec": {"versions": crd["spec"]["versions"]}}
+        async with KubeClient(load_config(self.kubeconfig)) as client:
+            await client.patch(CUSTOM_RESOURCE_DEFINITIONS, crd["metadata"]["name"], patch)
 
     async def _add_namespace(self, name: str) -> None:
         async with KubeClient(load_config(self.kubeconfig)) as client:

@@ -18,8 +18,9 @@ from jobs.ipujob.names import (
     format_time,
     worker_name,
 )
+from jobs.ipujob.storedstatus import with_read_status
 from jobs.launcher.main import awaited, closed_because
-from jobs.operator.observer import BY_JOB, BY_NODE, BY_UID, Caches, by_job, by_node
+from jobs.operator.observer import BY_JOB, BY_NODE, BY_UID, Caches, by_job, by_node, by_uid
 from tests.fakes.jsoncopy import copied, merge
 from tests.fakes.podstates import closed_gate, containers, environment, exited, unschedulable
 from tests.fakes.refusing import Refusing
@@ -60,26 +61,23 @@ class FakeCache:
     def __init__(self, kube: FakeKube, plural: str) -> None:
         self._kube = kube
         self._plural = plural
+        self._trim = with_read_status if plural == IPUJOBS.plural else dict[str, Any]
 
     @property
     def resource_version(self) -> str:
         return str(self._kube.version)
 
     def get(self, namespace: str, name: str) -> Manifest | None:
-        return copied(self._kube.objects.get((self._plural, namespace, name)))
+        found = self._kube.objects.get((self._plural, namespace, name))
+        return None if found is None else self._trim(copied(found))
 
     def by_index(self, index: str, value: str) -> list[Manifest]:
-        if index == BY_UID:
-            return [m for m in self.all() if m["metadata"]["uid"] == value]
-        if index == BY_NODE:
-            return [m for m in self.all() if value in by_node(m)]
-        assert index == BY_JOB
-        return [m for m in self.all() if value in by_job(m)]
+        values_of = {BY_UID: by_uid, BY_JOB: by_job, BY_NODE: by_node}[index]
+        return [m for m in self.all() if value in values_of(m)]
 
     def all(self) -> list[Manifest]:
-        return [
-            copied(m) for (plural, _, _), m in self._kube.objects.items() if plural == self._plural
-        ]
+        items = self._kube.objects.items()
+        return [self._trim(copied(m)) for place, m in items if place[0] == self._plural]
 
 
 class FakeKube:

@@ -19,9 +19,12 @@ from dashboard.live import live_reader
 from dashboard.overview.heldday import STEP_SECONDS
 from dashboard.overview.history import read_reach
 from ipuhub.web.requests import release
+from jobs.history.rows import row_of
 from partitions.vipu.errors import Unavailable
-from tests.builders.fleetrows import job_row, partition_row
+from tests.builders.fleetrows import NOON, job_row, partition_row
+from tests.builders.ipujobs import ipujob
 from tests.builders.questions import count_queries
+from tests.integration.recorders.test_job_records import write
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -49,6 +52,21 @@ def hold(cluster: Cluster, proxy: Proxy, name: str, namespace: str, size: int) -
     cluster.add_job(name, namespace, **RUNNING)
     proxy.hold(name, namespace, size)
     return f"uid-{name}"
+
+
+def test_a_job_with_a_malformed_status_breaks_no_page_and_no_list(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    cluster.drop_status_schema()
+    broken = {"workersStatus": {"active": [1]}, "partitions": [None], "conditions": 7}
+    uid = cluster.add_job("bert", "team-a", launcherStatus=[1], startTime=7, **broken)
+    proxy.hold("bert", "team-a", 4, uid=uid)
+    job = ipujob("bert").build() | {"status": broken}
+    job["metadata"] |= {"uid": uid, "namespace": "team-a"}
+    write(row_of(job, "vision", NOON))
+    addresses = ("/", "/fleet/", "/fleet/table/", "/queue/", "/jobs/", f"/jobs/{uid}/")
+    for address in (*addresses, "/api/v1/fleet", "/api/v1/jobs", f"/api/v1/jobs/{uid}"):
+        assert "bert" in get_page(admin, address), address
 
 
 @pytest.mark.parametrize("address", ["/", "/fleet/"])

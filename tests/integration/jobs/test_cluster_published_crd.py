@@ -1,4 +1,4 @@
-"""Jobs where the CRD of Graphcore's own chart is installed, on a running API server."""
+"""Jobs where a CRD of another source is installed, on a running API server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from ipuhub.process.health import Health, build_runner, listening
 from jobs.ipujob.names import IPUJOBS
-from jobs.operator.statuscarrier import CARRIER, with_carried_fields
+from jobs.ipujob.storedstatus import CARRIER, read_status
+from jobs.operator.statuscarrier import with_carried_fields
 from jobs.operator.statuskeeper import CRD_NAME
-from tests.builders.documents import our_crd
+from tests.builders.documents import build_crd_without_status_schema, our_crd
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import build_published_crd
 from tests.fakes.waiting import eventually
@@ -141,3 +143,49 @@ async def test_once_our_crd_is_applied_the_fields_are_where_they_belong(
     await published.client.patch(IPUJOBS, "sample", patch, published.namespace)
     status = (await published.until_state("sample", "Failed"))["status"]
     assert status["instances"][0]["state"] == "Failed"
+
+
+@pytest.fixture
+async def unchecked(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """A cluster with a CRD that has no schema of the status."""
+    patch = {"spec": {"versions": build_crd_without_status_schema()["spec"]["versions"]}}
+    await cluster.client.patch(CUSTOM_RESOURCE_DEFINITIONS, CRD_NAME, patch)
+    yield cluster
+    await install(cluster, our_crd())
+
+
+async def test_a_malformed_status_is_reported_once_and_written_again(unchecked: Cluster) -> None:
+    sim = {"sim/runtime-seconds": "600"}
+    await unchecked.create(ipujob().current_shape().annotated(**sim).build())
+    before = (await unchecked.until_state("sample", "Running"))["status"]
+    pods = {name: pod["metadata"]["uid"] for name, pod in (await unchecked.pods()).items()}
+    broken = {"conditions": [7], "instances": [{"index": "0"}], "workersStatus": "x", "ipus": True}
+
+    async def is_accepted() -> bool:
+        try:
+            await unchecked.client.patch(
+                IPUJOBS, "sample", {"status": broken}, unchecked.namespace, subresource="status"
+            )
+        except ApiError:
+            return False  # the server still goes by the schema of before
+        return True
+
+    async def mended() -> dict[str, Any] | None:
+        status: dict[str, Any] = (await unchecked.job("sample") or {})["status"]
+        return None if read_status(status).malformed or "ipus" not in status else status
+
+    await eventually(is_accepted)
+    status = await eventually(mended)
+    kept = ("launcherStatus", "instances", "partitions", "ipus", "workersStatus", "startTime")
+    assert {name: status[name] for name in kept} == {name: before[name] for name in kept}
+    assert [c["type"] for c in status["conditions"] if c["status"] == "True"] == ["Running"]
+    assert {n: pod["metadata"]["uid"] for n, pod in (await unchecked.pods()).items()} == pods
+
+    async def events() -> list[dict[str, Any]]:
+        found = (await unchecked.client.list(EVENTS, unchecked.namespace)).items
+        return [event for event in found if event["reason"] == "StatusMalformed"]
+
+    (event,) = await eventually(events)
+    assert (event["type"], event.get("count", 1)) == ("Warning", 1)
+    for path in ("conditions[0]", "instances[0].index", "workersStatus", "ipus"):
+        assert f"status.{path}" in event["message"]

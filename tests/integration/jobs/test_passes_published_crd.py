@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from jobs.operator.statuscarrier import CARRIER, with_carried_fields
+from jobs.ipujob.storedstatus import CARRIER
+from jobs.operator.statuscarrier import with_carried_fields
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import STATUS_FIELDS
 from tests.fakes.jobworld import JobWorld

@@ -1,4 +1,4 @@
-"""Changes to a job's objects are reverted, and without changes the check costs no calls."""
+"""Changes by others to a job's objects and its status are reverted; the check costs no calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.ipujob.names import format_time
+from jobs.ipujob.storedstatus import read_status
 from jobs.operator.ownership import trim_child
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
@@ -121,3 +122,31 @@ async def test_of_a_finished_job_nothing_is_put_back() -> None:
 
 def _name(manifest: Any) -> str:
     return str(manifest["metadata"]["name"])
+
+
+async def test_a_malformed_status_is_rewritten_and_the_job_goes_on() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Running")
+    status = world.kube.objects["ipujobs", "default", "sample"]["status"]
+    instance = status["instances"][0] | {"attempt": True, "restartAt": 7}
+    status |= {"instances": [instance], "conditions": "no", "workersStatus": [1]}
+    assert await world.controller.reconcile(uid) == "done"
+    assert read_status(status).malformed == ()
+    assert status["instances"][0]["attempt"] == 0
+    (message,) = [text for _, reason, text in world.events.seen if reason == "StatusMalformed"]
+    for path in ("conditions", "instances[0].attempt", "instances[0].restartAt", "workersStatus"):
+        assert f"status.{path}" in message
+    await world.until(lambda: world.state() == "Completed")
+
+
+async def test_a_status_of_which_nothing_is_left_is_restored_from_the_pods() -> None:
+    """A job at attempt 0 would wait for its pods of attempt 1 to end."""
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().with_spec(restartPolicy={"type": "OnFailure"}).build())
+    await world.until(lambda: world.state() == "Restarting", launcher_exit=3)
+    await world.until(lambda: world.state() == "Running")
+    world.kube.objects["ipujobs", "default", "sample"]["status"] = "x"
+    assert await world.controller.reconcile(uid) == "done"
+    status = (world.kube.job("sample") or {})["status"]
+    assert (status["launcherStatus"], status["instances"][0]["attempt"]) == ("Completed", 1)

@@ -13,8 +13,8 @@ from jobs.builders.pods import PodOptions
 from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID
 from jobs.ipujob.rules import Rules
 from jobs.ipujob.spec import SessionLimits
+from jobs.ipujob.storedstatus import UNWRITTEN
 from jobs.operator.observer import Observer
-from jobs.operator.statuscarrier import UNWRITTEN
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.ipujob.crd import build_crd
+from jobs.ipujob.storedstatus import CARRIER, OWN_FIELDS
 from jobs.operator.statuscarrier import (
-    CARRIER,
-    OWN_FIELDS,
     has_stored_decisions,
     merged,
     plain_conditions,

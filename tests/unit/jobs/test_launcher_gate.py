@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.launcher.main import awaited, closed_because
+from jobs.launcher.main import CARRIER, NoAnswerError, awaited, closed_because
 from jobs.operator.statuscarrier import with_carrier
 from tests.builders.ipujobs import ipujob, worker
 from tests.builders.publishedcrd import STATUS_FIELDS
@@ -76,3 +76,31 @@ def test_the_gate_knows_the_attempt_where_the_crd_drops_it_from_the_status() -> 
     built = job.build() | {"status": kept}
     assert closed_because(built, "uid-sample", 0, 2) == ""
     assert "attempt 2" in closed_because(built, "uid-sample", 0, 0)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "x",
+        {"launcherStatus": ["x"]},
+        {"instances": "x"},
+        {"instances": ["x"]},
+        {"instances": [{"index": "0", "attempt": 0}]},
+        {"instances": [{"index": 0, "attempt": "0"}]},
+        {"instances": [{"index": 0, "attempt": False}]},
+        {"instances": [{"index": 0}]},
+        {"instances": [{"index": 0, "attempt": 0, "state": [1]}]},
+        {"conditions": 7},
+        {"conditions": [None]},
+        {"conditions": [{"type": CARRIER, "message": 7}]},
+        {"conditions": [{"type": CARRIER, "message": "[1]"}]},
+        {"conditions": [{"type": CARRIER, "message": "{"}]},
+        {"conditions": [{"type": CARRIER, "message": "[" * 100_000}]},
+        {"conditions": [{"type": CARRIER, "message": '{"instances": 7}'}]},
+    ],
+    ids=lambda status: str(status)[:70],
+)
+def test_the_gate_waits_until_a_malformed_status_is_rewritten(status: object) -> None:
+    """A launcher that fails would end an attempt of a job that may well run."""
+    with pytest.raises(NoAnswerError, match="malformed"):
+        closed_because(ipujob().build() | {"status": status}, "uid-sample", 0, 0)

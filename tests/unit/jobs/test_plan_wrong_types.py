@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from jobs.ipujob.validation import problems
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob, observed, partition
+from tests.builders.mutations import paths_of, with_value
 from tests.builders.plans import created
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jobs.ipujob.names import Manifest
 
-Path = tuple[str | int, ...]
 CONTAINER = {
     "name": "main",
     "image": "a",
@@ -48,23 +45,6 @@ def full_job() -> Manifest:
     }
     job["spec"]["launcher"]["env"] = [{"name": "A", "value": "b"}]
     return job
-
-
-def paths_of(value: Any, path: Path = ()) -> Iterator[Path]:
-    yield path
-    if isinstance(value, dict | list):
-        items: Any = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, below in items:
-            yield from paths_of(below, (*path, name))
-
-
-def with_value(job: Manifest, path: Path, value: object) -> Manifest:
-    changed: Any = copy.deepcopy(job)
-    node = changed
-    for name in path[:-1]:
-        node = node[name]
-    node[path[-1]] = value
-    return dict(changed)
 
 
 def test_the_job_with_right_types_gets_its_pods() -> None:
