@@ -35,10 +35,11 @@ IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
 
 
 _SIZES: Final = ("jobInstances", "ipusPerJobInstance", "modelReplicas", "ipusPerModelReplica")
-_OF_STATUS: Final = {
-    "instances": ("index", "attempt"),
-    "partitions": ("instance", "id", "controller", "state"),
+_OF_STATUS: Final[Mapping[str, Mapping[str, type]]] = {
+    "instances": {"index": int, "attempt": int},
+    "partitions": {"instance": int, "id": str, "controller": str, "state": str},
 }
+"""Fields of the entries of two lists, by the types that the CRD gives them."""
 
 
 async def read_jobs(client: KubeClient) -> list[dict[str, Any]]:
@@ -148,29 +149,39 @@ def _refuse_known(entries: Iterable[TrackerEntry], stranger: UntrackedPartition)
 
 
 def _claims(job: Manifest) -> Iterator[tuple[str, str, Claim]]:
-    meta, status = job["metadata"], job.get("status") or {}
-    attempts = {
-        entry.get("index"): entry.get("attempt") or 0 for entry in status.get("instances") or ()
-    }
-    for held in status.get("partitions") or ():
-        if held.get("state") == Phase.RELEASED:
+    meta, status = job["metadata"], job["status"]
+    attempts = {entry.get("index"): entry.get("attempt", 0) for entry in status["instances"]}
+    for held in status["partitions"]:
+        if held.get("state") == Phase.RELEASED or not {"id", "controller"} <= held.keys():
             continue
-        instance = held.get("instance") or 0
+        instance = held.get("instance", 0)
         claim = Claim(
             meta["uid"], meta["namespace"], meta["name"], instance, attempts.get(instance, 0)
         )
-        yield str(held.get("controller")), str(held.get("id")), claim
+        yield held["controller"], held["id"], claim
 
 
 def _needed(job: Manifest) -> dict[str, Any]:
-    spec, status = job.get("spec") or {}, job.get("status") or {}
+    """Keep what these commands read. A status of wrong types, which a CRD without a schema takes,
+    claims nothing: the operator reports it and writes it again."""
+    spec, status = _mapping(job.get("spec")), _mapping(job.get("status"))
     return {
         "metadata": {name: job["metadata"][name] for name in ("uid", "namespace", "name")},
         "spec": {name: spec[name] for name in _SIZES if name in spec},
         "status": {
-            list_name: [
-                {name: each.get(name) for name in names} for each in status.get(list_name) or ()
-            ]
-            for list_name, names in _OF_STATUS.items()
+            list_name: [*_entries(status.get(list_name), fields)]
+            for list_name, fields in _OF_STATUS.items()
         },
     }
+
+
+def _entries(stored: object, fields: Mapping[str, type]) -> Iterator[dict[str, Any]]:
+    for each in stored if isinstance(stored, list) else ():
+        if isinstance(each, dict) and all(
+            type(each[name]) is kind for name, kind in fields.items() if each.get(name) is not None
+        ):
+            yield {name: each[name] for name in fields if each.get(name) is not None}
+
+
+def _mapping(stored: object) -> dict[str, Any]:
+    return stored if isinstance(stored, dict) else {}

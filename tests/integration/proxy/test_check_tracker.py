@@ -318,6 +318,29 @@ async def test_thousands_of_jobs_are_read_in_little_memory() -> None:
     assert job["spec"] == {"ipusPerJobInstance": "4"}  # what import_tracker compares
 
 
+WRONG_TYPES = (
+    {"status": "x"},
+    {"status": {"instances": "x"}},
+    {"status": {"instances": [1, {"index": [1]}]}},
+    {"status": {"partitions": 7}},
+    {"status": {"partitions": [None, {"instance": "0", "id": "p", "controller": "v1:8090"}]}},
+    {"status": {"partitions": [{"id": ["p"], "controller": "v1:8090"}, {"id": "p"}]}},
+    {"spec": ["x"]},
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=str)
+async def test_what_is_stored_with_wrong_types_claims_nothing(wrong: dict[str, Any]) -> None:
+    def stored(number: int) -> dict[str, Any]:
+        return large_job(number) | (wrong if number == 0 else {})
+
+    claims = await read_claims(ManyObjects(2, stored))
+    claims.pop(("v1:8090", "p-job-0000"), None)  # kept where the entry itself is well-formed
+    assert [*claims] == [("v1:8090", "p-job-0001")]
+    jobs = await read_jobs(ManyObjects(2, stored))
+    assert [job["metadata"]["name"] for job in jobs] == ["job-0000", "job-0001"]
+
+
 async def test_in_the_proxys_pod_it_needs_the_right_that_the_page_grants(
     lab: Lab, check: Callable[..., Any], settings: Any, tmp_path: Path
 ) -> None:
