@@ -18,7 +18,7 @@ from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import signed_in
-from ipuhub.web.audit import TOKEN, USER, Deed, audited, author_of
+from ipuhub.web.audit import TOKEN, USER, AuditEvent, audited, author_of
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
@@ -69,7 +69,9 @@ def make_own_token(
 ) -> tuple[ApiToken, str]:
     """Make a token of the author; return it and its text."""
     words, owner = write_scopes(scopes), cast("User", author.user)
-    with audited(author, Deed(TOKEN, "create", name, fields=token_fields(owner, words, ends))):
+    with audited(
+        author, AuditEvent(TOKEN, "create", name, fields=token_fields(owner, words, ends))
+    ):
         return make_token(owner, name, timezone.now(), ends, words)
 
 
@@ -147,7 +149,7 @@ class PasswordPage(LimitedAttempts, PasswordChangeView):
         message = "Your password was changed. Other browsers are signed out. API tokens still work."
         messages.success(self.request, message)
         author = author_of(self.request)
-        with audited(author, Deed(USER, "change-password", author.name)):
+        with audited(author, AuditEvent(USER, "change-password", author.name)):
             return super().form_valid(form)
 
     def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:

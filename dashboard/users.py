@@ -24,7 +24,7 @@ from ipuhub.api.views import FileList
 from ipuhub.models import RoleChange
 from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
-from ipuhub.web.audit import ROLE, Deed, author_of, record_refusal
+from ipuhub.web.audit import ROLE, AuditEvent, author_of, record_refusal
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import CHUNK_ROWS, export, known_format
 from ipuhub.web.filters import PAGE, BadFilter, Filters, InstantFilter, read_page_number
@@ -156,7 +156,7 @@ def change_role(by: Author, given: dict[str, Any], now: dt.datetime) -> bool:
     user, grant, is_grant = given["user"], given["grant"], given["change"] == "grant"
     if user == by.user and grant == Grant(ADMIN) and not is_grant:
         fields = [("role", ADMIN, None)]
-        record_refusal(by, Deed(ROLE, "revoke", by.name, EVERYWHERE, fields=fields), _OWN)
+        record_refusal(by, AuditEvent(ROLE, "revoke", by.name, EVERYWHERE, fields=fields), _OWN)
         raise ValidationError(_OWN)
     return (grant_role if is_grant else revoke_role)(user, grant, by, now)
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.models.idempotency import note_sending
 from ipuhub.web.access import acts_as, require_operator
-from ipuhub.web.audit import ACCEPTED, JOB, REFUSED, SENT, UNKNOWN, Deed, answer, record
+from ipuhub.web.audit import ACCEPTED, JOB, REFUSED, SENT, UNKNOWN, AuditEvent, answer, record
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -85,7 +85,7 @@ def carry_out(change: Change, actor: Actor) -> Done:
 
 
 def _record(change: Change, actor: Actor) -> AuditEntry:
-    deed = Deed(
+    event = AuditEvent(
         JOB,
         change.action.key,
         change.name,
@@ -98,4 +98,4 @@ def _record(change: Change, actor: Actor) -> AuditEntry:
             "change": change.body,
         },
     )
-    return record(actor.author, deed, SENT)
+    return record(actor.author, event, SENT)

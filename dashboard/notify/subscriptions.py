@@ -28,7 +28,7 @@ from dashboard.notify.outbox import DEAD, MAIL, QUEUED, WEBHOOK
 from dashboard.notify.webhook import Unsent, check_literal, parse_url
 from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import access_of
-from ipuhub.web.audit import SUBSCRIPTION, Deed, audited, differences
+from ipuhub.web.audit import SUBSCRIPTION, AuditEvent, audited, differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,8 +111,8 @@ def _check_mail(address: str) -> None:
 def subscribe(author: Author, given: dict[str, Any]) -> Subscription:
     """Create what a valid SubscriptionForm asks for. Raise ValidationError beyond MOST."""
     fields = differences({}, _recorded(given))
-    deed = Deed(SUBSCRIPTION, "create", given["event"], given["namespace"], fields=fields)
-    with audited(author, deed):
+    event = AuditEvent(SUBSCRIPTION, "create", given["event"], given["namespace"], fields=fields)
+    with audited(author, event):
         return _subscribe(cast("User", author.user), given)
 
 
@@ -144,7 +144,7 @@ def _subscribe(user: User, given: dict[str, Any]) -> Subscription:
 def pause(author: Author, subscription: Subscription) -> None:
     """Send nothing until it is resumed."""
     if not subscription.is_paused:
-        with audited(author, _deed("pause", subscription, [("is_paused", False, True)])):
+        with audited(author, _audit_event("pause", subscription, [("is_paused", False, True)])):
             Subscription.objects.filter(pk=subscription.pk).update(is_paused=True)
 
 
@@ -152,22 +152,24 @@ def resume(author: Author, subscription: Subscription) -> None:
     """Send what happens from now on."""
     rows = Subscription.objects.filter(pk=subscription.pk, is_paused=True)
     if subscription.is_paused:
-        with audited(author, _deed("resume", subscription, [("is_paused", True, False)])):
+        with audited(author, _audit_event("resume", subscription, [("is_paused", True, False)])):
             rows.update(is_paused=False, since=timezone.now())
 
 
 def delete(author: Author, subscription: Subscription) -> None:
     """Delete a subscription and its log."""
     with audited(
-        author, _deed("delete", subscription, differences(_recorded(vars(subscription)), {}))
+        author, _audit_event("delete", subscription, differences(_recorded(vars(subscription)), {}))
     ):
         subscription.delete()
 
 
-def _deed(
+def _audit_event(
     action: str, subscription: Subscription, fields: list[tuple[str, object, object]]
-) -> Deed:
-    return Deed(SUBSCRIPTION, action, subscription.event, subscription.namespace, fields=fields)
+) -> AuditEvent:
+    return AuditEvent(
+        SUBSCRIPTION, action, subscription.event, subscription.namespace, fields=fields
+    )
 
 
 def send_test(subscription: Subscription) -> None:

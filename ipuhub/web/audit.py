@@ -65,7 +65,7 @@ class Author:
 
 
 @dataclass(slots=True)
-class Deed:
+class AuditEvent:
     """A change to record. `fields`: name, value before and value after of each changed field, never
     a secret. `uid`: of the job, or the number of the run of a report."""
 
@@ -78,7 +78,7 @@ class Deed:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-_refusals: Final[ContextVar[list[tuple[Author, Deed, str]] | None]] = ContextVar(
+_refusals: Final[ContextVar[list[tuple[Author, AuditEvent, str]] | None]] = ContextVar(
     "refusals", default=None
 )
 
@@ -107,7 +107,9 @@ def _system_user() -> str:
         return f"uid {os.getuid()}"
 
 
-def record(author: Author, deed: Deed, outcome: str = ACCEPTED, message: str = "") -> AuditEntry:
+def record(
+    author: Author, event: AuditEvent, outcome: str = ACCEPTED, message: str = ""
+) -> AuditEntry:
     """Record a change. This is the one place that makes entries."""
     now = timezone.now()
     return AuditEntry.objects.create(
@@ -117,15 +119,15 @@ def record(author: Author, deed: Deed, outcome: str = ACCEPTED, message: str = "
         user_name=author.name,
         via=author.via,
         address=author.address,
-        kind=deed.kind,
-        action=deed.action,
-        name=deed.name,
-        namespace=deed.namespace,
-        uid=deed.uid,
-        changes=written_fields(deed.fields),
+        kind=event.kind,
+        action=event.action,
+        name=event.name,
+        namespace=event.namespace,
+        uid=event.uid,
+        changes=written_fields(event.fields),
         outcome=outcome,
         message=_message(message),
-        **{"kubernetes_user": "", "change": {}} | dict(deed.more),
+        **{"kubernetes_user": "", "change": {}} | dict(event.more),
     )
 
 
@@ -137,39 +139,39 @@ def answer(entry: AuditEntry, outcome: str, message: str = "", status: int | Non
 
 
 @contextmanager
-def audited(author: Author, deed: Deed) -> Iterator[Deed]:
-    """Make a change and its entry in one transaction; the body may complete the deed. A refusal
+def audited(author: Author, event: AuditEvent) -> Iterator[AuditEvent]:
+    """Make a change and its entry in one transaction; the body may complete the event. A refusal
     (ValidationError, PermissionDenied) is recorded with its reason, and raised."""
     try:
         with transaction.atomic():
-            yield deed
-            record(author, deed)
+            yield event
+            record(author, event)
     except (ValidationError, PermissionDenied) as error:
         sentences = error.messages if isinstance(error, ValidationError) else [str(error)]
-        record_refusal(author, deed, " ".join(sentences))
+        record_refusal(author, event, " ".join(sentences))
         raise
 
 
-def record_refusal(author: Author, deed: Deed, reason: str) -> None:
+def record_refusal(author: Author, event: AuditEvent, reason: str) -> None:
     """Record a change that was refused; within `refusals_kept` at its end."""
     held = _refusals.get()
     if held is None:
-        record(author, deed, REFUSED, reason)
+        record(author, event, REFUSED, reason)
     else:
-        held.append((author, deed, reason))
+        held.append((author, event, reason))
 
 
 @contextmanager
 def refusals_kept() -> Iterator[None]:
     """Record what is refused within, at the end: a transaction in it takes its entries back."""
-    held: list[tuple[Author, Deed, str]] = []
+    held: list[tuple[Author, AuditEvent, str]] = []
     token = _refusals.set(held)
     try:
         yield
     finally:
         _refusals.reset(token)
-        for author, deed, reason in held:
-            record(author, deed, REFUSED, reason)
+        for author, event, reason in held:
+            record(author, event, REFUSED, reason)
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[Field]:

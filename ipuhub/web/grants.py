@@ -8,7 +8,7 @@ from django.db import transaction
 
 from ipuhub.models import ApiToken, RoleChange, RoleGrant
 from ipuhub.roles import ADMIN, EVERYWHERE, Grant
-from ipuhub.web.audit import ROLE, TOKEN, Author, Deed, differences, record
+from ipuhub.web.audit import ROLE, TOKEN, AuditEvent, Author, differences, record
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -110,10 +110,10 @@ def token_fields(
     return differences({}, after)
 
 
-def revocation_of(token: ApiToken) -> Deed:
+def revocation_of(token: ApiToken) -> AuditEvent:
     """Return the revocation of a token as the audit has it."""
     fields = differences({"owner": token.user.get_username(), "scopes": token.scopes}, {})
-    return Deed(TOKEN, "revoke", token.name, fields=fields)
+    return AuditEvent(TOKEN, "revoke", token.name, fields=fields)
 
 
 def _is_everything(grant: Grant) -> bool:
@@ -132,7 +132,7 @@ def _record(user: User, grant: Grant, by: Author, now: dt.datetime, *, is_grante
     before, after = (None, grant.role) if is_granted else (grant.role, None)
     record(
         by,
-        Deed(
+        AuditEvent(
             ROLE,
             "grant" if is_granted else "revoke",
             user.get_username(),

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.web.access import require_accountant, signed_in
-from ipuhub.web.audit import RATE, Deed, audited, author_of, differences
+from ipuhub.web.audit import RATE, AuditEvent, audited, author_of, differences
 from ipuhub.web.problems import takes
 from usage.models import Rate
 from usage.rates.preview import preview
@@ -120,16 +120,16 @@ def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:
 def set_rate_of(author: Author, rate: Rate) -> Rate:
     """Store a new rate, with an entry in the audit. Raises ValidationError by field."""
     given = (rate.resource, rate.name.strip())
-    deed = Deed(RATE, "create", " ".join(given).strip(), fields=_new_fields(rate))
-    with audited(author, deed):
+    event = AuditEvent(RATE, "create", " ".join(given).strip(), fields=_new_fields(rate))
+    with audited(author, event):
         return set_rate(rate, author.name, timezone.now())
 
 
 def end_rate_of(author: Author, rate: Rate, until: date) -> Rate:
     """End a rate, with an entry in the audit. Raises ValidationError."""
     fields = [("valid_until", rate.valid_until, until)]
-    deed = Deed(RATE, "end", f"{rate.resource} {rate.name}".strip(), fields=fields)
-    with audited(author, deed):
+    event = AuditEvent(RATE, "end", f"{rate.resource} {rate.name}".strip(), fields=fields)
+    with audited(author, event):
         return end_rate(rate, until, author.name, timezone.now())
 
 

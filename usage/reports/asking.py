@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from django.utils import timezone
 
-from ipuhub.web.audit import FAILED, REFUSED, REPORT, SENT, Deed, answer, record
+from ipuhub.web.audit import FAILED, REFUSED, REPORT, SENT, AuditEvent, answer, record
 from usage.models import MonthReport, ReportState
 from usage.reports.making import ReportRefused
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, note_outcome
@@ -35,7 +35,7 @@ def ask_for_month(author: Author, month: str = "", *, close: bool = False) -> Re
         Month.parse(month)
     return _recorded(
         author,
-        deed_of(month, close=close),
+        event_of(month, close=close),
         lambda: ask_for_run(author.name, now, month, close=close),
     )
 
@@ -45,21 +45,21 @@ def ask_for_file(author: Author, file: RangeFile) -> ReportRun:
     now = timezone.now()
     covers = f"{file.covers.first:%Y-%m-%d} to {file.covers.end:%Y-%m-%d}"
     fields = [("kind", None, file.kind), ("profile", None, file.profile)]
-    deed = Deed(REPORT, _GENERATE, covers, fields=fields)
-    return _recorded(author, deed, lambda: ask_for_range(file, author.name, now))
+    event = AuditEvent(REPORT, _GENERATE, covers, fields=fields)
+    return _recorded(author, event, lambda: ask_for_range(file, author.name, now))
 
 
-def deed_of(month: str, *, close: bool) -> Deed:
+def event_of(month: str, *, close: bool) -> AuditEvent:
     """Return what a run of months does, as the audit has it."""
     if not close:
-        return Deed(REPORT, _GENERATE, month or "due months")
+        return AuditEvent(REPORT, _GENERATE, month or "due months")
     known = MonthReport.objects.filter(month=month, number=0).order_by("-version")
     before = known.values_list("state", flat=True).first()
-    return Deed(REPORT, "close", month, fields=[("state", before, ReportState.CLOSED.value)])
+    return AuditEvent(REPORT, "close", month, fields=[("state", before, ReportState.CLOSED.value)])
 
 
-def _recorded(author: Author, deed: Deed, ask: Callable[[], ReportRun]) -> ReportRun:
-    entry = record(author, deed, SENT)
+def _recorded(author: Author, event: AuditEvent, ask: Callable[[], ReportRun]) -> ReportRun:
+    entry = record(author, event, SENT)
     try:
         run = ask()
     except ReportRefused as error:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from ipuhub.web.audit import SENT, author_of_command, record
 from usage.models import MonthReport, ReportRun
-from usage.reports.asking import deed_of
+from usage.reports.asking import event_of
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
@@ -91,8 +91,8 @@ def carry_out(options: ReportOptions, now: datetime, zone: ZoneInfo, progress: P
         raise ReportRefused(problem)
     author = author_of_command("make_usage_reports", options.by)
     run = request_run("command", author.name, now, zone, options.month, close=options.close)
-    deed = deed_of(options.month, close=options.close)
-    record(author, replace(deed, uid=str(run.pk)), SENT)
+    event = event_of(options.month, close=options.close)
+    record(author, replace(event, uid=str(run.pk)), SENT)
     for report in do_run(
         run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
     ):

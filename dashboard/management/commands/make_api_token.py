@@ -13,7 +13,7 @@ from django.utils import timezone
 from ipuhub.api.auth import curl_line, make_token
 from ipuhub.api.scopes import DEFAULT, SCOPES, parse_scopes
 from ipuhub.management.demofolder import DatabaseCommand
-from ipuhub.web.audit import TOKEN, Deed, audited, author_of_command
+from ipuhub.web.audit import TOKEN, AuditEvent, audited, author_of_command
 from ipuhub.web.grants import token_fields
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Command(DatabaseCommand):
             raise CommandError(f"--days must be between 0 (never expires) and 36500, not {days}")
         end = now + dt.timedelta(days=days) if days else None
         scopes = _scopes(options["scopes"])
-        deed = Deed(TOKEN, "create", options["name"], fields=token_fields(user, scopes, end))
-        with audited(author_of_command("make_api_token"), deed):
+        event = AuditEvent(TOKEN, "create", options["name"], fields=token_fields(user, scopes, end))
+        with audited(author_of_command("make_api_token"), event):
             text = make_token(user, options["name"], now, end, scopes)[1]
         self.stdout.write(text)
         # Not to stdout: scripts take the token from there.

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.roles import ACCOUNTANT, ADMIN, Grant, RoleError, parse_grant
-from ipuhub.web.audit import USER, Deed, author_of_command, record
+from ipuhub.web.audit import USER, AuditEvent, author_of_command, record
 from ipuhub.web.grants import BY_COMMAND, grant_role
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Command(DatabaseCommand):
             raise CommandError(" ".join(error.messages)) from error
         with transaction.atomic():
             user.save()
-            record(author_of_command("make_user"), Deed(USER, "create", user.get_username()))
+            record(author_of_command("make_user"), AuditEvent(USER, "create", user.get_username()))
             for grant in grants:
                 grant_role(user, grant, BY_COMMAND, timezone.now())
         self.stdout.write(password)

@@ -19,7 +19,7 @@ from dashboard.actions.auditlist import visible_entries
 from ipuhub.kube.access import User as ClusterUser
 from ipuhub.models import ApiToken, AuditEntry, RoleChange
 from ipuhub.roles import Grant
-from ipuhub.web.audit import Author, Deed, record
+from ipuhub.web.audit import AuditEvent, Author, record
 from ipuhub.web.clusterusers import ServiceAccount
 from tests.builders.clients import api_client, browser
 from tests.builders.questions import count_queries
@@ -188,10 +188,10 @@ def test_only_administrators_see_entries_of_others_that_are_about_no_job(
     """A viewer of all namespaces, an accountant of all, and a ServiceAccount see jobs only."""
     at_home, gone = Author("root", "page", "10.0.0.1", admin), Author("gone", "page", "10.0.0.2")
     for kind in ("rate", "report", "subscription", "token", "role", "user"):
-        record(at_home, Deed(kind, "create", f"{kind}-of-root"))
-    record(gone, Deed("token", "create", "token-of-gone"))
-    record(at_home, Deed("job", "suspend", "train", "team-a"))
-    record(Author("charlie", "page", "10.0.0.3", charlie), Deed("token", "create", "mine"))
+        record(at_home, AuditEvent(kind, "create", f"{kind}-of-root"))
+    record(gone, AuditEvent("token", "create", "token-of-gone"))
+    record(at_home, AuditEvent("job", "suspend", "train", "team-a"))
+    record(Author("charlie", "page", "10.0.0.3", charlie), AuditEvent("token", "create", "mine"))
     grant(charlie, "viewer")
     grant(charlie, "accountant")
     account = ServiceAccount(ClusterUser("system:serviceaccount:team-a:ci"))
@@ -216,7 +216,7 @@ def names_of(user: Any) -> list[tuple[str, str]]:
 
 
 def test_the_filters_are_in_the_address_and_refuse_what_they_do_not_know(admin: User) -> None:
-    record(Author("root", "page", "", admin), Deed("rate", "create", "cpu"))
+    record(Author("root", "page", "", admin), AuditEvent("rate", "create", "cpu"))
     client = browser(admin)
     for query, want in {
         "kind=rate": True,
