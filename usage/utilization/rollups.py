@@ -179,28 +179,33 @@ INSERT INTO usage_utilizationhour (controller, begin, {_SUMS})
 SELECT controller, date_trunc('hour', begin, 'UTC'), {_ADDED_UP}
 FROM usage_utilizationquarter WHERE begin >= %s AND begin < %s GROUP BY 1, 2
 """  # noqa: S608
-_CUT: Final = " UNION ALL ".join(
-    f"SELECT sums.*, cut.step, cut.shift FROM unnest(%s::timestamptz[], %s::timestamptz[],"  # noqa: S608
-    f" %s::int[], %s::int[]) AS cut (begin, until, step, shift)"
-    f" JOIN {table} AS sums ON sums.begin >= cut.begin AND sums.begin < cut.until"
-    for table in ("usage_utilizationhour", "usage_utilizationquarter")
-)
-"""The sums of parts, each with its step and how far its clocks are ahead of UTC."""
-_HASHED: Final = "SET LOCAL enable_sort = off; {}; SET LOCAL enable_sort = DEFAULT"
-"""The planner expects about as many groups as rows, and would sort a year of them on disk."""
-_READ: Final = _HASHED.format(f"""
-SELECT controller, step, {_ADDED_UP} FROM ({_CUT}) AS part GROUP BY 1, 2
-""")  # noqa: S608
-_READ_WEEK: Final = _HASHED.format(f"""
-SELECT controller, step, slot, {_ADDED_UP}
-FROM (
-  SELECT controller, step, CASE WHEN %s::text[] = '{{}}' OR controller = ANY(%s) THEN
-      ((extract(epoch FROM begin)::bigint + shift) / 3600 + {FIRST}) %% {SLOTS}
-    END AS slot, {_NAMED_SUMS}
-  FROM ({_CUT}) AS part GROUP BY 1, 2, 3
-) AS part
-GROUP BY GROUPING SETS ((controller, step), (slot))
-""")  # noqa: S608  # text of this module
+
+
+def _cut(of_row: str, rows: str = "true") -> str:
+    """Return the query of sums of cuts. Each is summed by itself: of the groups of one the planner
+    knows the number, of all cuts at once it expects one for each row, and sorts a year on disk."""
+    return " UNION ALL ".join(
+        f"SELECT cut.step, sums.* FROM unnest(%s::timestamptz[], %s::timestamptz[],"  # noqa: S608
+        f" %s::int[], %s::int[]) AS cut (begin, until, step, shift)"
+        f" CROSS JOIN LATERAL (SELECT {of_row}, {_NAMED_SUMS} FROM {table}"
+        f" WHERE {table}.begin >= cut.begin AND {table}.begin < cut.until AND {rows}"
+        " GROUP BY 1) AS sums"
+        for table in ("usage_utilizationhour", "usage_utilizationquarter")
+    )
+
+
+_READ: Final = f"""
+SELECT controller, step, {_ADDED_UP} FROM ({_cut("controller")}) AS part GROUP BY 1, 2
+"""  # noqa: S608  # text of this module
+_SLOT: Final = f"((extract(epoch FROM begin)::bigint + cut.shift) / 3600 + {FIRST}) %% {SLOTS}"
+_ONLY: Final = "(%s::text[] = '{}' OR controller = ANY(%s))"
+_READ_WEEK: Final = f"""
+SELECT controller, step, NULL::bigint, {_ADDED_UP}
+FROM ({_cut("controller")}) AS part GROUP BY 1, 2
+UNION ALL
+SELECT NULL, NULL, slot, {_ADDED_UP}
+FROM ({_cut(f"{_SLOT} AS slot", _ONLY)}) AS part GROUP BY slot
+"""  # noqa: S608  # text of this module
 """By controller and step, or by hour of the week: both in one reading."""
 HELD: Final = """
 SELECT CASE WHEN sum(capacity) > sum(unknown)
@@ -233,7 +238,6 @@ def read_quarters(
         return []
     with connection.cursor() as cursor:
         cursor.execute(_READ, _by_grain([WholeQuarters(*each) for each in parts], standing))
-        cursor.nextset()
         return [(row[0], row[1], Utilization(*map(int, row[2:]))) for row in cursor.fetchall()]
 
 
@@ -248,8 +252,9 @@ def read_week(
         return [], {}
     only = list(week.controllers)
     with connection.cursor() as cursor:
-        cursor.execute(_READ_WEEK, [only, only, *_by_grain(cuts, standing)])
-        cursor.nextset()
+        cut = _by_grain(cuts, standing)
+        hours, quarters = cut[: len(cut) // 2], cut[len(cut) // 2 :]
+        cursor.execute(_READ_WEEK, [*cut, *hours, only, only, *quarters, only, only])
         rows = [(*row[:3], Utilization(*map(int, row[3:]))) for row in cursor.fetchall()]
     return (
         [(name, step, amounts) for name, step, _, amounts in rows if name is not None],
@@ -267,7 +272,7 @@ class WholeQuarters(NamedTuple):
 
 
 def _by_grain(cuts: Iterable[WholeQuarters], standing: SummedTime) -> list[list[Any]]:
-    """Return the parameters of _CUT: whole hours, and the remaining quarters.
+    """Return the parameters of _cut: whole hours, and the remaining quarters.
 
     In a zone with a fractional offset an hour of UTC is in two local hours.
     """
