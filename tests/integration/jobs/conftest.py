@@ -190,8 +190,10 @@ async def cluster(kubeconfig: Path) -> AsyncIterator[Cluster]:
         try:
             yield made
         finally:
-            for job in (await client.list(IPUJOBS, name)).items:
-                await made.delete(job["metadata"]["name"])
-                await made.until_gone(job["metadata"]["name"])
+            left = [job["metadata"]["name"] for job in (await client.list(IPUJOBS, name)).items]
+            for each in left:  # all first: none is gone while pods of another run
+                await made.delete(each)
+            for each in left:
+                await made.until_gone(each)
             await made.stop_operator()
             await client.delete(NAMESPACES, name)

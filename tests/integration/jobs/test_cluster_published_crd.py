@@ -87,7 +87,7 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
     assert "apply IPUHub's CRD (charts/ipuhub/files" in text
     found = await eventually(events)
     assert {(one["type"], one["reason"]) for one in found} == {("Warning", "OtherCrd")}
-    assert found[-1]["message"] in text
+    assert any(one["message"] in text for one in found)  # a try before has left its own
     await published.stop_operator()
     await install(published, without_decisions())
     await published.start_operator()
