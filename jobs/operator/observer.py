@@ -226,7 +226,12 @@ class Observer:
             return None
         views = tuple(self._view(pod) for pod in pods)
         if job is not None and job.get("status"):
-            status = recovered(with_carried_fields(job["status"]), views, partitions)
+            status = recovered(
+                with_carried_fields(job["status"]),
+                views,
+                partitions,
+                is_malformed=READ_STATUS in job,
+            )
             job = job if status is job["status"] else job | {"status": status}
         limits = self.rules.limits
         privileges = self.rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))

@@ -86,15 +86,20 @@ def has_stored_own_fields(answer: Manifest, written: Manifest) -> bool:
 
 
 def recovered(
-    status: Manifest, pods: Iterable[PodView], partitions: Mapping[int, Partition]
+    status: Manifest,
+    pods: Iterable[PodView],
+    partitions: Mapping[int, Partition],
+    *,
+    is_malformed: bool = False,
 ) -> Manifest:
     """Return the status with the records of instances that were lost, because another CRD was
     installed or because they were malformed.
 
-    They are restored from the job's pods, its partitions and the count of restarts. Starting again
-    at attempt 0 would wait forever for pods of a later attempt, or run the job again and again.
+    A whole status that lacks an instance has lost nothing: the job was scaled down. Lost ones are
+    restored from the job's pods, its partitions and the count of restarts. Starting again at
+    attempt 0 would wait forever for pods of a later attempt, or run the job again and again.
     """
-    if not status:
+    if not status or ("instances" in status and not is_malformed):
         return status
     known = status.get("instances", [])
     kept = {entry["index"] for entry in known}

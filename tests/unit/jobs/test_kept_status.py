@@ -152,3 +152,11 @@ def test_a_job_whose_record_was_lost_goes_on_where_its_pods_are() -> None:
     assert found["instances"] == [{"index": 0, "attempt": 2, "state": "Running", "restarts": 2}]
     assert recovered({}, seen.pods, {}) == {}
     assert recovered(STORED, seen.pods, {}) is STORED
+
+
+def test_an_instance_that_a_job_was_scaled_down_by_is_not_recovered() -> None:
+    """Its released partition is known for a while: each pass would write it, and the next again."""
+    left = {1: partition(attempt=2)}
+    assert recovered(STORED, (), left) is STORED
+    found = recovered(STORED, (), left, is_malformed=True)
+    assert [entry["index"] for entry in found["instances"]] == [0, 1]

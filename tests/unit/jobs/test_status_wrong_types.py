@@ -11,7 +11,7 @@ import pytest
 from jobs.history.rows import row_of
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.statusfields import status_schema
-from jobs.ipujob.storedstatus import CARRIER, read_status, with_read_status
+from jobs.ipujob.storedstatus import CARRIER, READ_STATUS, read_status, with_read_status
 from jobs.operator.actions import PatchStatus
 from jobs.operator.metrics import fill_jobs, restart_reasons
 from jobs.operator.observer import waiting_order
@@ -115,7 +115,12 @@ def plan_of(job: Manifest, *, has_pods: bool) -> Plan:
         partitions=(partition(attempt=1),) if has_pods else (),
         with_children=True,
     )
-    status = recovered(with_carried_fields(world.status()), world.pods, world.partitions)
+    status = recovered(
+        with_carried_fields(world.status()),
+        world.pods,
+        world.partitions,
+        is_malformed=READ_STATUS in (world.job or {}),
+    )
     return plan(replace(world, job={**(world.job or {}), "status": status}), at(60))
 
 
