@@ -27,6 +27,8 @@ PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process
 _RETRY_SECONDS: Final = 3.0
 _GRACE_SECONDS: Final = PATIENCE_SECONDS  # while one reads the next, others have the last
 _AHEAD_SECONDS: Final = 0.25
+_LONGEST_AHEAD_SECONDS: Final = 2.0  # less than what a state is kept for
+_REST: Final = 20.0  # of the time that a reading takes: large ones must not burden an API server
 _KEPT_SECONDS: Final = 2.5  # beyond what is fresh: a keeper that is late has that long
 _WANTED_SECONDS: Final = 10.0  # pages poll every three seconds
 _LOG = structlog.get_logger(__name__)
@@ -159,7 +161,13 @@ class LatestKeeper:
                     self._latest.renew(self._clock())
                 except Exception:  # noqa: BLE001  # the outermost frame of a thread, which continues
                     _LOG.exception("reading ahead failed")
-            pause = max(_AHEAD_SECONDS, time.monotonic() - began)
+            pause = rest_after(time.monotonic() - began)
+
+
+def rest_after(seconds: float) -> float:
+    """Return the seconds that a keeper rests after a reading that took so many: of thousands of
+    jobs one is listed every two seconds, of a few jobs twice a second."""
+    return min(max(_AHEAD_SECONDS, _REST * seconds), _LONGEST_AHEAD_SECONDS)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ipuhub.web import readings
-from ipuhub.web.readings import Latest, Shared
+from ipuhub.web.readings import Latest, Shared, rest_after
 from ipuhub.web.whilesame import WhileSame
 from tests.fakes.waiting import wait_until
 
@@ -197,6 +197,11 @@ def test_the_keys_are_bounded() -> None:
     built = [shared.get(key, NOON, lambda: 1) for key in range(1000)]
     assert len(built) == 1000
     assert len(shared._slots) <= 256
+
+
+def test_a_keeper_rests_longer_after_a_longer_reading_and_is_never_late() -> None:
+    assert [rest_after(took) for took in (0.0, 0.01, 0.05, 0.1, 9.0)] == [0.25, 0.25, 1.0, 2.0, 2.0]
+    assert rest_after(9.0) < readings._KEPT_SECONDS
 
 
 def test_a_value_is_kept_while_it_comes_of_the_same_objects_and_time_does_not_change_it() -> None:
