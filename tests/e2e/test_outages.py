@@ -60,7 +60,7 @@ def test_an_open_page_names_what_is_silent_keeps_what_it_knows_and_recovers(
         with silent(demo, marker):
             notice = notices.filter(has_text=culprit).first
             notice.wait_for()
-            expect(notice.locator("time").filter(has_text=AGE).first).to_be_visible()
+            expect(notice.locator("time[data-age]").first).to_have_text(AGE)
             expect(known).to_be_visible()
         expect(notices).to_have_count(0)
         expect(known).to_be_visible()
