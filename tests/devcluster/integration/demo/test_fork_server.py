@@ -36,8 +36,8 @@ json.dump({
     'environment': dict(os.environ), 'argv': sys.argv, 'name': __name__, 'path': sys.path[0],
     'title': (me / 'comm').read_text(), 'input': os.readlink('/proc/self/fd/0'),
     'files': sorted(os.listdir('/proc/self/fd')), 'random': random.random(),
-    'signals': [line for line in (me / 'status').read_text().splitlines() if line[:3] == 'Sig'],
-    'umask': [line for line in (me / 'status').read_text().splitlines() if line[:5] == 'Umask'],
+    'status': [line for line in (me / 'status').read_text().splitlines()
+               if line.startswith(('SigPnd', 'SigBlk', 'SigIgn', 'SigCgt', 'Umask'))],
     'forked': 'devcluster.demo.kinship' in sys.modules,
 }, open(sys.argv[1] + '.new', 'w'))
 os.rename(sys.argv[1] + '.new', sys.argv[1])
