@@ -29,6 +29,14 @@ def is_running(pid: str) -> bool:
     return state not in "ZX"
 
 
+async def kill(supervisor: Supervisor, name: str) -> None:
+    """Kill a child that has begun to work; the supervisor may learn its id a moment later."""
+    await eventually(lambda: supervisor.pid(name) is not None)
+    pid = supervisor.pid(name)
+    assert pid  # 0 would be this process and its whole group
+    os.kill(pid, signal.SIGKILL)
+
+
 async def test_each_line_of_a_child_carries_its_name() -> None:
     lines: list[str] = []
     supervisor = Supervisor(output=lines.append)
@@ -46,7 +54,7 @@ async def test_a_child_that_is_killed_starts_again_and_the_log_says_so(tmp_path:
     code = f"open({str(mark)!r}, 'a').write('x'); import time; time.sleep(60)"
     supervisor.start(Process("worker", python(code)))
     await eventually(lambda: mark.exists() and mark.read_text() == "x")
-    os.kill(supervisor.pid("worker") or 0, signal.SIGKILL)
+    await kill(supervisor, "worker")
     await eventually(lambda: mark.read_text() == "xx")
     await supervisor.stop()
     assert any("ended with signal SIGKILL; starts again in" in line for line in lines)
@@ -66,11 +74,11 @@ async def test_what_a_killed_child_leaves_behind_ends_before_it_starts_again(
     supervisor = Supervisor(output=lambda _line: None)
     supervisor.start(Process("server", python(code)))
     await eventually(lambda: mark.exists() and len(mark.read_text().split()) == 1)
-    os.kill(supervisor.pid("server") or 0, signal.SIGKILL)
+    await kill(supervisor, "server")
     await eventually(lambda: len(mark.read_text().split()) == 2)
     first, second = mark.read_text().split()
     assert not is_running(first)
-    os.kill(supervisor.pid("server") or 0, signal.SIGKILL)
+    await kill(supervisor, "server")
     async with asyncio.timeout(90):
         await supervisor.stop()
     await eventually(lambda: not is_running(second))
