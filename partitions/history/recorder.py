@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ipuhub.recording.recorder import VanishedObjects
     from partitions.proxy.lifecycle import TrackerEntry
 
-LARGEST = 2**31 - 1  # of an integer column
-
 
 @dataclass(frozen=True, slots=True)
 class UnreadableText:
@@ -61,21 +59,10 @@ def shard_of(config_map: Mapping[str, Any], *, is_deleted: bool = False) -> Shar
     entries, unreadable = [], []
     for key, text in (config_map.get("data") or {}).items():
         try:
-            entries.append(_storable(decode_entry(key, text)))
+            entries.append(decode_entry(key, text))
         except UnreadableEntry as error:
             unreadable.append(UnreadableText(key, str(text), str(error)))
     return ShardRow(uid, namespace, name, tuple(entries), tuple(unreadable))
-
-
-def _storable(entry: TrackerEntry) -> TrackerEntry:
-    """The entry, if the database can hold it; raises UnreadableEntry."""
-    numbers = (entry.instance, entry.attempt, entry.size)
-    if not all(0 <= number <= LARGEST for number in numbers):
-        raise UnreadableEntry(f"tracker key {entry.key}: a number is out of range")
-    texts = (entry.key, entry.namespace, entry.name, entry.id, entry.controller)
-    if "\x00" in "".join((*texts, entry.reason, entry.message)):
-        raise UnreadableEntry(f"tracker key {entry.key}: a text has a NUL character")
-    return entry
 
 
 def tombstones(entries: tuple[TrackerEntry, ...]) -> list[str]:

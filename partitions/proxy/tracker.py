@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from ipuhub.partition import Phase, format_time, parse_time
+import msgspec
+
+from ipuhub.partition import Phase, format_time
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy.lifecycle import TrackerEntry, choose_partition_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
 
     from partitions.proxy.lifecycle import Holder, Request
 
@@ -25,6 +27,43 @@ MAX_SHARD_BYTES = 64_000
 # Names, id and times at their longest leave this much for controller and label together.
 MAX_CONTROLLER_LENGTH = 120
 _CUT = "…"
+LARGEST: Final = 2**31 - 1
+"""Largest number of an entry: recorders store 32 bits."""
+_YEARS: Final = range(1970, 9999)
+_TIMES: Final = ("reserved_at", "active_at", "released_at", "missed_at", "lost_at")
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+_Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _Stored(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+    """The value of a key. Fields of newer versions are skipped."""
+
+    namespace: str
+    name: str
+    attempt: _Count
+    id: str
+    size: _Count
+    phase: Phase
+    controller: str
+    label: str = ""
+    reserved_at: _Moment
+    active_at: _Moment | None = None
+    released_at: _Moment | None = None
+    reason: str = ""
+    message: str = ""
+    recorded: bool = False
+    num_gcds: _Count = 0
+    num_replicas: _Count = 0
+    scope: str = msgspec.field(default="", name="asked")
+    terms: str = ""
+    may_come: bool = False
+    missed_at: _Moment | None = None
+    has_come: bool = False
+    lost_at: _Moment | None = None
+    pod_key: str = ""
+
+
+_STORED: Final = msgspec.json.Decoder(_Stored)
 
 
 def next_serial(last: TrackerEntry | None, now: datetime) -> int:
@@ -48,7 +87,8 @@ def free_id(wanted: TrackerEntry | Request, draft: Draft, listed: Iterable[str])
 
 
 def encode_entry(entry: TrackerEntry) -> str:
-    """Readable JSON of at most 600 bytes; a message that does not fit is cut.
+    """Readable JSON of at most 600 bytes; a message that does not fit is cut. A NUL character in it
+    becomes U+FFFD: PostgreSQL stores none, so the holding would never be recorded.
 
     Raises EntryTooLarge when names and addresses alone are longer.
     """
@@ -68,43 +108,31 @@ def encode_entry(entry: TrackerEntry) -> str:
 
 
 def decode_entry(key: str, text: str) -> TrackerEntry:
-    """Read what `encode_entry` wrote; raises UnreadableEntry."""
+    """Return what `encode_entry` wrote. Raise UnreadableEntry if a value has the wrong type, is out
+    of range or contradicts the key: nothing in the proxy or the recorder has to expect it."""
     try:
         uid, instance, serial = key.rsplit(".", 2)
-        found: dict[str, Any] = json.loads(text)
-        reserved_at = parse_time(found["reservedAt"])
-        if not reserved_at:
-            raise ValueError("reservedAt is empty")
-        return TrackerEntry(
-            uid=uid,
-            instance=int(instance),
-            serial=int(serial),
-            namespace=str(found["namespace"]),
-            name=str(found["name"]),
-            attempt=int(found["attempt"]),
-            id=str(found["id"]),
-            size=int(found["size"]),
-            phase=Phase(found["phase"]),
-            controller=str(found["controller"]),
-            label=str(found.get("label", "")),
-            reserved_at=reserved_at,
-            active_at=parse_time(found.get("activeAt")),
-            released_at=parse_time(found.get("releasedAt")),
-            reason=str(found.get("reason", "")),
-            message=str(found.get("message", "")),
-            recorded=bool(found.get("recorded", False)),
-            num_gcds=int(found.get("numGcds", 0)),
-            num_replicas=int(found.get("numReplicas", 0)),
-            scope=str(found.get("asked", "")),
-            terms=str(found.get("terms", "")),
-            may_come=bool(found.get("mayCome", False)),
-            missed_at=parse_time(found.get("missedAt")),
-            has_come=bool(found.get("hasCome", False)),
-            lost_at=parse_time(found.get("lostAt")),
-            pod_key=str(found.get("podKey", "")),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = _STORED.decode(text)
+        times = {name: _moment(getattr(found, name)) for name in _TIMES}
+        if found.phase is Phase.WAITING:
+            raise ValueError("the phase waiting is never stored")
+        fields = msgspec.structs.asdict(found) | times
+        if any("\0" in value for value in (key, *fields.values()) if isinstance(value, str)):
+            raise ValueError("a text has a NUL character")
+        entry = TrackerEntry(uid=uid, instance=int(instance), serial=int(serial), **fields)
+        if entry.key != key or not 0 <= entry.instance <= LARGEST or entry.serial < 0:
+            raise ValueError("the key is not <job UID>.<instance>.<serial>")
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UnreadableEntry(f"tracker key {key}: {error}") from error
+    return entry
+
+
+def _moment(found: datetime | None) -> datetime | None:
+    """Return the instant in UTC. Raise ValueError where it leaves no room to add a duration."""
+    moment = None if found is None else found.astimezone(UTC)
+    if moment is not None and moment.year not in _YEARS:
+        raise ValueError(f"the year {moment.year} is out of range")
+    return moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +356,7 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "lostAt": format_time(entry.lost_at),
         "podKey": entry.pod_key,
         "reason": str(entry.reason),
-        "message": message,
+        "message": message.replace("\0", "\ufffd"),
     }
     found |= {key: value for key, value in optional.items() if value}
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))

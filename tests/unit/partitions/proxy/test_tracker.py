@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipuhub.partition import Phase
+from ipuhub.partition import Phase, format_time, parse_time
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy import tombstones
 from partitions.proxy.controllers import PartitionSettings
@@ -25,10 +25,9 @@ from partitions.proxy.tracker import (
     Tracker,
     decode_entry,
     encode_entry,
-    format_time,
     next_serial,
-    parse_time,
 )
+from tests.builders.mutations import paths_of, with_value
 from tests.builders.trackerentries import NOW, entry
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def longest(**given: Any) -> TrackerEntry:
     )
 
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=2000)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=2000)
 times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
     lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 )
@@ -155,6 +154,83 @@ def test_names_that_no_boundary_lets_in_are_refused_rather_than_cut() -> None:
 def test_what_is_no_entry_is_unreadable(key: str, text: str) -> None:
     with pytest.raises(UnreadableEntry, match=key):
         decode_entry(key, text)
+
+
+WRONG: tuple[object, ...] = (
+    *(None, True, 7, -1, 2**31, 10**400, 1.5, float("nan"), float("inf")),
+    *("", "7", "false", "NaN", "a\0b", "0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00"),
+    *([], [7], {}, {"a": 1}),
+)
+
+
+def test_whatever_a_value_holds_it_is_an_entry_of_the_right_types_or_unreadable() -> None:
+    whole = entry(
+        phase=Phase.RELEASED,
+        active_at=NOW,
+        released_at=NOW,
+        missed_at=NOW,
+        lost_at=NOW,
+        recorded=True,
+        may_come=True,
+        has_come=True,
+        **dict.fromkeys(("reason", "message", "scope", "terms", "pod_key"), "x"),
+        num_gcds=1,
+        num_replicas=1,
+    )
+    found = json.loads(encode_entry(whole))
+    read = 0
+    for path in paths_of(found):
+        for value in WRONG:
+            text = json.dumps(value if not path else with_value(found, path, value))
+            try:
+                made = decode_entry(whole.key, text)
+            except UnreadableEntry:
+                continue
+            read += 1
+            later = (made.released_at or NOW) + timedelta(days=1)
+            assert tombstones.is_expired(made, later, 60, needs_recorder=False)
+            for name in fields(made):
+                assert type(getattr(made, name.name)) is type(getattr(whole, name.name)) or (
+                    name.name.endswith("_at") and value is None
+                ), (path, value)
+    assert read > 20
+
+
+def test_each_field_that_an_entry_needs_is_missed() -> None:
+    found = json.loads(encode_entry(entry()))
+    for name in found.keys() - {"label"}:
+        with pytest.raises(UnreadableEntry, match="missing required field"):
+            decode_entry("uid-0.0.0", json.dumps({k: v for k, v in found.items() if k != name}))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["u.01.5", "u.1_0.5", "u.-1.5", "u.+1.5", "u.1.-5", "u.1.05", "u. 1.5", "u.1.5 ", "u.²..5"]
+    + [f"u.{2**31}.5", "u.\0.1.5", f"u.{'9' * 5000}.1", "u.\uff11.5"],
+)
+def test_a_key_that_would_not_be_written_again_is_unreadable(key: str) -> None:
+    with pytest.raises(UnreadableEntry):
+        decode_entry(key, encode_entry(entry()))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "\ud800", '{"size": 1e999}', '{"size": NaN}', ""]
+)
+def test_a_text_that_no_reader_can_take_is_unreadable(text: str) -> None:
+    tracker = Tracker.read(NAME, [Shard(NAME, "1", {"u.0.0": text, entry(1).key: ""})])
+    assert tracker.unreadable == {"u.0.0", entry(1).key}
+    assert not tracker.entries
+
+
+def test_the_phase_of_an_answer_is_never_stored() -> None:
+    text = json.dumps(json.loads(encode_entry(entry())) | {"phase": "waiting"})
+    with pytest.raises(UnreadableEntry, match="never stored"):
+        decode_entry("uid-0.0.0", text)
+
+
+def test_a_message_with_nul_does_not_keep_a_holding_from_being_recorded() -> None:
+    made = Draft(tracker()).put(entry(message="refused: a\0b"))
+    assert made.message == "refused: a\ufffdb"
 
 
 def test_times_are_utc_with_milliseconds() -> None:
