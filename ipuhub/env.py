@@ -50,6 +50,7 @@ class Declared:
 
 _T = TypeVar("_T")
 _JSON_LIST = re.compile(r"""\s*\[\s*["\]]""")  # not a group that is named [so]
+_LARGEST = 2**31 - 1  # more is a mistake, and infinity no time to wait
 _CRON_FIELD = re.compile(r"(?:\*|(\d{1,2})-(\d{1,2}))(?:/[1-9]\d?)?|(\d{1,2})")
 _CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _TRUE = {"1", "true", "yes", "on"}
@@ -99,6 +100,8 @@ class Env:
 
         def parse(text: str) -> int:
             number = int(text)
+            if abs(number) > _LARGEST:
+                raise ValueError(text)
             if minimum is not None and number < minimum:
                 raise ValueError(text)
             if maximum is not None and number > maximum:
@@ -118,7 +121,7 @@ class Env:
 
         def parse(text: str) -> float:
             number = float(text)
-            if not number >= minimum:
+            if not minimum <= number <= _LARGEST:
                 raise ValueError(text)
             return number
 
@@ -149,7 +152,10 @@ class Env:
         def parse(text: str) -> list[str]:
             if not _JSON_LIST.match(text):
                 return [part.strip() for part in text.split(",") if part.strip()]
-            found = json.loads(text)
+            try:
+                found = json.loads(text)
+            except RecursionError:
+                raise ValueError(text) from None
             if not all(isinstance(part, str) and part.strip() for part in found):
                 raise ValueError(text)
             return [part.strip() for part in found]

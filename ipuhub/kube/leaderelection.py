@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _BACKOFF = Backoff(first_seconds=0.8, max_seconds=60.0)
+_MOST_TRANSITIONS: Final = 2**31  # the API server takes 32 bits
 _VERSION: Final = {VERSION_ANNOTATION: __version__}
 
 
@@ -323,7 +324,7 @@ class LeaderElection:
             "leaseDurationSeconds": round(self._timing.duration_seconds),
             "acquireTime": written,
             "renewTime": written,
-            "leaseTransitions": transitions + bool(old),
+            "leaseTransitions": (transitions + bool(old)) % _MOST_TRANSITIONS,
         }
 
     async def _write(

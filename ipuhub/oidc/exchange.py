@@ -98,7 +98,7 @@ def ask(question: Question, trust: ssl.SSLContext) -> tuple[int, dict[str, Any]]
         raise Unreachable((str(error) or type(error).__name__)[:300]) from error
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict):
         return status, document

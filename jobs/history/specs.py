@@ -204,7 +204,7 @@ def _owned_items(item: Any, named: Mapping[str, Any]) -> Iterable[Any]:
         kind, _, text = key.partition(":")
         try:
             wanted = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if kind == "v" and item == wanted:
             yield item

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from ipuhub.kube.resources import (
     CONFIG_MAPS,
@@ -186,12 +186,18 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_YEARS: Final = range(1970, 9999)
+
+
 def parse_time(text: object) -> datetime | None:
-    """Return an aware instant, or None if it is absent, no text, or invalid."""
+    """Return an aware instant, or None if it is absent, no text, or invalid, or so far away that
+    sums and time zones overflow."""
     if not text or not isinstance(text, str):
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
+        return None
+    if moment.year not in _YEARS:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import CHANGED, JobState
 from jobs.ipujob.fields import FIELDS, whole_number
-from jobs.ipujob.spec import JobSpec, plain_values, restart_policy, with_defaults
-from jobs.ipujob.validation import valid_policies
+from jobs.ipujob.spec import (
+    LARGEST_PARTITION,
+    JobSpec,
+    plain_values,
+    restart_policy,
+    with_defaults,
+)
+from jobs.ipujob.validation import MOST_WORKERS, valid_policies
 from jobs.operator.instancerecord import records_of
 
 if TYPE_CHECKING:
@@ -166,19 +172,28 @@ def fingerprint_of(spec: JobSpec) -> PodFingerprint:
 
 @lru_cache(maxsize=4096)
 def read_fingerprint(text: str) -> PodFingerprint | None:
-    """Return the fingerprint of a pod; None if it is missing or unknown."""
+    """Return the fingerprint of a pod; None if it is missing or not one that the operator writes.
+
+    Everyone with the right to edit a pod can edit its annotation: a billion workers would take all
+    memory.
+    """
     try:
         found = json.loads(text)
-        return PodFingerprint(
-            size=int(found["size"]),
-            workers=max(int(found["workers"]), 1),
-            slots=max(int(found["slots"]), 1),
-            launcher=str(found["launcher"]),
-            template=str(found["template"]),
-            ttl=whole_number(found.get("ttl")),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
+        size, workers, slots = (whole_number(found[name]) for name in ("size", "workers", "slots"))
+        texts = found["launcher"], found["template"]
+        ttl = whole_number(found.get("ttl"))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    if (
+        size is None
+        or workers is None
+        or slots is None
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        return None
+    if size > LARGEST_PARTITION or workers > MOST_WORKERS:
+        return None
+    return PodFingerprint(size, max(workers, 1), max(slots, 1), *texts, ttl=ttl)
 
 
 def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:

@@ -140,6 +140,7 @@ CONFIG_REASONS = frozenset(
 )
 BACKING_OFF = "Back-off pulling image"
 LONGEST_DETAIL = 600
+_MOST_DIGITS = 9  # of a number that a status holds
 END_SECONDS = 1  # activeDeadlineSeconds by which the operator ends a pod and keeps its object
 
 
@@ -260,7 +261,9 @@ def from_manifest(pod: Manifest) -> PodView:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdigit() else 0
+    """Return the number of a label; 0 where the operator would not have written it."""
+    is_number = text is not None and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if text is not None and is_number else 0
 
 
 def _is_true(condition: Manifest | None) -> bool:

@@ -121,7 +121,7 @@ async def test_a_released_or_deleted_lease_is_taken_long_before_the_next_look(
 async def test_who_may_not_watch_looks_every_few_seconds(
     client: KubeClient, kubeconfig: Path, place: str
 ) -> None:
-    await take(client, place, leaseDurationSeconds=300)
+    await take(client, place, leaseDurationSeconds=300, leaseTransitions=2**31 - 1)
     given = await with_rights(client, kubeconfig, place, "get", "patch")
     async with KubeClient(load_config(str(given))) as limited:
         replica = Replica(limited, place, "a", [])
@@ -131,6 +131,7 @@ async def test_who_may_not_watch_looks_every_few_seconds(
         await replica.until_works()
         await replica.stop()
         assert limited.calls["watch", "leases"] == 1  # it does not insist
+    assert (await lease(client, place))["leaseTransitions"] == 0  # the API server takes no more
 
 
 async def test_a_silent_leader_is_followed_when_its_lease_is_over(

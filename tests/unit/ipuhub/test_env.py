@@ -69,6 +69,7 @@ def test_every_port_to_listen_on_has_the_bounds_of_a_port() -> None:
         ("texts", '["a", "b"'),
         ("texts", '["a", 1]'),
         ("texts", '["a", ""]'),
+        pytest.param("texts", '["a",' + "[" * 100_000, id="nested too deeply"),
     ],
 )
 def test_what_is_no_key_or_network_is_refused(read: str, text: str) -> None:
@@ -81,6 +82,9 @@ def test_what_is_no_key_or_network_is_refused(read: str, text: str) -> None:
     [
         ("integer", "many", "A must be integer, at least 1, not 'many'"),
         ("integer", "0", "A must be integer, at least 1, not '0'"),
+        ("integer", "2147483648", "A must be integer, at least 1, not '2147483648'"),
+        ("number", "inf", "A must be number, at least 0, not 'inf'"),
+        ("number", "1e999", "A must be number, at least 0, not '1e999'"),
         ("switch", "maybe", "A must be on or off, not 'maybe'"),
     ],
 )

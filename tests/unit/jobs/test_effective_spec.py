@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ipujob.names import ANNOTATION_FINGERPRINT
+from jobs.ipujob.names import (
+    ANNOTATION_FINGERPRINT,
+    LABEL_ATTEMPT,
+    LABEL_INSTANCE,
+    parse_time,
+)
 from jobs.ipujob.spec import SessionLimits, parse_spec
 from jobs.operator.effectivespec import (
     effective_spec,
@@ -17,6 +23,7 @@ from jobs.operator.effectivespec import (
     strays_of,
 )
 from jobs.operator.observed import instances_of
+from jobs.operator.pods import from_manifest
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
@@ -98,9 +105,25 @@ def test_an_instance_that_has_started_is_never_outdated(state: str, want: bool) 
 STAMP = fingerprint_of(parse_spec(ipujob().spec)).to_text()
 
 
+NO_STAMPS: tuple[dict[str, object], ...] = (
+    *(
+        {name: wrong}
+        for name in ("size", "workers", "slots")
+        for wrong in ("x", None, 1.5, [], 2**64)
+    ),
+    *({name: wrong} for name in ("launcher", "template") for wrong in (None, 1, [], {})),
+    *({"size": 65}, {"workers": 1001}, {"workers": 10**9}),
+)
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "1", "[]", "{}", "null", '{"size": null}', STAMP.replace('"size":4', '"size":"x"')],
+    [
+        *("", "x", "1", "[]", "{}", "null", '{"size": null}', "[" * 100_000),
+        *(json.dumps(json.loads(STAMP) | change) for change in NO_STAMPS),
+        STAMP.replace('"size":4', '"size":1e999'),
+        STAMP.replace('"size":4', f'"size":{"9" * 5000}'),
+    ],
 )
 def test_a_stamp_that_is_none_of_ours_is_none(text: str) -> None:
     assert read_fingerprint(text) is None
@@ -112,6 +135,31 @@ def test_a_stamp_says_at_least_one_worker_and_slot() -> None:
     assert found is not None
     assert (found.workers, found.slots) == (1, 1)
     assert read_fingerprint(STAMP) == fingerprint_of(parse_spec(ipujob().spec))
+
+
+def test_a_pod_whose_annotation_was_edited_counts_as_made_from_the_written_spec() -> None:
+    job = ipujob()
+    world = seen(job, job)
+    edited = json.dumps(json.loads(STAMP) | {"workers": 10**9, "template": "x"})
+    pods = tuple(replace(pod, fingerprint=edited) for pod in world.pods)
+    spec = effective_spec(replace(world, pods=pods), parse_spec(job.spec))
+    assert spec.spec == parse_spec(job.spec)
+    assert len(instances_of(world, spec.spec, NOW)[0].workers) == 1
+
+
+@pytest.mark.parametrize("text", ["²", "", "-1", "1.0", "9" * 63, "1000000000"])
+def test_a_number_of_a_pods_label_that_no_status_can_hold_counts_as_0(text: str) -> None:
+    pod = worker(ipujob().build())
+    pod.manifest["metadata"]["labels"] |= {LABEL_INSTANCE: text, LABEL_ATTEMPT: text}
+    view = from_manifest(pod.manifest)
+    assert (view.instance, view.attempt) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00", "1969-12-31T00:00:00Z", 7]
+)
+def test_a_time_that_no_sum_can_take_counts_as_none(text: object) -> None:
+    assert parse_time(text) is None
 
 
 def invalid(**fields: Any) -> IPUJobBuilder:

@@ -205,8 +205,10 @@ def test_each_field_that_an_entry_needs_is_missed() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["u.01.5", "u.1_0.5", "u.-1.5", "u.+1.5", "u.1.-5", "u.1.05", "u. 1.5", "u.1.5 ", "u.²..5"]
-    + [f"u.{2**31}.5", "u.\0.1.5", f"u.{'9' * 5000}.1", "u.\uff11.5"],
+    [
+        *("u.01.5", "u.1_0.5", "u.-1.5", "u.+1.5", "u.1.-5", "u.1.05", "u. 1.5", "u.1.5 "),
+        *(f"u.{2**31}.5", "u.\0.1.5", f"u.{'9' * 5000}.1", "u.\uff11.5", "u.²..5"),
+    ],
 )
 def test_a_key_that_would_not_be_written_again_is_unreadable(key: str) -> None:
     with pytest.raises(UnreadableEntry):
