@@ -53,6 +53,8 @@ ADVICE: Final[Mapping[str, str]] = {
     Reason.STATUS_NOT_KEPT.value: "Ask your administrator to apply IPUHub's CRD.",
     Reason.STATUS_MALFORMED.value: "Find out who else writes the job's status: its managedFields "
     "name the writer.",
+    Reason.STATUS_LOST.value: "Read the job's earlier outcome on its page. To run it again, create "
+    "it again.",
 }
 """By reason, as conditions and `status.instances` have it. None for what needs no action."""
 ADVICE_AT_THE_END: Final[Mapping[str, str]] = {

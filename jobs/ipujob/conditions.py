@@ -95,6 +95,7 @@ class Reason(StrEnum):
     SESSION_ENDING = "SessionEnding"
     STATUS_NOT_KEPT = "StatusNotKept"
     STATUS_MALFORMED = "StatusMalformed"
+    STATUS_LOST = "StatusLost"
     OTHER_CRD = "OtherCrd"
 
 
@@ -168,6 +169,8 @@ SENTENCES: dict[Reason, str] = {
     "touch the job.",
     Reason.STATUS_MALFORMED: "Fields of the stored status had wrong types. The operator dropped "
     "their values and writes the status again.",
+    Reason.STATUS_LOST: "The status of the job was removed after the job had held IPUs. The "
+    "outcome is unknown, and the operator does not run the job again.",
     Reason.OTHER_CRD: "The IPUJob CRD in the cluster is not IPUHub's and drops the fields named "
     "in the message. This is an Event of the CRD, not of a job.",
     Reason.SESSION_ENDING: "The ttl of the interactive job ends in a few minutes.",

@@ -216,6 +216,34 @@ def suspended(instances: Iterable[Instance]) -> Records:
     }
 
 
+def has_lost_status(observed: Observed, instances: Iterable[Instance]) -> bool:
+    """Return whether the job has no status although it once held IPUs, and holds none now.
+
+    The operator stores a status before it releases anything, so another writer has removed the
+    status since. The job may have finished, and a second run could overwrite its results. Pods that
+    succeeded still prove the outcome. Without the proxy's answer nothing is known.
+    """
+    if not observed.is_unwritten or observed.proxy_problem:
+        return False
+    children, partitions = observed.children.values(), observed.partitions.values()
+    # A job's ConfigMap, account and roles are made once it has a partition, and stay until the end.
+    has_begun = any(child.job_uid == observed.key.uid for child in children) or any(
+        partition.active_at is not None for partition in partitions
+    )
+    holds_nothing = all(pod.is_terminal for pod in observed.pods) and all(
+        partition.phase in {Phase.WAITING, Phase.RELEASED} for partition in partitions
+    )
+    ends = map(end_of, instances)
+    return has_begun and holds_nothing and not all(end and end.succeeded for end in ends)
+
+
+def lost_with_status(instances: Iterable[Instance]) -> Records:
+    """Return the ends of all instances of a job that has lost its status."""
+    message = "its status was removed after it had held IPUs, so it is not run again"
+    end = End(False, Reason.STATUS_LOST, message)
+    return {instance.index: instance.record.settled(end) for instance in instances}
+
+
 def verdict_of(
     observed: Observed, instances: tuple[Instance, ...], records: Records
 ) -> Verdict | None:

@@ -73,12 +73,14 @@ class Observed:
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
     `is_namespace_ending`: nothing can be made in the job's namespace any more. `spec` is the job's
     spec as parsed, None if it is invalid: then `problems` are the rules that it breaks.
+    `is_unwritten`: its stored status has nothing that the operator writes first.
     """
 
     key: JobKey
     job: Manifest | None
     spec: JobSpec | None = None
     problems: tuple[Problem, ...] = ()
+    is_unwritten: bool = False
     pods: tuple[PodView, ...] = ()
     children: Mapping[Kind, Child] = field(default_factory=dict)
     partitions: Mapping[int, Partition] = field(default_factory=dict)

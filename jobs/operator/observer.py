@@ -225,13 +225,9 @@ class Observer:
         if job is None and not pods and not is_left:
             return None
         views = tuple(self._view(pod) for pod in pods)
-        if job is not None and job.get("status"):
-            status = recovered(
-                with_carried_fields(job["status"]),
-                views,
-                partitions,
-                is_malformed=READ_STATUS in job,
-            )
+        stored = with_carried_fields((job or {}).get("status") or {})
+        if job is not None and stored:
+            status = recovered(stored, views, partitions, is_malformed=READ_STATUS in job)
             job = job if status is job["status"] else job | {"status": status}
         limits = self.rules.limits
         privileges = self.rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))
@@ -243,6 +239,7 @@ class Observer:
             job=job,
             spec=judgement.spec,
             problems=judgement.problems,
+            is_unwritten=not (stored.get("conditions") or stored.get("instances")),
             pods=views,
             children=children,
             partitions=partitions,

@@ -130,6 +130,9 @@ def _plan_valid(observed: Observed, written: JobSpec, now: datetime) -> Plan:
     effective = effective_spec(observed, written)
     parsed = effective.spec
     instances = instances_of(observed, parsed, now)
+    if not parsed.is_suspended and decisions.has_lost_status(observed, instances):
+        lost = decisions.lost_with_status(instances)
+        return _plan_decision(observed, instances, lost, now)
     records = decisions.ended(observed, parsed, instances, now)
     records |= decisions.released(observed, parsed.instances)
     if records or all(instance.is_settled for instance in instances):

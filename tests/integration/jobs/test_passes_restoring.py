@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -150,3 +151,47 @@ async def test_a_status_of_which_nothing_is_left_is_restored_from_the_pods() -> 
     assert await world.controller.reconcile(uid) == "done"
     status = (world.kube.job("sample") or {})["status"]
     assert (status["launcherStatus"], status["instances"][0]["attempt"]) == ("Completed", 1)
+
+
+@pytest.mark.parametrize("status", ["x", [], {}, None, {"lastMessage": "mine"}])
+@pytest.mark.parametrize("policy", ["All", "None"])
+async def test_a_finished_job_that_lost_its_status_does_not_run_again(
+    status: Any, policy: str
+) -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().with_spec(cleanPodPolicy=policy).build())
+    await world.until(lambda: world.state() == "Failed", launcher_exit=3)
+    await world.run(3)
+    pods = {pod["metadata"]["uid"] for pod in world.kube.pods()}
+    remove_status(world, status)
+    assert await world.controller.reconcile(uid) == "done"
+    condition = world.condition()
+    assert (condition["type"], condition["reason"]) == ("Failed", "StatusLost")
+    await world.run(3)
+    assert {pod["metadata"]["uid"] for pod in world.kube.pods()} == pods
+    assert world.state() == "Failed"
+    assert world.events.reasons.count("StatusLost") == 1
+
+
+async def test_a_job_that_succeeded_and_lost_its_status_is_completed_again_by_its_pods() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().with_spec(cleanPodPolicy="None").build())
+    await world.until(lambda: world.state() == "Completed")
+    await world.run(3)
+    remove_status(world, {})
+    assert await world.controller.reconcile(uid) == "done"
+    assert world.state() == "Completed"
+
+
+async def test_a_running_job_that_lost_its_status_runs_on() -> None:
+    world = await running()
+    pods = {pod["metadata"]["uid"] for pod in world.kube.pods()}
+    remove_status(world, {})
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    assert {pod["metadata"]["uid"] for pod in world.kube.pods()} == pods
+
+
+def remove_status(world: JobWorld, status: Any) -> None:
+    job = world.kube.objects["ipujobs", "default", "sample"]
+    job["status"] = copy.deepcopy(status)
+    world.kube._bump("ipujobs", job)

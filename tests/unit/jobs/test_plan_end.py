@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,8 +13,10 @@ from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,
+    children,
     ipujob,
     launcher,
+    observed,
     partition,
     worker,
 )
@@ -26,6 +28,9 @@ from tests.builders.plans import (
     steps,
     with_partition,
 )
+
+if TYPE_CHECKING:
+    from ipuhub.partition import Partition
 
 GATE_CLOSED = {
     "phase": "Failed",
@@ -200,3 +205,52 @@ def test_a_worker_that_has_succeeded_may_be_deleted() -> None:
     built = job.build()
     pods = (worker(built, 0).exited(0).deleting(), worker(built, 1).running())
     assert status_of(plan(with_partition(job, *pods), NOW)).get("launcherStatus") is None
+
+
+RELEASED = partition(phase="released", active_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "more", "want"),
+    [
+        pytest.param(True, (), {}, True, id="its objects say that it has begun"),
+        pytest.param(False, (RELEASED,), {}, True, id="a partition that was active says so"),
+        pytest.param(True, (partition(phase="waiting"),), {}, True, id="it only waits for IPUs"),
+        pytest.param(False, (), {}, False, id="a new job"),
+        pytest.param(
+            False, (partition(phase="released"),), {}, False, id="a partition that never came"
+        ),
+        pytest.param(True, (partition(),), {}, False, id="it holds a partition"),
+        pytest.param(True, (), {"is_unwritten": False}, False, id="it has a status"),
+        pytest.param(True, (), {"proxy_problem": "away"}, False, id="partitions are unknown"),
+    ],
+)
+def test_a_job_without_a_status_that_has_held_ipus_is_not_run_again(
+    made: bool, parts: tuple[Partition, ...], more: dict[str, Any], want: bool
+) -> None:
+    job = ipujob().build()
+    fields = {"is_unwritten": True, "with_children": made} | more
+    planned = plan(observed(job, partitions=parts, **fields), NOW)
+    assert (steps(planned) == ["decide"]) is want
+    if want:
+        assert condition_of(planned)[:2] == ("Failed", "StatusLost")
+        assert status_of(planned)["completionTime"]
+
+
+def test_objects_of_another_job_say_nothing_of_this_one() -> None:
+    job = ipujob().build()
+    world = observed(job, children=children(job, job_uid="another"), is_unwritten=True)
+    assert "decide" not in steps(plan(world, NOW))
+
+
+def test_a_suspended_job_that_lost_its_status_stays_suspended() -> None:
+    job = ipujob().with_spec(suspend=True).build()
+    planned = plan(observed(job, with_children=True, is_unwritten=True), NOW)
+    assert condition_of(planned)[0] == "Suspended"
+
+
+def test_pods_that_still_run_are_left_alone_without_a_status() -> None:
+    job = ipujob().build()
+    pods = worker(job).running(), launcher(job).running()
+    planned = plan(observed(job, *pods, with_children=True, is_unwritten=True), NOW)
+    assert condition_of(planned)[0] == "Running"
