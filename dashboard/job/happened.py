@@ -17,6 +17,7 @@ from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.views import FORMS, JSON, PlainView, form_of
 from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of
+from ipuhub.web.audit import JOB
 from ipuhub.web.columns import file_columns
 from ipuhub.web.exports import export
 from jobs.selectors import find_job
@@ -36,7 +37,9 @@ SHOWN_EVENTS: Final = 300
 def read_timeline(job: JobRecord, happened: Sequence[Event], most: int | None) -> list[Event]:
     """Return what happened to a job (`list_events`) with the newest requests of users, newest
     first. Costs one query."""
-    requests = AuditEntry.objects.filter(uid=job.uid).defer("change").order_by("-at")[:most]
+    requests = (
+        AuditEntry.objects.filter(kind=JOB, uid=job.uid).defer("change").order_by("-at")[:most]
+    )
     return with_requests(happened, requests)
 
 

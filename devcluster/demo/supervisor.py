@@ -158,6 +158,8 @@ class Supervisor:
         finally:
             os.close(write_end)
         self._children[process.name] = child
+        if self._stopping.is_set():  # `stop` saw the child before this one, which had ended
+            self._signal(child, signal.SIGKILL)
         forwarding = asyncio.create_task(self._forward(process.name, read_end))
         code = await child.wait()
         with contextlib.suppress(ProcessLookupError):

@@ -15,7 +15,7 @@ from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
 from partitions.proxy.drift import Claim, UntrackedPartition
 from partitions.proxy.lifecycle import TrackerEntry, release_error
-from partitions.proxy.tracker import next_serial
+from partitions.proxy.tracker import LARGEST, next_serial
 from partitions.proxy.vipuapi import is_under_removal
 
 if TYPE_CHECKING:
@@ -177,10 +177,17 @@ def _needed(job: Manifest) -> dict[str, Any]:
 
 def _entries(stored: object, fields: Mapping[str, type]) -> Iterator[dict[str, Any]]:
     for each in stored if isinstance(stored, list) else ():
-        if isinstance(each, dict) and all(
-            type(each[name]) is kind for name, kind in fields.items() if each.get(name) is not None
-        ):
-            yield {name: each[name] for name in fields if each.get(name) is not None}
+        if isinstance(each, dict):
+            known = {name: each[name] for name in fields if each.get(name) is not None}
+            if all(_is_storable(value, fields[name]) for name, value in known.items()):
+                yield known
+
+
+def _is_storable(value: object, kind: type) -> bool:
+    """Return whether the tracker could hold the value: an adopted partition becomes an entry."""
+    if type(value) is not kind:
+        return False
+    return not isinstance(value, int) or 0 <= value <= LARGEST
 
 
 def _mapping(stored: object) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from partitions.errors import (
     UnknownPartition,
 )
 from partitions.proxy.lifecycle import Request
+from partitions.proxy.tracker import LARGEST
 from partitions.vipu.topology import size_problem
 
 if TYPE_CHECKING:
@@ -140,7 +141,6 @@ MAX_BODY_BYTES: Final = 64 * 1024
 _UID: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-_LARGEST: Final = 2**31 - 1
 _MOST_NAMES: Final = 10_000
 
 
@@ -274,8 +274,8 @@ def _integer(
     found: Mapping[str, Any], field: str, *, minimum: int = 0, default: int | None = None
 ) -> int:
     value = found.get(field, default)
-    if not _is_integer(value) or not minimum <= value <= _LARGEST:
-        raise Problem(400, f"{field} must be a whole number from {minimum} to {_LARGEST}")
+    if not _is_integer(value) or not minimum <= value <= LARGEST:
+        raise Problem(400, f"{field} must be a whole number from {minimum} to {LARGEST}")
     return int(value)
 
 

@@ -325,6 +325,8 @@ WRONG_TYPES = (
     {"status": {"partitions": 7}},
     {"status": {"partitions": [None, {"instance": "0", "id": "p", "controller": "v1:8090"}]}},
     {"status": {"partitions": [{"id": ["p"], "controller": "v1:8090"}, {"id": "p"}]}},
+    {"status": {"partitions": [{"instance": 10**30, "id": "p", "controller": "v1:8090"}]}},
+    {"status": {"partitions": [{"instance": -1, "id": "p", "controller": "v1:8090"}]}},
     {"spec": ["x"]},
 )
 

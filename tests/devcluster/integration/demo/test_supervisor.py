@@ -8,12 +8,16 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from devcluster.demo.ports import PortClaims, choose_port
 from devcluster.demo.supervisor import NotReadyError, Process, Supervisor
-from tests.fakes.waiting import eventually
+from tests.fakes.waiting import PATIENCE_SECONDS, eventually
+
+if TYPE_CHECKING:
+    from devcluster.demo.supervisor import Child
 
 
 def python(code: str) -> list[str]:
@@ -101,6 +105,38 @@ async def test_children_stop_in_reverse_order(tmp_path: Path) -> None:
     await supervisor.stop()
     assert mark.read_text() == "ba"
     assert supervisor.pid("a") is None
+
+
+class SlowSecondStart:
+    """Starts nothing itself, and takes its time over the second process."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.is_late, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def fork(self, *_request: object) -> Child:
+        self.calls += 1
+        if self.calls > 1:
+            self.is_late.set()
+            await self.may_go_on.wait()
+        raise OSError("no fork: it is executed")
+
+
+async def test_a_child_that_starts_again_while_all_are_stopped_ends_too(tmp_path: Path) -> None:
+    mark, slow = tmp_path / "starts", SlowSecondStart()
+    code = (
+        f"import os, time; mark = {str(mark)!r}; again = os.path.exists(mark)\n"
+        "open(mark, 'a').close(); time.sleep(600 * again)"
+    )
+    supervisor = Supervisor(output=lambda _line: None, forks=slow)
+    supervisor.start(Process("server", python(code)))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await slow.is_late.wait()
+        stopping = asyncio.create_task(supervisor.stop())
+        await asyncio.sleep(0)  # it has looked at the child that ended
+        slow.may_go_on.set()
+        await stopping
+    assert supervisor.pid("server") is None
 
 
 async def test_a_child_that_never_serves_is_reported_by_name() -> None:
