@@ -67,12 +67,17 @@ def test_a_controller_that_restarts_empty_costs_jobs_an_attempt_and_nobody_an_ip
     partition = demo.job("comes-back")["status"]["partitions"][0]["id"]
     listed = json.loads(vipu_admin(demo, "list", "partitions", "-o", "json"))
     assert [(each["id"], each["size"]) for each in listed] == [(partition, 4)]
-    held = json.loads(vipu_admin(demo, "list", "agents", "-o", "json"))
-    assert sum(each["held_ipus"] for each in held) == 4
+
+    def held_ipus() -> int:
+        agents = json.loads(vipu_admin(demo, "list", "agents", "-o", "json"))
+        return sum(each["held_ipus"] for each in agents)
+
+    wait_until(lambda: held_ipus() == 4, "the machines have freed the rest")
     wait_until(lambda: list(tracked(demo)) == ["comes-back"], "the tracker has forgotten the rest")
     (entry,) = tracked(demo)["comes-back"]
     assert (entry["id"], entry["phase"], entry["attempt"]) == (partition, "active", 1)
-    assert demo.stats()["total"] == {"used": 4, "available": 28}
+    free = {"used": 4, "available": 28}
+    wait_until(lambda: demo.stats()["total"] == free, "the proxy has seen that they are free")
     lost = ("lost", "replaced", "untracked", "late")
 
     def drift() -> list[int]:

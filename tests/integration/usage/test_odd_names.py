@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from django.test import Client
     from pytest_django import DjangoDbBlocker
 
-pytestmark = pytest.mark.embedded_only
+# Without the second mark pytest-django makes no database where this module runs alone.
+pytestmark = [pytest.mark.embedded_only, pytest.mark.django_db]
 REPORT = "/api/v1/usage/reports/2026-10"
 TEXTS = {"group", "user", "component", "component_name", "instance_type"}
 _NOT_THERE: dict[str, Any] = {"keep_default_na": False, "dtype": str}
@@ -70,8 +71,7 @@ def client(_recorded: User, monkeypatch: pytest.MonkeyPatch) -> Client:
 def body(client: Client, path: str) -> bytes:
     answer: Any = client.get(path)
     assert answer.status_code == 200, path
-    text: bytes = answer.getvalue()
-    answer.close()
+    text: bytes = answer.getvalue()  # read to its end, it is closed
     return text
 
 
@@ -199,7 +199,7 @@ def test_file_names_come_from_us_and_never_from_a_name(client: Client) -> None:
         answer: Any = client.get(path)
         assert answer.status_code == 200
         name = answer["Content-Disposition"]
-        answer.close()
+        answer.getvalue()  # read to its end, it is closed
         assert name.count('"') == 2
         assert set(name.split('"')[1]) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
         assert "X-Evil" not in answer.headers

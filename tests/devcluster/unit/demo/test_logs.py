@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,15 @@ from devcluster.demo import logs as module
 from devcluster.demo.logs import ProcessLogs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[ProcessLogs]:
+    with contextlib.closing(ProcessLogs(tmp_path / "logs")) as made:
+        yield made
+
 
 INFO = "2026-11-24T20:21:42.461331Z [info     ] leading lease=ipu-operator"
 
@@ -28,14 +37,14 @@ INFO = "2026-11-24T20:21:42.461331Z [info     ] leading lease=ipu-operator"
         ("Traceback (most recent call last):", True),
     ],
 )
-def test_problems_are_shown_once_all_is_up(tmp_path: Path, line: str, want: bool) -> None:
-    logs, lines = ProcessLogs(tmp_path / "logs"), []
+def test_problems_are_shown_once_all_is_up(logs: ProcessLogs, line: str, want: bool) -> None:
+    lines: list[tuple[str, str]] = []
     logs.write("operator", line)
     assert lines == []
     logs.show = lambda name, text: lines.append((name, text))
     logs.write("operator", line)
     assert lines == ([("operator", line)] if want else [])
-    assert (tmp_path / "logs" / "operator.log").read_text() == f"{line}\n{line}\n"
+    assert (logs.directory / "operator.log").read_text() == f"{line}\n{line}\n"
 
 
 def test_the_log_of_the_start_before_is_kept(tmp_path: Path) -> None:
@@ -48,16 +57,16 @@ def test_the_log_of_the_start_before_is_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "proxy.log.2").exists()
 
 
-def test_a_log_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_does_not_grow_without_end(
+    logs: ProcessLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_MOST_BYTES", 1000)
-    logs = ProcessLogs(tmp_path)
     for _ in range(200):
         logs.write("proxy", "x" * 49)
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 2000
+    assert sum(path.stat().st_size for path in logs.directory.iterdir()) <= 2000
 
 
-def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
-    logs = ProcessLogs(tmp_path)
+def test_the_tail_is_the_last_lines(logs: ProcessLogs) -> None:
     for number in range(30):
         logs.write("web", str(number))
     assert logs.tail("web", 2) == ["28", "29"]
