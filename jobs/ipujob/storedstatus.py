@@ -11,13 +11,15 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
 
 from jobs.ipujob.names import parse_time
 from jobs.ipujob.statusfields import status_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from jobs.ipujob.names import Manifest
     from jobs.ipujob.statusfields import Schema
@@ -57,7 +59,7 @@ class StoredStatus:
 
 def read_status(written: object) -> StoredStatus:
     """Return the status `written` in a job without its malformed fields. Unknown fields stay."""
-    if isinstance(written, dict) and _is_whole()(written) and read_carried_fields(written)[1]:
+    if isinstance(written, dict) and _is_whole(written) and read_carried_fields(written)[1]:
         return StoredStatus(written, (), written)
     malformed: list[str] = []
     found = {} if written is None else _read(written, _schema(), "status", malformed)
@@ -116,44 +118,51 @@ def _schema() -> Schema:
     return status_schema()
 
 
+class _Time:
+    """A text that is a time, in the types of a status."""
+
+
+_TIME: Final = _Time()
+
+
+def _is_whole(status: Manifest) -> bool:
+    """Return whether nothing in a status is malformed, in a twentieth of the time of reading it."""
+    try:
+        msgspec.convert(status, _types(), dec_hook=_time_of)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _time_of(_kind: type, value: object) -> _Time:
+    if not _is_time(value):
+        raise ValueError("no time")
+    return _TIME
+
+
 @cache
-def _is_whole() -> Callable[[Any], bool]:
-    """Return whether nothing in a status is malformed, in a fifth of the time of reading it."""
-    return _check(_schema(), "status")
+def _types() -> Any:
+    """Return the schema as types of msgspec, which checks a status in C. Unknown fields pass."""
+    return _type_of(_schema(), "status")
 
 
-def _check(schema: Schema, path: str) -> Callable[[Any], bool]:
+def _type_of(schema: Schema, path: str) -> Any:
     kind = schema["type"]
     if kind == "object":
-        return _check_of_object({n: _check(each, n) for n, each in schema["properties"].items()})
+        needed = _NEEDED.get(path, ())
+        types = {name: _type_of(each, name) for name, each in schema["properties"].items()}
+        fields = [(name, types[name]) for name in needed]
+        # A default is not checked: a field that is there has its type, null is no value of it.
+        optional = [(name, each, None) for name, each in types.items() if name not in needed]
+        return msgspec.defstruct(path, [*fields, *optional], gc=False)
     if kind == "array":
-        return _check_of_list(_check(schema["items"], path), frozenset(_NEEDED[path]))
+        return list[_type_of(schema["items"], path)]  # type: ignore[misc]
     if kind == "string":
-        return _is_time if "format" in schema else _is_text
-    return lambda value: _is_scalar(value, schema, path)
-
-
-def _check_of_object(fields: Mapping[str, Callable[[Any], bool]]) -> Callable[[Any], bool]:
-    def is_whole(value: Any) -> bool:
-        if not isinstance(value, dict):
-            return False
-        for name, each in value.items():  # noqa: SIM110  # all() would take twice the time
-            if name in fields and not fields[name](each):
-                return False
-        return True
-
-    return is_whole
-
-
-def _check_of_list(
-    is_entry: Callable[[Any], bool], needed: frozenset[str]
-) -> Callable[[Any], bool]:
-    def is_whole(value: Any) -> bool:
-        if not isinstance(value, list):
-            return False
-        return all(is_entry(each) and needed <= each.keys() for each in value)
-
-    return is_whole
+        return _Time if "format" in schema else str
+    if kind == "boolean":
+        return bool
+    least, most = _bounds(schema, path)
+    return Annotated[int, msgspec.Meta(ge=least, le=most)]
 
 
 def _read(value: Any, schema: Schema, path: str, malformed: list[str]) -> Any:
@@ -206,8 +215,13 @@ def _is_scalar(value: object, schema: Schema, path: str) -> bool:
         return isinstance(value, bool)
     if kind != "integer" or isinstance(value, bool) or not isinstance(value, int):
         return False
+    least, most = _bounds(schema, path)
+    return least <= value <= most
+
+
+def _bounds(schema: Schema, path: str) -> tuple[int, int]:
     least = -_LARGEST["int32"] if path.endswith(_SIGNED) else 0
-    return least <= value <= _LARGEST[schema["format"]]
+    return least, _LARGEST[schema["format"]]
 
 
 def _is_text(value: object) -> bool:

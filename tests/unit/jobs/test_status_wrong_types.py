@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.history.rows import row_of
+from jobs.ipujob import storedstatus
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.statusfields import status_schema
 from jobs.ipujob.storedstatus import CARRIER, READ_STATUS, read_status, with_read_status
@@ -225,6 +226,21 @@ def test_no_status_breaks_metrics_history_or_admission() -> None:
         waiting_order(cached)
         row_of(job, "", NOW)
         judge(Review("u", "UPDATE", "ipujobs", "", "default", "ada", edited, job), NOBODYS)
+
+
+def test_the_quick_check_finds_what_the_reading_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    more = (1.0, float("nan"), 0, 2**31, 2**63, -(10**9), -(10**9) - 1, False, [[]], [{}])
+    times = ("2026-03-01", "2026-02-30T00:00:00Z", "2026-03-01t12:00:00z", "9999-12-31T23:59:59Z")
+    paths = [*paths_of(STATUS, ("status",))][1:]
+    tried = [
+        with_value({"status": STATUS}, path, value)["status"]
+        for path in paths
+        for value in (*VALUES, *more, *times)
+    ]
+    found = [read_status(status).malformed for status in tried]
+    monkeypatch.setattr(storedstatus, "_is_whole", lambda _status: False)
+    assert found == [read_status(status).malformed for status in tried]
+    assert () in found
 
 
 def test_a_status_without_malformed_fields_stays_the_same_object() -> None:
