@@ -21,8 +21,10 @@
     if (elt.matches("form.filters")) for (const name of Object.keys(parameters)) if (parameters[name] === "") delete parameters[name];
     if (elt.dataset.live !== undefined && elt.dataset.etag) headers["If-None-Match"] = elt.dataset.etag;
   });
-  // Where the focused link was moved or replaced, the focus goes back to it, and a new count is said once.
+  // Where the focused link was moved or replaced, the focus goes back to it before the next key is read: a
+  // job has many links, so the one of that number. A new count is said once.
   let focused = null;
+  const linksTo = (href) => [...document.querySelectorAll("[data-live] a")].filter((a) => a.getAttribute("href") === href);
   // What a row says, without ages; rows are known by their first link.
   const words = (row) => {
     const copy = row.cloneNode(true);
@@ -57,7 +59,16 @@
     before = new Map([...rows()].map(([key, row]) => [key, words(row)]));
     shown = toasts();
     const here = document.activeElement;
-    focused = here && here.closest("[data-live]") ? here.getAttribute("href") : null;
+    const href = here?.closest("[data-live]") ? here.getAttribute("href") : null;
+    focused = href === null ? null : { href, number: linksTo(href).indexOf(here) };
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.target.id === "health") return;
+    if (focused && document.activeElement?.getAttribute("href") !== focused.href) {
+      const all = linksTo(focused.href);
+      (all[focused.number] ?? all[0])?.focus({ preventScroll: true });
+    }
+    focused = null;
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.target.id === "health") return; // the header's line is no news of the page
@@ -66,11 +77,6 @@
       for (const [key, row] of rows()) if (before.get(key) !== words(row)) tint(row);
     const news = shown.size ? [...toasts()].filter(([key]) => !shown.has(key)) : [];
     if (news.length) toast(news.slice(0, MOST_NEWS).map(([, text]) => text).join(" · "));
-    if (focused && document.activeElement?.getAttribute("href") !== focused) {
-      const again = [...document.querySelectorAll("[data-live] a")].find((a) => a.getAttribute("href") === focused);
-      if (again) again.focus({ preventScroll: true });
-    }
-    focused = null;
     const said = document.getElementById("said"), part = document.querySelector("[data-say]");
     if (said && part && said.textContent !== part.dataset.say) said.textContent = part.dataset.say;
   });

@@ -13,12 +13,26 @@ from tests.fakes.chromium import expect
 from tests.integration.web.livepages import axe_violations, live_server, page_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from tests.fakes.background import Cluster, Proxy
 
 FOCUSED = "document.activeElement.querySelector('title')?.textContent ?? ''"
 STOPS = "document.querySelectorAll('[data-map] svg a[tabindex=\"0\"]').length"
+NUMBER = "[...document.querySelectorAll('[data-map] svg a')].indexOf(document.activeElement)"
+NOTE_AFTER_SWAP = (
+    f"document.addEventListener('htmx:afterSwap', () => {{ window.numberAfterSwap = {NUMBER}; }})"
+)
+
+
+def with_other_squares(route: Route) -> None:
+    """Answer a poll with the map in another form: the squares that had the focus are gone."""
+    headers = {**route.request.headers}
+    headers.pop("if-none-match", None)
+    answer = route.fetch(headers=headers)
+    before, data_map, after = answer.text().partition(" data-map ")
+    after = after.replace("<svg", '<div class="other"><svg').replace("</svg>", "</svg></div>")
+    route.fulfill(response=answer, body=before + data_map + after)
 
 
 def focused(page: Page) -> str:
@@ -65,6 +79,12 @@ def test_the_map_is_one_stop_whose_arrows_reach_every_ipu_and_a_toast_says_what_
             page.get_by_role("link", name="yolo", exact=True).first.wait_for()
             page.keyboard.press("ArrowUp")  # the stop is where it was, after a change, too
             assert focused(page) == first
+            page.keyboard.press("ArrowRight")
+            assert page.evaluate(NUMBER) == 1
+            page.evaluate(NOTE_AFTER_SWAP)
+            page.route("**/fleet/**", with_other_squares)
+            page.locator("[data-map] .other").first.wait_for()
+            assert page.evaluate("window.numberAfterSwap") == 1  # of a job's squares, the same one
             page.keyboard.press("Enter")
             page.wait_for_url("**/jobs/uid-bert/")
         with page_of(address, cookie, 1280) as page:
