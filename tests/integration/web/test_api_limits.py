@@ -87,6 +87,15 @@ def test_the_page_shows_every_operation_and_needs_no_other_host(alice: User) -> 
     assert "https://" not in re.sub(r"https://(www\.w3\.org|chat\.example\.com)", "", page)
 
 
+def test_the_operations_are_rendered_for_the_first_caller_alone(alice: User, admin: User) -> None:
+    first = browser(alice).get("/api/")
+    second = browser(admin).get("/api/")
+    assert [each.name for each in second.templates if each.name == "_api.html"] == []
+    operation = 'id="jobs_list"'
+    assert operation in first.content.decode()
+    assert operation in second.content.decode()
+
+
 def test_every_operation_has_an_example_whose_body_fits_its_schema(alice: User) -> None:
     document = openapi()
     page = html.unescape(browser(alice).get("/api/").content.decode())
