@@ -73,11 +73,13 @@ class FakeCache:
 
     def by_index(self, index: str, value: str) -> list[Manifest]:
         values_of = {BY_UID: by_uid, BY_JOB: by_job, BY_NODE: by_node}[index]
-        return [m for m in self.all() if value in values_of(m)]
+        return [self._trim(copied(m)) for m in self._stored() if value in values_of(m)]
 
     def all(self) -> list[Manifest]:
-        items = self._kube.objects.items()
-        return [self._trim(copied(m)) for place, m in items if place[0] == self._plural]
+        return [self._trim(copied(m)) for m in self._stored()]
+
+    def _stored(self) -> list[Manifest]:
+        return [m for place, m in self._kube.objects.items() if place[0] == self._plural]
 
 
 class FakeKube:
