@@ -68,6 +68,12 @@ def known(controller: Controller) -> tuple[object, ...]:
     return state.partitions, state.machines, state.users, state.agents, state.layout
 
 
+def put(path: Path, content: bytes) -> None:
+    """Write a new file: to cut an old one short waits for the disk on ext4, thousands of times."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
 def test_a_server_that_dies_in_any_write_finds_all_that_it_has_answered(tmp_path: Path) -> None:
     path, cut = tmp_path / "vipu.json", tmp_path / "cut" / "vipu.json"
     cut.parent.mkdir()
@@ -81,15 +87,15 @@ def test_a_server_that_dies_in_any_write_finds_all_that_it_has_answered(tmp_path
         assert known(controller) != before, number
         if after.startswith(whole):
             for size in range(len(whole), len(after)):
-                cut.write_bytes(after[:size])
+                put(cut, after[:size])
                 assert known(started(cut)) == before, (number, size)
         else:  # written whole beside the old file, and renamed into its place
             rewrites += 1
             for size in range(0, len(after), 7):
-                cut.write_bytes(whole)
-                cut.with_name("vipu.json.new").write_bytes(after[:size])
+                put(cut, whole)
+                put(cut.with_name("vipu.json.new"), after[:size])
                 assert known(started(cut)) == before, (number, size)
-        cut.write_bytes(after)
+        put(cut, after)
         assert known(started(cut)) == known(controller), number
     assert 0 < rewrites < len(WRITES)
 
