@@ -120,7 +120,7 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
         if any("\0" in value for value in (key, *fields.values()) if isinstance(value, str)):
             raise ValueError("a text has a NUL character")
         entry = TrackerEntry(uid=uid, instance=int(instance), serial=int(serial), **fields)
-        if entry.key != key or not 0 <= entry.instance <= LARGEST or entry.serial < 0:
+        if entry.key != key or not 0 <= entry.instance <= LARGEST:
             raise ValueError("the key is not <job UID>.<instance>.<serial>")
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UnreadableEntry(f"tracker key {key}: {error}") from error
