@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders.sourcenodes import nodes_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,9 +39,10 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    tree = nodes_of(path)[0]
+    assert isinstance(tree, ast.Module)
+    return tree
 
 
 NAMES = {name_of(path): path for path in MODULES}
@@ -49,7 +52,7 @@ NAMES = {name_of(path): path for path in MODULES}
 def imports_of(path: Path) -> set[str]:
     """The modules of ours that a module names, also inside functions and for types only."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -93,7 +96,7 @@ def reached_from(name: str) -> set[str]:
 @cache
 def packages_of(path: Path) -> frozenset[str]:
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -241,7 +244,7 @@ def test_no_module_of_the_product_or_its_tests_is_too_long() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_functions_stay_readable(path: Path) -> None:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or 0) - node.lineno + 1
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
@@ -253,7 +256,7 @@ def test_options_are_given_by_their_names() -> None:
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in MODULES
         if "devcluster" not in path.relative_to(ROOT).parts
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef)
         and node.name.endswith(("Options", "Timing", "Latencies", "Pace"))
         and not any("kw_only=True" in ast.unparse(each) for each in node.decorator_list)

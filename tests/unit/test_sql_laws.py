@@ -15,6 +15,7 @@ from django.apps import apps
 
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
+from tests.builders.sourcenodes import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNERS = ("ipuhub", "jobs", "partitions", "usage")
@@ -36,7 +37,7 @@ def texts_of(path: Path) -> list[tuple[int, str]]:
     """The texts of a module with their lines, but for docstrings; `{}` where a value is put in."""
     left_out: set[ast.AST] = set()
     found = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):  # what holds a text comes before it
+    for node in nodes_of(path):  # what holds a text comes before it
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str) and node not in left_out:
                 found.append((node.lineno, node.value))

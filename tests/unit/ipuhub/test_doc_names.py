@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path, PurePath
 
 import pytest
-import yaml
+
+from tests.builders.documents import openapi
 
 ROOT = Path(__file__).resolve().parents[3]
 TOP = ("README.md", "CONTRIBUTING.md", "THREAT_MODEL.md")
@@ -52,6 +53,13 @@ def sources() -> dict[str, str]:
 
 
 @cache
+def places() -> frozenset[str]:
+    """The names of all files and folders of the repository."""
+    names = sources().keys()
+    return frozenset(names | {f"{folder}" for name in names for folder in PurePath(name).parents})
+
+
+@cache
 def code() -> str:
     """All that is no page and no test of pages."""
     return "\n".join(text for name, text in sources().items() if "test_doc_names" not in name)
@@ -70,8 +78,7 @@ def metrics() -> frozenset[str]:
 
 @cache
 def addresses() -> tuple[re.Pattern[str], ...]:
-    document = yaml.safe_load((ROOT / "docs/reference/openapi.yaml").read_text("utf-8"))
-    paths = (*document["paths"], "/api/v1/", "/api/v1/schema/", "/api/v1/usage/")
+    paths = (*openapi()["paths"], "/api/v1/", "/api/v1/schema/", "/api/v1/usage/")
     return tuple(
         re.compile(re.sub(r"\{[^}]*\}", "[^/]+", path).rstrip("/") + "/?") for path in paths
     )
@@ -116,13 +123,11 @@ def unknown(page: str) -> list[str]:
         for address in (found.rstrip(".") for found in ADDRESS.findall(page))
         if not any(known.fullmatch(address) for known in addresses())
     ]
-    there = sources().keys()
-    folders = {str(folder) for name in there for folder in PurePath(name).parents}
     wrong += [
         name
         for name in FILE.findall(page)
         # Tests are named by their place below tests/integration; test_named_tests.py looks there.
-        if name.rstrip("/") not in there | folders and "/test_" not in name and name not in MADE
+        if name.rstrip("/") not in places() and "/test_" not in name and name not in MADE
     ]
     return wrong
 
