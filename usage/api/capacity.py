@@ -3,6 +3,7 @@ the week."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
@@ -34,11 +35,10 @@ from usage.utilization.pages import (
     exact_name,
     week_columns,
 )
+from usage.utilization.selectors import Excerpt
 from usage.utilization.weekhours import DAYS, hour_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
@@ -130,13 +130,19 @@ class CapacityView(APIView):
         params = given(request.query_params)
         kind, has_total = form_of(request), read_total(params)
         more = ("total", "cursor", "page_size")
-        answer = answer_capacity(params, timezone.now(), usage_zone(), *more)
         size = page_size(single_value(params, "page_size") or None)
+        cursor = single_value(params, "cursor")
         if kind != JSON:
-            refuse_cursor(single_value(params, "cursor"))
+            refuse_cursor(cursor)
+            answer = answer_capacity(params, timezone.now(), usage_zone(), *more)
             lines = answer.lines(has_total=has_total and kind == CSV)
             return export(kind, capacity_columns(), lines, "utilization")
-        rows = _after(answer.rows, single_value(params, "cursor"))
+        after = _read_cursor(cursor)
+        begin = datetime.fromtimestamp(int(after[:12]), UTC) if after else None
+        # A step has a row or more, but for the step of the cursor.
+        excerpt = Excerpt(begin, size + 2)
+        answer = answer_capacity(params, timezone.now(), usage_zone(), *more, excerpt=excerpt)
+        rows = [row for row in answer.rows if _position(row) > after]
         following = None
         if len(rows) > size:
             address = request.build_absolute_uri()
@@ -242,15 +248,16 @@ def _cursor(row: CapacityRow) -> str:
     return as_cursor([_position(row)])
 
 
-def _after(rows: Sequence[CapacityRow], cursor: str) -> list[CapacityRow]:
+def _read_cursor(cursor: str) -> str:
+    """Return the position of the last row of the page before; empty: none."""
     if not cursor:
-        return list(rows)
+        return ""
     try:
         (position,) = values_of(cursor)
         if not isinstance(position, str):
             raise TypeError(cursor)
-        int(position[:12])
-    except (ValueError, TypeError, RecursionError):
+        datetime.fromtimestamp(int(position[:12]), UTC)
+    except (ValueError, TypeError, RecursionError, OverflowError, OSError):
         reason = "not a cursor of this list. Start again without it."
         raise ValidationError({"cursor": [reason]}) from None
-    return [row for row in rows if _position(row) > position]
+    return position

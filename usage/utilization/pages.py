@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from usage.query import Params
     from usage.time.windows import Window
+    from usage.utilization.selectors import Excerpt
 
 WHOLE: Final = "all"  # the step of one sum over the range
 _BY: Final = ("controller", "total")
@@ -122,11 +123,17 @@ class CapacityAnswer:
 
 
 def answer_capacity(
-    params: Params, now: datetime, zone: ZoneInfo, *also: str, with_week: bool = False
+    params: Params,
+    now: datetime,
+    zone: ZoneInfo,
+    *also: str,
+    with_week: bool = False,
+    excerpt: Excerpt | None = None,
 ) -> CapacityAnswer:
     """Return what `params` ask for; `also` names further parameters the caller reads itself.
 
-    `with_week`: by hour of the week in place of by step, as the page shows it. Raises BadFilter.
+    `with_week`: by hour of the week in place of by step, as the page shows it. With an `excerpt`
+    there are rows of its steps only: the steps before and after are read as one. Raises BadFilter.
     """
     refuse_unknown(params, _OWN | set(also))
     step = single_value(params, "step") or "day"
@@ -142,14 +149,17 @@ def answer_capacity(
         begins = [window.begin]
     only = params.get("controller", ())
     week = week_of(window.begin, window.until, zone, *only) if with_week else None
-    record = read_capacity(begins, window.until, week)
+    begun = [begin for begin in begins if begin < window.until]
+    listed = excerpt.of(begun) if excerpt else range(len(begun))
+    read = sorted({*begins[:1], *begins[listed.start : listed.stop + 1]})
+    record = read_capacity(read, window.until, week)
     steps = {name: rows for name, rows in record.steps.items() if not only or name in only}
-    count = sum(begin < window.until for begin in begins)
+    count = sum(begin < window.until for begin in read)
     series = steps if by == _BY[0] else {"": total_by_step(steps, count)}
     ends = [*begins[1:], window.end]
     rows = [
-        CapacityRow(begins[n], ends[n], name, amounts[n])
-        for n in range(count)
+        CapacityRow(begins[n], ends[n], name, amounts[place])
+        for place, n in enumerate(listed, read.index(begins[listed.start]))
         for name, amounts in series.items()
     ]
     totals = {name: sum(amounts, Utilization()) for name, amounts in steps.items()}

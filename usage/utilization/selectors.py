@@ -43,6 +43,19 @@ class CapacityRecord:
     week: Mapping[int, Utilization]
 
 
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The steps whose rows are wanted: at most `most`, from the step of `begin` on."""
+
+    begin: datetime | None
+    most: int
+
+    def of(self, begins: Sequence[datetime]) -> range:
+        """Return the numbers of these steps."""
+        first = 0 if self.begin is None else max(0, bisect_right(begins, self.begin) - 1)
+        return range(first, min(len(begins), first + self.most))
+
+
 @one_snapshot(read_only=True)
 def read_capacity(
     begins: Sequence[datetime], until: datetime, week: Week | None = None
