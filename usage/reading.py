@@ -3,6 +3,7 @@ current rates and the prices of closed months."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from usage.rates.pricing import Closed, Price, Pricing, Tariff, pricing_of
 from usage.sums.engine import PURGED
 from usage.sums.measures import DIMENSIONS
 from usage.sums.parts import Coverage
+from usage.sums.pieces import HOURLY_NAMES
 from usage.time.windows import local_day
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _COVERAGE: Final = (
     """
-SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
+SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from, s.kept_from,
   p.purged_before, p.zone, d.first_hour, d.last_hour
 FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true
 LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""  # noqa: S608
@@ -49,6 +51,8 @@ SELECT (SELECT max(purged_before) FROM usage_purgestate),
   (SELECT accelerated_from FROM usage_rollupstate), rates.*, closed.*
 FROM ({_RATES}) AS rates FULL JOIN ({_CLOSED}) AS closed ON false
 """  # noqa: S608  # text of this module
+_CHUNK_ROWS: Final = 2000
+_NUMBERS: Final = itertools.count()
 _DAYS: Final = 2
 _RATE_COLUMNS: Final = _DAYS + 5
 
@@ -105,6 +109,36 @@ def rows_of(statement: str, parameters: Mapping[str, Any], *, bounded: bool) -> 
         return rows
 
 
+def stream_of(statement: str, parameters: Mapping[str, Any], *, bounded: bool) -> Iterator[Any]:
+    """Yield the rows of one SELECT, likewise `bounded`, which runs before this returns.
+
+    The server keeps them and sends chunks, so no process holds all rows in memory. The cursor
+    outlives the transaction, which stays short. It closes even if reading stops.
+    """
+    with patience(bounded=bounded):
+        # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
+        name = f"sums_{next(_NUMBERS)}"
+        cursor = connection.connection.cursor(name, scrollable=False, withhold=True)
+        try:
+            cursor.execute(statement, parameters)
+            first = cursor.fetchmany(_CHUNK_ROWS)
+        except psycopg.DatabaseError:
+            cursor.close()
+            raise
+    rows = _fetched(cursor, first)
+    next(rows)
+    return rows
+
+
+def _fetched(cursor: Any, first: list[Any]) -> Iterator[Any]:
+    """Yield None once, then the rows. Once started, it closes the cursor even if reading stops."""
+    with cursor:
+        yield None
+        yield from first
+        while rows := cursor.fetchmany(_CHUNK_ROWS):
+            yield from rows
+
+
 def _limit(seconds: int) -> str:
     return f"SET LOCAL statement_timeout = {1000 * seconds}"
 
@@ -121,11 +155,12 @@ def _remedy(seconds: int) -> Iterator[None]:
 
 def _sentence(seconds: int) -> str:
     known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
+    hourly = ", ".join(HOURLY_NAMES)
     return (
         f"The query was stopped after {seconds} s of adding up individual pods. Request a "
         "shorter range, or a range that daily totals cover: whole days of the report zone, in "
-        f"steps of a day or longer, by {known}. If such queries are slow, too, run "
-        "`sum_usage_days`. An administrator can raise USAGE_QUERY_SECONDS."
+        f"steps of a day or longer, by {known}; or whole hours, by {hourly}. If such queries are "
+        "slow, too, run `sum_usage_days`. An administrator can raise USAGE_QUERY_SECONDS."
     )
 
 
@@ -137,12 +172,12 @@ def read_coverage() -> Coverage:
 
 
 def coverage_of(rows: Sequence[tuple[Any, ...]]) -> Coverage:
-    zone, until, hours_from, hours_until, accelerated, frozen, frozen_zone = rows[0][:7]
+    zone, until, hours_from, hours_until, accelerated, kept, frozen, frozen_zone = rows[0][:8]
     if zone is None:
         return Coverage(frozen_before=frozen, frozen_zone=frozen_zone or "")
     dirt = tuple((first, last) for *_, first, last in rows if first is not None)
     hours = None if hours_from is None else (hours_from, hours_until)
-    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "", accelerated)
+    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "", accelerated, kept)
 
 
 def tariff_of(first: date, last: date) -> Tariff:

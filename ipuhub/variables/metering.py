@@ -122,8 +122,8 @@ USAGE_QUERY_SECONDS = ENV.integer(
     minimum=0,
     maximum=3600,
     doc="Longest time PostgreSQL may spend on adding up records of single pods for a page or an "
-    "API answer (for example sums by job or by hour). A longer query is rejected with a hint"
-    " on how to narrow it. 0: no limit.",
+    "API answer (for example sums by job, or by user and hour). A longer query is rejected with "
+    "a hint on how to narrow it. 0: no limit.",
 )
 REPORT_ZONE = ENV.zone(
     "IPUHUB_REPORT_ZONE",

@@ -106,6 +106,7 @@ PARTS = (
             "/api/v1/usage/series?month={last}&by=group",
             "/api/v1/usage/capacity?month={last}&step=hour",
             "/api/v1/usage/series?month={last}&by=group&step=hour",
+            "/api/v1/usage/series?month={last}&by=instance_type&step=hour",
             "/api/v1/usage/summary?month={last}&by=job",
             "/api/v1/usage/lifetimes",
         ),

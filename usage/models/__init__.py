@@ -13,6 +13,8 @@ from usage.models.reports import (
     RunChunk,
 )
 from usage.models.sums import (
+    GroupAcceleratorHour,
+    GroupHour,
     KindAcceleratorDay,
     KindAcceleratorHour,
     KindAcceleratorSpan,
@@ -21,6 +23,7 @@ from usage.models.sums import (
     KindSpan,
     PartitionDay,
     PartitionHour,
+    PartitionKindHour,
     PartitionSpan,
     RollupDirt,
     RollupState,
@@ -43,6 +46,8 @@ from usage.models.sums import (
 )
 
 __all__ = [
+    "GroupAcceleratorHour",
+    "GroupHour",
     "KindAcceleratorDay",
     "KindAcceleratorHour",
     "KindAcceleratorSpan",
@@ -53,6 +58,7 @@ __all__ = [
     "MonthReport",
     "PartitionDay",
     "PartitionHour",
+    "PartitionKindHour",
     "PartitionSpan",
     "PodLifetime",
     "PurgeState",

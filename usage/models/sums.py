@@ -152,6 +152,34 @@ class KindAcceleratorSums(AcceleratorSums):
         abstract = True
 
 
+class GroupSums(PodSums):
+    """Sums of pods by namespace and group: the fewest rows."""
+
+    class Meta:
+        abstract = True
+
+
+class GroupAcceleratorSums(AcceleratorSums):
+    """Of a row of `GroupSums`."""
+
+    class Meta:
+        abstract = True
+
+
+class PartitionKindSums(models.Model):
+    """The amounts that partitions of one size held in a period, by namespace and group."""
+
+    namespace = models.TextField()
+    group = models.TextField()
+    size = models.IntegerField()
+    partitions = models.BigIntegerField()
+    begun = models.BigIntegerField()
+    partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        abstract = True
+
+
 class GoingAccelerators(models.Model):
     """The accelerators that were held as an hour ended."""
 
@@ -161,28 +189,39 @@ class GoingAccelerators(models.Model):
         abstract = True
 
 
+_Key = tuple[str, ...]
+
+
+def _table(
+    name: str, grain: str, time: models.Field[Any, Any], key: _Key, *bases: type[models.Model]
+) -> Any:
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    once = models.UniqueConstraint(fields=[grain, *key], name=f"{words}_{grain}_once")
+    meta = type("Meta", (), {"constraints": [once], "app_label": "usage"})
+    attributes = {"__module__": __name__, "Meta": meta, grain: time}
+    return type(f"{name}{grain.capitalize()}", bases, attributes)
+
+
 def _by_grain(
-    name: str, sums: type[models.Model], key: tuple[str, ...], *levels: type[models.Model]
+    name: str, sums: type[models.Model], key: _Key, *levels: type[models.Model]
 ) -> tuple[type[models.Model], type[models.Model], type[models.Model]]:
     """Return the tables of these sums: by span of days (its first day), by day of the zone in
     `RollupState`, and by hour of UTC, which also has `levels`.
 
     Spans are made from days, in the same transaction. Hours cover today, which has no daily total
-    yet, and the hour before.
+    yet, and the hour before; sums by kind keep all hours.
     """
-
-    def of(grain: str, time: models.Field[Any, Any], *bases: type[models.Model]) -> Any:
-        words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        once = models.UniqueConstraint(fields=[grain, *key], name=f"{words}_{grain}_once")
-        meta = type("Meta", (), {"constraints": [once], "app_label": "usage"})
-        attributes = {"__module__": __name__, "Meta": meta, grain: time}
-        return type(f"{name}{grain.capitalize()}", (sums, *bases), attributes)
-
     return (
-        of("span", models.DateField()),
-        of("day", models.DateField()),
-        of("hour", models.DateTimeField(), *levels),
+        _table(name, "span", models.DateField(), key, sums),
+        _table(name, "day", models.DateField(), key, sums),
+        _by_hour(name, key, sums, *levels),
     )
+
+
+def _by_hour(name: str, key: _Key, *bases: type[models.Model]) -> type[models.Model]:
+    """Return the table of sums by hour of UTC."""
+    table: type[models.Model] = _table(name, "hour", models.DateTimeField(), key, *bases)
+    return table
 
 
 UsageSpan, UsageDay, UsageHour = _by_grain("Usage", FullSums, POD_KEY, Levels)
@@ -199,13 +238,21 @@ KindAcceleratorSpan, KindAcceleratorDay, KindAcceleratorHour = _by_grain(
     "KindAccelerator", KindAcceleratorSums, ("accelerator", *KIND_KEY), GoingAccelerators
 )
 
+GROUP_KEY = ("namespace", "group")
+GroupHour = _by_hour("Group", GROUP_KEY, GroupSums, Levels)
+GroupAcceleratorHour = _by_hour(
+    "GroupAccelerator", ("accelerator", *GROUP_KEY), GroupAcceleratorSums, GoingAccelerators
+)
+PartitionKindHour = _by_hour("PartitionKind", (*GROUP_KEY, "size"), PartitionKindSums)
+
 
 class RollupState(models.Model):
     """The summed time: all days before `until`, in the days of `zone`, and after them the hours
     from `hours_from` to `hours_until`. At most one row.
 
     `accelerated_from`: from which day on there are sums of accelerators by name; of spans there are
-    all. Empty: an older release, which knows neither, summed last.
+    all. Empty: an older release, which knows neither, summed last. `kept_from`: from when on hours
+    are kept by kind and group; empty: an older release, which keeps none, summed last.
     """
 
     zone = models.TextField()
@@ -213,6 +260,7 @@ class RollupState(models.Model):
     hours_from = models.DateTimeField(null=True)
     hours_until = models.DateTimeField(null=True)
     accelerated_from = models.DateField(null=True)
+    kept_from = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.zone} until {self.until}"

@@ -1,9 +1,9 @@
 """domain: the days of a window that come from daily totals, and those added up from pods.
 
 A daily total is used if the whole day is in the window, is over, and no lifetime of the day has
-changed since. Of the current day, the totals of its hours are used by the same rule. If it holds
-for all days of a span (a third of a month), the total of the span is used. All other time is added
-up from the lifetimes: exact, but slower.
+changed since. Between such days, the totals of hours are used by the same rule: of the current day,
+and of all time where hours are kept. If it holds for all days of a span (a third of a month), the
+total of the span is used. All other time is added up from the lifetimes: exact, but slower.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from datetime import UTC, date, timedelta
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
 from usage.time.windows import day_begin, local_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from zoneinfo import ZoneInfo
+
+    Range = tuple[datetime, datetime]
 
 MAX_STRETCHES: Final = 8  # each is one more SELECT of the query
 HOUR: Final = timedelta(hours=1)
@@ -34,7 +36,8 @@ class Coverage:
     since (no last: all up to now). The days before `frozen_before` have lost lifetimes: their sums,
     of days of `frozen_zone`, stay valid whatever changes. `accelerated_from`: the first day with
     valid sums by accelerator name; sums of spans are valid where a span exists. None: an older
-    release without either computed the sums."""
+    release without either computed the sums. `kept_from`: from when on hours are summed in the
+    tables that keep them; None: an older release summed, which keeps none."""
 
     zone: str = ""
     until: date = date.min
@@ -43,6 +46,21 @@ class Coverage:
     frozen_before: date | None = None
     frozen_zone: str = ""
     accelerated_from: date | None = None
+    kept_from: datetime | None = None
+
+    @property
+    def of_kept_hours(self) -> Coverage:
+        """Return what is summed in the tables that keep their hours."""
+        if self.hours is None or self.kept_from is None:
+            return replace(self, hours=None)
+        return replace(self, hours=(self.kept_from, self.hours[1]))
+
+    @property
+    def frozen_until(self) -> datetime | None:
+        """The instant before which lifetimes are missing; None: none are."""
+        if self.frozen_before is None:
+            return None
+        return day_begin(self.frozen_before, ZoneInfo(self.frozen_zone))
 
     @property
     def of_accelerators(self) -> Coverage:
@@ -63,9 +81,24 @@ class Coverage:
 
     def has_hour(self, hour: datetime) -> bool:
         """Return whether the sum of the hour that begins then is valid."""
-        if self.hours is None or not self.hours[0] <= hour < self.hours[1]:
-            return False
-        return self._is_clean(hour, hour + HOUR)
+        return bool(self.summed_hours(hour, hour + HOUR))
+
+    def summed_hours(self, begin: datetime, until: datetime) -> list[Range]:
+        """Return the ranges of whole hours in [begin, until) whose sums are valid, in order.
+
+        The hour in which the lifetimes that are left begin has lost some and can still change: if
+        there is one, no sum up to its end is valid.
+        """
+        if self.hours is None:
+            return []
+        begin = ceil_hour(max(begin, self.hours[0]))
+        until = floor_hour(min(until, self.hours[1]))
+        frozen = self.frozen_until or begin
+        if frozen != floor_hour(frozen):
+            begin = frozen = max(begin, ceil_hour(frozen))
+        ends = ((a, until if b is None else b + HOUR) for a, b in self.dirt)
+        stale = sorted((max(a, frozen), end) for a, end in ends if end > frozen)
+        return list(gaps_between(stale, begin, until))
 
     def _is_clean(self, begin: datetime, end: datetime) -> bool:
         return all(end <= a or (b is not None and b + HOUR <= begin) for a, b in self.dirt)
@@ -158,11 +191,15 @@ def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Par
 
     taken = [rolled(a, b, day) for day, a, b in _summed_days(begins, until, zone, cover)]
     if cover.zone == zone.key:
-        hours = _summed_hours(begins, until, cover)
-        taken += [rolled(a, a + HOUR) for a in hours if not taken or a >= taken[-1].end]
+        hours = [
+            hour
+            for gap in gaps_between([(each.begin, each.end) for each in taken], begins[0], until)
+            for hour in _summed_hours(begins, gap, cover)
+        ]
+        taken = sorted([*taken, *(rolled(a, a + HOUR) for a in hours)], key=_begin)
     gaps = list(gaps_between([(each.begin, each.end) for each in taken], begins[0], until))
     if len(gaps) > MAX_STRETCHES:
-        gaps = [*gaps[: MAX_STRETCHES - 1], (gaps[MAX_STRETCHES - 1][0], gaps[-1][1])]
+        gaps = _joined(gaps)
         taken = [each for each in taken if not any(a <= each.begin < b for a, b in gaps)]
     days = [each for each in taken if each.day is not None]
     spans, days = _merged(days) if cover.accelerated_from is not None else ([], days)
@@ -172,6 +209,17 @@ def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Par
         tuple(_after_hour(_stretch(a, b, begins, opening), cover) for a, b in gaps),
         tuple(spans),
     )
+
+
+def _begin(rolled: Rolled) -> datetime:
+    return rolled.begin
+
+
+def _joined(gaps: Sequence[Range]) -> list[Range]:
+    """Return MAX_STRETCHES gaps: those with the least time between them become one."""
+    by_distance = sorted(range(1, len(gaps)), key=lambda n: gaps[n - 1][1] - gaps[n][0])
+    firsts = [0, *sorted(by_distance[: MAX_STRETCHES - 1]), len(gaps)]
+    return [(gaps[a][0], gaps[b - 1][1]) for a, b in pairwise(firsts)]
 
 
 SPAN_DAYS: Final = (1, 11, 21)
@@ -222,14 +270,12 @@ def _summed_days(
     return found
 
 
-def _summed_hours(begins: Sequence[datetime], until: datetime, cover: Coverage) -> list[datetime]:
-    if cover.hours is None:
-        return []
-    hours = whole_hours(max(cover.hours[0], begins[0]), min(cover.hours[1], until))
+def _summed_hours(begins: Sequence[datetime], gap: Range, cover: Coverage) -> list[datetime]:
     return [
         hour
-        for hour in hours
-        if _is_whole(begins, until, hour, hour + HOUR) and cover.has_hour(hour)
+        for begin, end in cover.summed_hours(*gap)
+        for hour in whole_hours(begin, end)
+        if _is_whole(begins, end, hour, hour + HOUR)
     ]
 
 
@@ -241,10 +287,19 @@ def _is_whole(begins: Sequence[datetime], until: datetime, begin: datetime, end:
 
 def whole_hours(begin: datetime, end: datetime) -> list[datetime]:
     """Return the beginnings of the hours of UTC that are completely within [begin, end)."""
-    first = begin.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if first < begin:
-        first += HOUR
+    first = ceil_hour(begin)
     return [first + HOUR * n for n in range(max(0, (end - first) // HOUR))]
+
+
+def floor_hour(instant: datetime) -> datetime:
+    """Return the beginning of the hour of UTC that contains `instant`."""
+    return instant.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def ceil_hour(instant: datetime) -> datetime:
+    """Return when the first hour of UTC begins that begins at or after `instant`."""
+    hour = floor_hour(instant)
+    return hour if hour == instant else hour + HOUR
 
 
 _SECOND: Final = timedelta(seconds=1)
@@ -253,11 +308,12 @@ _SECOND: Final = timedelta(seconds=1)
 def gaps_between(
     taken: Iterable[tuple[datetime, datetime]], begin: datetime, until: datetime
 ) -> Iterable[tuple[datetime, datetime]]:
-    """Yield the parts of [begin, until) between ranges in it, which are in order and apart."""
+    """Yield the parts of [begin, until) that no range touches; ranges are in order and may
+    overlap."""
     for start, end in taken:
-        if begin < start:
-            yield begin, start
-        begin = end
+        if begin < min(start, until):
+            yield begin, min(start, until)
+        begin = max(begin, end)
     if begin < until:
         yield begin, until
 
@@ -273,8 +329,10 @@ def _stretch(
 
 def _after_hour(stretch: Stretch, cover: Coverage) -> Stretch:
     hour = stretch.bounds[0] - HOUR
-    is_whole = not (hour.minute or hour.second)
-    is_known = is_whole and len(stretch.buckets) == 1 and cover.has_hour(hour)
+    # A purge also deletes what ended at that instant, which the hour before still held as it ended.
+    frozen = cover.frozen_until
+    is_complete = frozen is None or frozen < stretch.bounds[0]
+    is_known = len(stretch.buckets) == 1 and is_complete and cover.has_hour(hour)
     return replace(stretch, after=hour) if is_known else stretch
 
 
@@ -290,6 +348,16 @@ def hours_begin(now: datetime, zone: ZoneInfo) -> datetime:
     """Return the start of hourly sums: today in `zone`, and the hour before, which the first hour
     of today builds on."""
     return day_begin(local_day(now, zone), zone) - HOUR
+
+
+def kept_to_sum(cover: Coverage, earliest: datetime, now: datetime, zone: ZoneInfo) -> list[Range]:
+    """Return the ranges of hours before `hours_begin` that are to be kept and are not summed, or no
+    longer right."""
+    begin = floor_hour(min([earliest, *(a for a, _ in cover.dirt)]))
+    if cover.frozen_until is not None:
+        begin = max(begin, ceil_hour(cover.frozen_until))
+    until = ceil_hour(hours_begin(now, zone))
+    return list(gaps_between(cover.of_kept_hours.summed_hours(begin, until), begin, until))
 
 
 def hours_to_sum(cover: Coverage, now: datetime, zone: ZoneInfo) -> list[datetime]:

@@ -120,6 +120,15 @@ COARSE: Final = {
 columns."""
 PODS: Final = {FULL: ("namespace", "group", "user", "component", "instance_type"), **COARSE}
 PARTITIONS: Final = "usage_partition"
+GROUP: Final = "usage_group"
+"""Sums by namespace and group, of hours only: of days the sums by kind are few enough."""
+PARTITION_KIND: Final = "usage_partitionkind"
+"""Sums of partitions by namespace, group and size, of hours only."""
+HOURLY: Final = {GROUP: ("namespace", "group")}
+KEPT: Final = ("usage_kind", GROUP)
+"""The tables of pods that keep all hours; others have those of today."""
+HOURLY_NAMES: Final = COARSE["usage_kind"]
+"""The dimensions that sums of all hours have."""
 
 
 def accelerators_of(table: str) -> str:
@@ -131,6 +140,39 @@ def table_of(names: Collection[str]) -> str:
     """Return the table, without its grain, of the fewest sums that know all these dimensions."""
     fitting = (table for table, columns in COARSE.items() if set(names) <= set(columns))
     return next(fitting, FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a sum without their grain: of days and of hours."""
+
+    days: str = FULL
+    hours: str = FULL
+
+    def of(self, grain: str) -> str:
+        """Return the table of a grain."""
+        return f"{self.hours if grain == 'hour' else self.days}{grain}"
+
+    @property
+    def keeps_hours(self) -> bool:
+        """Return whether there are sums of all hours."""
+        return self.hours in KEPT
+
+    @property
+    def accelerators(self) -> Tables:
+        """The tables of what pods held of each accelerator."""
+        return Tables(accelerators_of(self.days), accelerators_of(self.hours))
+
+    @property
+    def partitions(self) -> Tables:
+        """The tables of partitions that know the same dimensions."""
+        return Tables(PARTITIONS, PARTITION_KIND if self.keeps_hours else PARTITIONS)
+
+
+def tables_of(names: Collection[str]) -> Tables:
+    """Return the tables of the fewest sums that know all these dimensions."""
+    days = table_of(names)
+    return Tables(days, GROUP if set(names) <= set(HOURLY[GROUP]) else days)
 
 
 _HELD: Final = Amounts("millicore_seconds", "byte_seconds", "micro_ipu_seconds", "gpu_seconds")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db import connection
-from psycopg import DatabaseError
-
 from ipuhub.web.filters import BadFilter
-from usage.reading import one_snapshot, patience, read_coverage, rows_of
+from usage.reading import one_snapshot, read_coverage, rows_of, stream_of
 from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, TOTAL, Measures
 from usage.sums.parts import Coverage, Steps, split
-from usage.sums.pieces import Prices, closed_steps, table_of
+from usage.sums.pieces import HOURLY_NAMES, Prices, closed_steps, tables_of
 from usage.sums.sql import (
     TOTAL_COST,
     Query,
@@ -38,11 +34,8 @@ if TYPE_CHECKING:
     from usage.rates.pricing import Pricing
     from usage.sums.measures import Dimension
     from usage.sums.parts import Parts
-    from usage.sums.pieces import ClosedSteps
+    from usage.sums.pieces import ClosedSteps, Tables
     from usage.time.windows import Window
-
-_CHUNK_ROWS = 2000
-_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +58,12 @@ class Question:
         return all(each.rolled for each in self._asked)
 
     @property
-    def table(self) -> str:
-        """The smallest table of day and hour sums that knows them, without its grain."""
+    def tables(self) -> Tables:
+        """The smallest tables of day and hour sums that know them."""
         needed = [] if self.scope.namespaces is None else ["namespace"]
         if self.pricing and self.pricing.names("instance"):
             needed.append("instance_type")
-        return table_of([*needed, *(each.name for each in self._asked)])
+        return tables_of([*needed, *(each.name for each in self._asked)])
 
     @property
     def _asked(self) -> list[Dimension]:
@@ -158,33 +151,8 @@ def with_total(
 
 
 def stream_rows(query: Select) -> Iterator[Any]:
-    """Yield the rows of a query, which runs before this returns.
-
-    The server keeps them and sends chunks, so no process holds all rows in memory. The cursor
-    outlives the transaction, which stays short. It closes even if reading stops.
-    """
-    with patience(bounded=query.is_dear):
-        # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
-        name = f"sums_{next(_NUMBERS)}"
-        cursor = connection.connection.cursor(name, scrollable=False, withhold=True)
-        try:
-            cursor.execute(query.sql, query.parameters)
-            first = cursor.fetchmany(_CHUNK_ROWS)
-        except DatabaseError:
-            cursor.close()
-            raise
-    rows = _fetched(cursor, first)
-    next(rows)
-    return rows
-
-
-def _fetched(cursor: Any, first: list[Any]) -> Iterator[Any]:
-    """Yield None once, then the rows. Once started, it closes the cursor even if reading stops."""
-    with cursor:
-        yield None
-        yield from first
-        while rows := cursor.fetchmany(_CHUNK_ROWS):
-            yield from rows
+    """Yield the rows of a query, which runs before this returns."""
+    return stream_of(query.sql, query.parameters, bounded=query.is_dear)
 
 
 def series_begins(question: Question, step: str) -> list[datetime]:
@@ -323,14 +291,15 @@ def _pod_sql(
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
     query = Query(key, where, _prices(question, cut.steps), cut.named)
-    statement, own = pod_sums(query, cut.parts, names, question.table)
+    statement, own = pod_sums(query, cut.parts, names, question.tables)
     return statement, parameters | own
 
 
 def _partition_sql(question: Question, cut: _Cut) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.partitions for each in question.by])
     where, parameters = _conditions(question, "partitions")
-    statement, own = partition_sums(Query(key, where, _prices(question, cut.steps)), cut.parts)
+    query = Query(key, where, _prices(question, cut.steps))
+    statement, own = partition_sums(query, cut.parts, question.tables.partitions)
     return statement, parameters | own
 
 
@@ -356,7 +325,8 @@ class _Cut:
 
 def _cut(question: Question, steps: Steps) -> _Cut:
     cover = read_coverage()
-    usable = cover if question.rolled else Coverage()
+    known = cover.of_kept_hours if question.tables.keeps_hours else cover
+    usable = known if question.rolled else Coverage()
     until, zone = question.window.until, question.zone
     parts = split(steps, until, zone, usable)
     if cover.frozen_before is not None:
@@ -370,12 +340,13 @@ def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:
     """Raise BadFilter where rows are needed that retention deleted."""
     if any(stretch.bounds[0] < kept_from for stretch in parts.stretches):
         known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
+        hourly = ", ".join(HOURLY_NAMES)
         raise BadFilter(
             [
                 (
                     f"Raw rows before {day} were purged; daily totals remain. For that time, "
                     "request whole days of the report zone, in steps of a day or longer, by "
-                    f"{known}."
+                    f"{known}; or whole hours, by {hourly}."
                 )
             ]
         )

@@ -15,6 +15,10 @@ from usage.sums.measures import LEVELS, POD_SUMS
 from usage.sums.pieces import (
     COARSE,
     FULL,
+    GROUP,
+    HOURLY,
+    KEPT,
+    PARTITION_KIND,
     PARTITIONS,
     PIECE_COLUMNS,
     PIECE_SUMS,
@@ -25,7 +29,7 @@ from usage.sums.pieces import (
 from usage.time.windows import PARTITION_PIECES, POD_PIECES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import psycopg
 
@@ -42,30 +46,31 @@ _LEVEL_SUMS: Final = {
 _ACCELERATOR_SUMS: Final = {"gpu_seconds": "sum(amount::numeric * secs)"}
 _ACCELERATOR_LEVELS: Final = {"going_gpus": "sum(amount::numeric * going_pods)"}
 _KINDS: Final = {"day": "date", "hour": "timestamptz"}
+_KIND: Final = KEPT[0]
+_SIZES: Final = 'namespace, "group", size'
 
 
 def _columns(table: str) -> str:
-    return ", ".join(f'"{name}"' for name in PODS[table])
+    return ", ".join(f'"{name}"' for name in (PODS | HOURLY)[table])
 
 
-def _refill_pods(grain: str) -> str:
+def _refill_pods(table: str, grain: str) -> str:
     sums = PIECE_SUMS | (_LEVEL_SUMS if grain == "hour" else {})
-    columns = _columns(FULL)
+    columns = _columns(table)
     held = pieces(POD_PIECES, f"{columns}, {PIECE_COLUMNS}, {_GOING}", "true", "s")
     return (
-        f"INSERT INTO {FULL}{grain} ({grain}, {columns}, pods, begun, {', '.join(sums)})"  # noqa: S608
+        f"INSERT INTO {table}{grain} ({grain}, {columns}, pods, begun, {', '.join(sums)})"  # noqa: S608
         f" SELECT (%(times)s::{_KINDS[grain]}[])[bucket + 1] AS time, {columns}, count(*),"
         f" count(*) FILTER (WHERE begun), {', '.join(sums.values())} FROM ({held}) AS pieces"
         f" GROUP BY time, {columns} ORDER BY time"
     )
 
 
-def _refill_accelerators(grain: str) -> str:
+def _refill_accelerators(table: str, grain: str) -> str:
     """Return the INSERT of what pods held of each accelerator. Few pods differ in which they have:
     seconds are added up first, and names taken apart then."""
     sums = _ACCELERATOR_SUMS | (_ACCELERATOR_LEVELS if grain == "hour" else {})
-    columns = _columns(FULL)
-    table = accelerators_of(FULL)
+    columns = _columns(table)
     held = pieces(POD_PIECES, f"{columns}, accelerators, {_GOING}", "accelerators <> '{}'", "s")
     together = (
         f"SELECT (%(times)s::{_KINDS[grain]}[])[bucket + 1] AS time, {columns}, accelerators,"  # noqa: S608
@@ -73,41 +78,48 @@ def _refill_accelerators(grain: str) -> str:
         f" GROUP BY time, {columns}, accelerators"
     )
     return (
-        f"INSERT INTO {table}{grain} ({grain}, {columns}, accelerator, {', '.join(sums)})"  # noqa: S608
+        f"INSERT INTO {accelerators_of(table)}{grain}"  # noqa: S608
+        f" ({grain}, {columns}, accelerator, {', '.join(sums)})"
         f" SELECT time, {columns}, name, {', '.join(sums.values())} FROM ({together}) AS held"
         " CROSS JOIN LATERAL jsonb_each_text(accelerators) AS one (name, amount)"
         f" GROUP BY time, {columns}, name ORDER BY time"
     )
 
 
-def _refill_partitions(grain: str) -> str:
-    columns = 'namespace, "group", "user", size'
+def _refill_partitions(table: str, columns: str, grain: str) -> str:
     held = pieces(PARTITION_PIECES, columns, "true", "s")
     return (
-        f"INSERT INTO {PARTITIONS}{grain} ({grain}, {columns}, partitions, begun,"  # noqa: S608
+        f"INSERT INTO {table}{grain} ({grain}, {columns}, partitions, begun,"  # noqa: S608
         f" partition_ipu_seconds) SELECT (%(times)s::{_KINDS[grain]}[])[bucket + 1] AS time,"
         f" {columns}, count(*), count(*) FILTER (WHERE begun), sum(size::numeric * secs)"
         f" FROM ({held}) AS pieces GROUP BY time, {columns} ORDER BY time"
     )
 
 
-def _refill_coarse(table: str, grain: str) -> tuple[str, ...]:
-    """Return the INSERTs that make the sums of `times` from the full sums, which are made."""
+def _refill_coarse(table: str, grain: str, full: str = FULL) -> tuple[str, ...]:
+    """Return the INSERTs that make the sums of `times` from the finer sums of `full`."""
     own = ("pods", "begun", *POD_SUMS, *(LEVELS.values() if grain == "hour" else ()))
     named = ("gpu_seconds", *(("going_gpus",) if grain == "hour" else ()))
 
-    def refill(into: str, source: str, columns: str, sums: tuple[str, ...]) -> str:
-        return (
-            f"INSERT INTO {into}{grain} ({grain}, {columns}, {', '.join(sums)})"  # noqa: S608
-            f" SELECT {grain}, {columns}, {', '.join(f'sum({name})' for name in sums)}"
-            f" FROM {source}{grain} WHERE {grain} = ANY(%(times)s::{_KINDS[grain]}[])"
-            f" GROUP BY {grain}, {columns} ORDER BY {grain}"
-        )
-
-    columns = _columns(table)
+    columns, by_name = _columns(table), f"{_columns(table)}, accelerator"
     return (
-        refill(table, FULL, columns, own),
-        refill(accelerators_of(table), accelerators_of(FULL), f"{columns}, accelerator", named),
+        _summed_up(f"{table}{grain}", f"{full}{grain}", grain, columns, own),
+        _summed_up(
+            f"{accelerators_of(table)}{grain}",
+            f"{accelerators_of(full)}{grain}",
+            grain,
+            by_name,
+            named,
+        ),
+    )
+
+
+def _summed_up(into: str, source: str, grain: str, columns: str, sums: Sequence[str]) -> str:
+    return (
+        f"INSERT INTO {into} ({grain}, {columns}, {', '.join(sums)})"  # noqa: S608
+        f" SELECT {grain}, {columns}, {', '.join(f'sum({name})' for name in sums)}"
+        f" FROM {source} WHERE {grain} = ANY(%(times)s::{_KINDS[grain]}[])"
+        f" GROUP BY {grain}, {columns} ORDER BY {grain}"
     )
 
 
@@ -128,15 +140,31 @@ def _refill_span(table: str, columns: str, count: str, sums: tuple[str, ...]) ->
 def _refill(grain: str) -> tuple[str, ...]:
     coarse = (each for table in COARSE for each in _refill_coarse(table, grain))
     return (
-        _refill_pods(grain),
-        _refill_accelerators(grain),
-        _refill_partitions(grain),
+        _refill_pods(FULL, grain),
+        _refill_accelerators(FULL, grain),
+        _refill_partitions(PARTITIONS, f'{_SIZES}, "user"', grain),
         *coarse,
     )
 
 
-REFILL: Final = {grain: _refill(grain) for grain in _KINDS}
+_BY_GROUP: Final = _refill_coarse(GROUP, "hour", _KIND)
+_BY_SIZE: Final = _summed_up(
+    f"{PARTITION_KIND}hour",
+    f"{PARTITIONS}hour",
+    "hour",
+    _SIZES,
+    ("partitions", "begun", "partition_ipu_seconds"),
+)
+REFILL: Final = {"day": _refill("day"), "hour": (*_refill("hour"), *_BY_GROUP, _BY_SIZE)}
 """Sums an unbroken run of days or hours anew: a stretch `s`, a bucket for each of `times`."""
+REFILL_KEPT: Final = (
+    _refill_pods(_KIND, "hour"),
+    _refill_accelerators(_KIND, "hour"),
+    _refill_partitions(PARTITION_KIND, _SIZES, "hour"),
+    *_BY_GROUP,
+)
+"""Likewise, for the tables that keep their hours alone: from lifetimes, as there are no full sums
+of hours before today's."""
 REFILL_SPANS: Final = (
     *(_refill_span(table, _columns(table), "pods", POD_SUMS) for table in PODS),
     *(
@@ -150,9 +178,18 @@ REFILL_SPANS: Final = (
     ),
 )
 """Sums spans of days anew; of days that are summed."""
+KEPT_TABLES: Final = (
+    *(f"{table}hour" for each in KEPT for table in (each, accelerators_of(each))),
+    f"{PARTITION_KIND}hour",
+)
+"""The tables that keep their hours."""
+_EACH: Final = (*PODS, *map(accelerators_of, PODS), PARTITIONS)
+TODAY_TABLES: Final = tuple(f"{table}hour" for table in _EACH if f"{table}hour" not in KEPT_TABLES)
+"""The tables that have the hours of today alone."""
 TABLES: Final = {
-    grain: tuple(f"{table}{grain}" for table in (*PODS, *map(accelerators_of, PODS), PARTITIONS))
-    for grain in ("span", "day", "hour")
+    "span": tuple(f"{table}span" for table in _EACH),
+    "day": tuple(f"{table}day" for table in _EACH),
+    "hour": (*TODAY_TABLES, *KEPT_TABLES),
 }
 """The tables that these fill."""
 

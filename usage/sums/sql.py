@@ -10,22 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.sums.measures import LEVELS, NAMES, POD_SUMS, accelerator_columns, accelerator_counts
-from usage.sums.pieces import (
-    FULL,
-    PARTITIONS,
-    PIECE_COLUMNS,
-    PIECE_SUMS,
-    accelerators_of,
-    pieces,
-    stretch_parameters,
-)
+from usage.sums.pieces import PIECE_COLUMNS, PIECE_SUMS, pieces, stretch_parameters
 from usage.time.windows import PARTITION_PIECES, POD_ENDS, POD_PARTS, POD_PIECES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from usage.sums.parts import Parts, Rolled, Stretch
-    from usage.sums.pieces import Prices
+    from usage.sums.pieces import Prices, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +37,10 @@ NOTHING: Final = Cell("0::numeric", "0::numeric", "0::numeric", "0::numeric")
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """The sums and their names: from tables (without their grain) by expressions for the
-    `keys`, `where` a row of them is meant; from lifetimes of `source`, `source_where`, with these
-    columns of theirs."""
+    """The sums and their names: from tables of sums by expressions for the `keys`, `where` a row of
+    them is meant; from lifetimes of `source`, `source_where`, with these columns of theirs."""
 
-    tables: str
+    tables: Tables
     keys: Mapping[str, str]
     where: str
     cells: Mapping[str, Cell]
@@ -73,7 +64,8 @@ def part_selects(summed: Summed, parts: Parts, name: str) -> tuple[list[str], di
     parameters: dict[str, Any] = {}
     for grain, kind, taken in parts.rolled:
         if taken:
-            selects.append(_rolled_sums(summed, grain, kind, f"{name}_{grain}"))
+            single = len({each.bucket for each in taken}) == len(taken)
+            selects.append(_rolled_sums(summed, grain, kind, f"{name}_{grain}", single=single))
             parameters |= _rolled_parameters(f"{name}_{grain}", taken)
     for number, stretch in enumerate(parts.stretches):
         own = f"{name}_{number}"
@@ -100,20 +92,24 @@ def ordinals(count: int) -> str:
     return ", ".join(str(n + 1) for n in range(count))
 
 
-def _rolled_sums(summed: Summed, grain: str, kind: str, name: str) -> str:
+def _rolled_sums(summed: Summed, grain: str, kind: str, name: str, *, single: bool) -> str:
     """Return a SELECT from sums of this grain, bucket by bucket: grouped by buckets at once the
-    planner would expect as many groups as rows, and sort them all on disk."""
-    times = (
-        f"SELECT d.time FROM unnest(%({name}_times)s::{kind}[], %({name}_buckets)s::int[])"  # noqa: S608
-        " AS d (time, number) WHERE d.number = b.bucket"
-    )
+    planner would expect as many groups as rows, and sort them all on disk.
+
+    `single`: each bucket has one time. Of an array the planner would expect ten, and compile a
+    query that seems long (JIT).
+    """
+    times = f"{grain} = ANY((SELECT (%({name}_times)s::{kind}[])[b.low:b.high])::{kind}[])"
+    if single:
+        times = f"{grain} = b.time"
     rows = (
-        f"SELECT *, {grain} = b.opening AS opens FROM {summed.tables}{grain}"  # noqa: S608
-        f" WHERE {grain} = ANY(ARRAY({times})) AND {summed.where}"
+        f"SELECT *, {grain} = b.opening AS opens FROM {summed.tables.of(grain)}"  # noqa: S608
+        f" WHERE {times} AND {summed.where}"
     )
     return (
         f"SELECT b.bucket, held.* FROM unnest(%({name}_numbers)s::int[],"  # noqa: S608
-        f" %({name}_openings)s::{kind}[]) AS b (bucket, opening) CROSS JOIN LATERAL"
+        f" %({name}_openings)s::{kind}[], %({name}_lows)s::int[], %({name}_highs)s::int[],"
+        f" %({name}_firsts)s::{kind}[]) AS b (bucket, opening, low, high, time) CROSS JOIN LATERAL"
         f" (SELECT {summed.columns}, {summed.listed('rolled')} FROM ({rows}) AS rows"
         f" GROUP BY {ordinals(len(summed.keys))}) AS held"
     )
@@ -122,11 +118,15 @@ def _rolled_sums(summed: Summed, grain: str, kind: str, name: str) -> str:
 def _rolled_parameters(name: str, taken: Sequence[Rolled]) -> dict[str, Any]:
     openings = dict.fromkeys(each.bucket for each in taken)
     openings |= {each.bucket: each.time for each in taken if each.opens}
+    highs = {each.bucket: number for number, each in enumerate(taken, 1)}
+    lows = [1, *(high + 1 for high in list(highs.values())[:-1])]
     return {
         f"{name}_times": [each.time for each in taken],
-        f"{name}_buckets": [each.bucket for each in taken],
         f"{name}_numbers": list(openings),
         f"{name}_openings": list(openings.values()),
+        f"{name}_lows": lows,
+        f"{name}_highs": list(highs.values()),
+        f"{name}_firsts": [taken[low - 1].time for low in lows],
     }
 
 
@@ -149,7 +149,8 @@ def _stretch_sums(summed: Summed, stretch: Stretch, name: str) -> list[str]:
         return [added_up(summed.source, "", "pieces")]
     seconds = int((stretch.bounds[1] - stretch.bounds[0]).total_seconds())
     rows = (
-        f"SELECT *, {seconds} AS lasting, {stretch.opens[0]} AS opens FROM {summed.tables}hour"  # noqa: S608
+        f"SELECT *, {seconds} AS lasting, {stretch.opens[0]} AS opens FROM"  # noqa: S608
+        f" {summed.tables.of('hour')}"
         f" WHERE hour = %({name}_after)s AND {summed.where}"
     )
     carried = (
@@ -201,11 +202,11 @@ class Query:
 
 
 def pod_sums(
-    query: Query, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
+    query: Query, parts: Parts, names: Sequence[str], tables: Tables
 ) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, pods, the sums called for and cost, and its parameters.
 
-    `table` has the sums by span, day and hour, with all columns that are needed (`table_of`).
+    `tables` have the sums by span, day and hour, with all columns that are needed (`tables_of`).
     """
     prices = query.prices
     keys = {"key": query.key} | ({"kind": prices.kind} if prices and prices.kind else {})
@@ -213,12 +214,12 @@ def pod_sums(
     own = accelerator_columns(accelerators)
     counted = {name: _PODS[name] for name in ("pods", *names)}
     cells = counted | dict.fromkeys(own, NOTHING)
-    summed = Summed(table, keys, query.where, cells, POD_PIECES, query.where, PIECE_COLUMNS)
+    summed = Summed(tables, keys, query.where, cells, POD_PIECES, query.where, PIECE_COLUMNS)
     selects, parameters = part_selects(summed, parts, "p")
     if query.named and accelerators:
         cells = dict.fromkeys(counted, NOTHING) | _accelerator_cells(own)
         named = Summed(
-            accelerators_of(table),
+            tables.accelerators,
             keys,
             f"({query.where}) AND accelerator = ANY(%(accelerators)s)",
             cells,
@@ -253,12 +254,12 @@ def _accelerator_cells(columns: Sequence[str]) -> dict[str, Cell]:
     return found
 
 
-def partition_sums(query: Query, parts: Parts) -> tuple[str, dict[str, Any]]:
+def partition_sums(query: Query, parts: Parts, tables: Tables) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, partitions, their IPU-seconds and cost, and its
     parameters."""
     names = list(_PARTITIONS)
     summed = Summed(
-        PARTITIONS,
+        tables,
         {"key": query.key},
         query.where,
         _PARTITIONS,

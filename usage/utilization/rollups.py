@@ -58,7 +58,7 @@ class SummedTime:
         begin, until = max(ceil(begin), self.begin), min(floor(until), self.until)
         frozen = min(max(begin, floor(self.frozen or begin)), until)
         stale = [(max(a, frozen), b) for a, b in self._stale() if b > frozen]
-        ranges = [(begin, frozen), *_without(stale, frozen, until)]
+        ranges = [(begin, frozen), *gaps_between(sorted(stale), frozen, until)]
         return [each for each in _joined(ranges) if each[0] < each[1]]
 
     def missing(self, begin: datetime, until: datetime) -> list[Range]:
@@ -125,18 +125,6 @@ def _stretch(
 ) -> tuple[tuple[datetime, ...], int]:
     low, high = bisect_right(edges, begin), bisect_left(edges, end)
     return (begin, *edges[low:high], end), low - 1
-
-
-def _without(stale: Iterable[Range], begin: datetime, until: datetime) -> list[Range]:
-    """Return what of [begin, until) no range of `stale`, which may overlap, touches."""
-    found = []
-    for start, end in sorted(stale):
-        if begin < min(start, until):
-            found.append((begin, min(start, until)))
-        begin = max(begin, end)
-    if begin < until:
-        found.append((begin, until))
-    return found
 
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:

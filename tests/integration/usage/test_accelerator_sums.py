@@ -15,6 +15,7 @@ from ipuhub.web.access import Scope
 from tests.builders.lifetimes import at, store_pod
 from tests.builders.rates import store_rate
 from usage.models import (
+    GroupAcceleratorHour,
     KindAcceleratorDay,
     KindAcceleratorHour,
     KindAcceleratorSpan,
@@ -45,7 +46,12 @@ FIRST, SUMMED = at("2026-11-08"), at("2026-11-21T06:10")
 SIX = at("2026-11-21T06:00")
 BY_SPAN = (UsageAcceleratorSpan, UserAcceleratorSpan, KindAcceleratorSpan)
 BY_DAY = (UsageAcceleratorDay, UserAcceleratorDay, KindAcceleratorDay)
-BY_HOUR = (UsageAcceleratorHour, UserAcceleratorHour, KindAcceleratorHour)
+BY_HOUR = (
+    UsageAcceleratorHour,
+    UserAcceleratorHour,
+    KindAcceleratorHour,
+    GroupAcceleratorHour,
+)
 anywhere = st.integers(0, 14 * 86_400).map(lambda s: FIRST + timedelta(seconds=s))
 since = st.just(SIX) | st.integers(0, 5400).map(lambda s: SIX + timedelta(seconds=s))
 counts = st.dictionaries(st.sampled_from("gh"), st.integers(0, 4) | st.just(2**40))

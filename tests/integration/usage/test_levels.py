@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from ipuhub.web.access import Scope
 from tests.builders.lifetimes import at, store_pod
 from tests.integration.usage.test_usage_sums import oracle, series, summary
-from usage.models import KindHour, PodLifetime, RollupDirt, RollupState, UsageHour, UserHour
+from usage.models import (
+    GroupHour,
+    KindHour,
+    PodLifetime,
+    RollupDirt,
+    RollupState,
+    UsageHour,
+    UserHour,
+)
 from usage.reading import read_coverage
 from usage.sums.measures import dimensions
 from usage.sums.parts import Steps, split
@@ -102,11 +110,11 @@ def test_what_was_carried_over_is_taken_from_the_hour_before() -> None:
     refresh(SUMMED, ZONE)
     query = question(at("2026-11-01"), at("2026-11-21T06:20"), "group")
     assert carried(query, [query.window.begin]) == [at("2026-11-21T05:00")]
-    for model in (UsageHour, UserHour, KindHour):
+    for model in (UsageHour, UserHour, KindHour, GroupHour):
         last = model.objects.get(hour=at("2026-11-21T05:00"))
         assert (last.going_pods, last.going_micro_ipus) == (2, 5_000_000)
     # Nobody looks for the pods themselves: they may be anywhere in a long history.
-    KindHour.objects.filter(hour=at("2026-11-21T05:00")).update(going_pods=1002)
+    GroupHour.objects.filter(hour=at("2026-11-21T05:00")).update(going_pods=1002)
     assert summary(query, "seconds")["team-a"].seconds == (18 * 3600 + 1200 + 35 * 60) + 1000 * 1200
 
 

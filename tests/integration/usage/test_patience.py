@@ -56,7 +56,7 @@ def _run(statement: str) -> None:
     [
         f"{SUMS}&by=job",
         f"{SUMS}&by=job&format=csv",
-        "/api/v1/usage/series?month=2026-10&step=hour",
+        "/api/v1/usage/series?month=2026-10&step=hour&by=user",
         "/usage/?month=2026-10&by=job",
         "/usage/chart.json?month=2026-10&by=job",
     ],

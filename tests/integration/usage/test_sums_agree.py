@@ -6,6 +6,7 @@ reports in between, in any order.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -21,18 +22,28 @@ from hypothesis import strategies as st
 from partitions.models import PartitionLifetime
 from tests.builders.clients import api_client
 from tests.builders.lifetimes import at, store_partition, store_pod
-from usage.models import MonthReport, PodLifetime, RollupDirt, RollupState
+from usage.models import (
+    GroupHour,
+    KindHour,
+    MonthReport,
+    PartitionKindHour,
+    PodLifetime,
+    RollupDirt,
+    RollupState,
+)
 from usage.reports.making import make_month
 from usage.sums.rollups import rebuild, refresh
 from usage.time.windows import Month, clip
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
+    from django.db import models
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
-MONTH = Month(2026, 11)
+MONTH, HOUR = Month(2026, 11), timedelta(hours=1)
 FIRST = at("2026-10-30T00:00")
 ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Kolkata", "America/St_Johns", "Europe/Berlin")]
 SUMS = (
@@ -74,6 +85,64 @@ def test_sums_agree_wherever_they_come_from(
         refresh(now, zone)
     rebuild(now, zone, lambda *_: None)
     assert _of_the_api(now) == want
+    assert_hours_are_those_of_the_lifetimes(now)
+
+
+def assert_hours_are_those_of_the_lifetimes(now: datetime) -> None:
+    """By a loop, for each hour that is over: sums by group, by kind, and of partitions."""
+    pods: Counter[tuple[Any, ...]] = Counter()
+    partitions: Counter[tuple[Any, ...]] = Counter()
+    until = now.replace(minute=0, second=0)
+    for row in PodLifetime.objects.all():
+        for hour, seconds in _hours_of(row.scheduled_at, row.finished_at, until):
+            group = (hour, row.namespace, row.group)
+            for key in (group, (*group, row.component, row.instance_type)):
+                pods[(*key, "pods")] += 1
+                pods[(*key, "begun")] += hour <= row.scheduled_at
+                pods[(*key, "seconds")] += seconds
+                pods[(*key, "micro_ipu_seconds")] += seconds * row.micro_ipus
+                pods[(*key, "gpu_seconds")] += seconds * row.gpus
+                goes_on = row.finished_at is None or row.finished_at >= hour + HOUR
+                pods[(*key, "going_micro_ipus")] += goes_on * row.micro_ipus
+    for one in PartitionLifetime.objects.all():
+        for hour, seconds in _hours_of(one.reserved_at, one.released_at, until):
+            key = (hour, one.namespace, one.group, one.size)
+            partitions[(*key, "partitions")] += 1
+            partitions[(*key, "begun")] += hour <= one.reserved_at
+            partitions[(*key, "partition_ipu_seconds")] += seconds * one.size
+    by_kind = _stored(KindHour, ("namespace", "group", "component", "instance_type"))
+    assert _stored(GroupHour, ("namespace", "group")) | by_kind == +pods
+    assert _stored(PartitionKindHour, ("namespace", "group", "size")) == +partitions
+
+
+def _hours_of(
+    began: Any, ended: datetime | None, until: datetime
+) -> Iterator[tuple[datetime, int]]:
+    hour = began.replace(minute=0, second=0, microsecond=0)
+    while hour < until:
+        if piece := clip(began, ended, hour, hour + HOUR):
+            yield hour, piece.seconds
+        elif hour > began:
+            return
+        hour += HOUR
+
+
+def _stored(model: type[models.Model], key: tuple[str, ...]) -> Counter[tuple[Any, ...]]:
+    names = {
+        "pods",
+        "begun",
+        "seconds",
+        "micro_ipu_seconds",
+        "gpu_seconds",
+        "going_micro_ipus",
+        "partitions",
+        "partition_ipu_seconds",
+    } & {field.name for field in model._meta.get_fields()}
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in model.objects.all():
+        for name in names:
+            found[(row.hour, *(getattr(row, each) for each in key), name)] += getattr(row, name)
+    return +found
 
 
 def _happen(event: Any, zone: ZoneInfo, now: datetime) -> None:

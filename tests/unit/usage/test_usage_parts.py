@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -10,7 +11,16 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.sums.parts import MAX_STRETCHES, Coverage, Steps, days_to_sum, hours_to_sum, runs, split
+from usage.sums.parts import (
+    MAX_STRETCHES,
+    Coverage,
+    Steps,
+    days_to_sum,
+    hours_to_sum,
+    kept_to_sum,
+    runs,
+    split,
+)
 from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -145,6 +155,8 @@ dirt_pairs = st.tuples(st.integers(-80, 1100), st.none() | st.integers(0, 120)).
     same_zone=st.booleans(),
     dirt=st.lists(dirt_pairs, max_size=12),
     hours=st.integers(0, 24),
+    kept_days=st.none() | st.integers(0, 30),
+    frozen=st.none() | st.integers(1, 25),
     begin=st.integers(0, 20 * 86_400),
     length=st.integers(1, 30 * 86_400),
     step=st.sampled_from(["hour", "day", "week", "month"]),
@@ -154,6 +166,8 @@ def test_the_parts_cover_each_second_once_and_in_its_own_step(
     same_zone: bool,
     dirt: list[tuple[datetime, datetime | None]],
     hours: int,
+    kept_days: int | None,
+    frozen: int | None,
     begin: int,
     length: int,
     step: str,
@@ -162,6 +176,10 @@ def test_the_parts_cover_each_second_once_and_in_its_own_step(
     start = day_begin(today, zone)
     summed = (start, start + timedelta(hours=hours))
     cover = Coverage(zone.key if same_zone else "Asia/Tokyo", today, tuple(dirt), summed)
+    if frozen is not None:
+        cover = replace(cover, frozen_before=date(2026, 10, frozen), frozen_zone=zone.key)
+    if kept_days is not None:
+        cover = replace(cover, kept_from=start - timedelta(days=kept_days)).of_kept_hours
     first = at("2026-10-01") + timedelta(seconds=begin)
     window = Window.of(first, first + timedelta(seconds=length), at("2027-01-01"))
     begins = step_begins(window, step, zone)
@@ -194,6 +212,60 @@ def test_many_changes_make_few_stretches_that_still_cover_all() -> None:
     covered.sort()
     assert (covered[0][0], covered[-1][1]) == (at("2026-11-01"), at("2026-12-01"))
     assert all(one[1] == other[0] for one, other in itertools.pairwise(covered))
+
+
+def test_of_many_gaps_those_close_together_become_one() -> None:
+    old = [at(f"2026-11-02T{hour:02}:00") for hour in range(1, 20, 2)]
+    dirt = (*((hour, hour) for hour in old), (at("2026-11-29"), None))
+    cover = Coverage("UTC", date(2026, 12, 1), dirt, (at("2026-11-29T23:00"), at("2026-12-01")))
+    kept = replace(cover, kept_from=at("1970-01-01")).of_kept_hours
+    parts = split(Steps((at("2026-11-01"),)), at("2026-12-01"), UTC_ZONE, kept)
+    assert len(parts.stretches) == MAX_STRETCHES
+    read = [(each.bounds[0], each.bounds[-1]) for each in parts.stretches]
+    assert (at("2026-11-29"), at("2026-12-01")) in read
+    assert sum((b - a for a, b in read), timedelta()) < timedelta(days=3)
+
+
+KEPT = Coverage(
+    "UTC",
+    date(2026, 11, 21),
+    hours=(at("2026-11-20T23:00"), at("2026-11-21T10:00")),
+    kept_from=at("2026-11-03"),
+).of_kept_hours
+
+
+def test_hours_are_kept_before_today_up_to_where_their_rows_were_deleted() -> None:
+    dirt = ((at("2026-11-01"), at("2026-11-06T01:00")), (at("2026-11-20T09:00"), None))
+    whole = replace(KEPT, dirt=dirt, frozen_before=date(2026, 11, 5), frozen_zone="UTC")
+    want = [
+        (at("2026-11-03"), at("2026-11-05")),  # of rows that are gone, whatever changed
+        (at("2026-11-06T02:00"), at("2026-11-20T09:00")),
+    ]
+    assert whole.summed_hours(at("2026-11-01"), at("2026-12-01")) == want
+    halves = replace(whole, frozen_zone="Asia/Kolkata", dirt=())
+    want = [(at("2026-11-04T19:00"), at("2026-11-21T10:00"))]  # 18:00 lost some of its rows
+    assert halves.summed_hours(at("2026-11-01"), at("2026-12-01")) == want
+
+
+def test_an_older_release_kept_no_hours() -> None:
+    assert not replace(KEPT, kept_from=None).of_kept_hours.has_hour(at("2026-11-21T05:00"))
+
+
+def test_hours_to_keep_are_those_before_today_that_are_new_or_changed() -> None:
+    dirt = ((at("2026-11-05T01:00"), at("2026-11-05T02:00")),)
+    cover = replace(KEPT, dirt=dirt, kept_from=at("1970-01-01"))
+    now, kolkata = at("2026-11-22T05:00"), ZoneInfo("Asia/Kolkata")
+    new = (at("2026-11-21T10:00"), at("2026-11-21T23:00"))
+    old = (at("2026-11-05T01:00"), at("2026-11-05T03:00"))
+    assert kept_to_sum(cover, at("2026-11-02"), now, UTC_ZONE) == [old, new]
+    half = (at("2026-11-21T10:00"), at("2026-11-21T18:00"))  # today began at 18:30
+    assert kept_to_sum(cover, at("2026-11-02"), now, kolkata) == [old, half]
+    none = replace(cover, kept_from=None)
+    whole = [(at("2026-11-02T07:00"), at("2026-11-21T23:00"))]
+    assert kept_to_sum(none, at("2026-11-02T07:30"), now, UTC_ZONE) == whole
+    purged = replace(none, frozen_before=date(2026, 11, 10), frozen_zone="Asia/Kolkata")
+    rest = [(at("2026-11-09T19:00"), at("2026-11-21T23:00"))]
+    assert kept_to_sum(purged, at("2026-11-02T07:30"), now, UTC_ZONE) == rest
 
 
 def test_sums_of_purged_days_stand_in_their_own_zone_only_and_are_never_made_anew() -> None:
