@@ -57,7 +57,7 @@ test-images: $(TOOLS)     ## what `make images` has written; needs runc, and roo
 	IPUHUB_TEST_IMAGES=$${IPUHUB_TEST_IMAGES:-$(CURDIR)/dist/images} $(BIN)/pytest tests/images $(ARGS)
 
 chaos: $(TOOLS)           ## the long form of the proof under faults; see docs/developer/chaos.md
-	IPUHUB_TEST_LONG=1 $(BIN)/pytest tests/chaos tests/integration/monitor/test_interleavings.py $(ARGS)
+	IPUHUB_TEST_LONG=1 $(BIN)/pytest tests/chaos tests/e2e/test_random_kills.py tests/integration/monitor/test_interleavings.py $(ARGS)
 
 chaos-sample: $(TOOLS)    ## some of it on an API server: the embedded one, or IPUHUB_TEST_KUBECONFIG
 	$(BIN)/pytest tests/chaos/test_on_servers.py $(ARGS)
@@ -73,13 +73,7 @@ lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	IPUHUB_SECRET_KEY=$$($(PYTHON) -c 'import secrets; print(secrets.token_urlsafe(50))') \
-	  $(BIN)/python manage.py check --deploy --fail-level WARNING
-	$(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
-	$(BIN)/python manage.py make_crd --check
-	$(BIN)/python manage.py make_chart --check
-	$(BIN)/python manage.py make_builtin_schemas --check
-	$(BIN)/python manage.py make_reference --check
+	$(BIN)/python -m tests.djangochecks
 
 # Not --quiet: that hides warnings from --strict, too.
 site: $(TOOLS)            ## the documentation as a site, in build/site; every link and anchor must lead somewhere
