@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -52,6 +53,16 @@ def test_a_provider_that_dribbles_bytes_is_given_up(
     client = Client()
     sign_in(provider, client)
     assert user_of(client) == "ann"
+
+
+def test_an_answer_that_nests_too_deeply_is_no_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def deep(*_request: object) -> tuple[int, str, bytes]:
+        return 200, "application/json", b"[" * 100_000
+
+    monkeypatch.setattr(exchange, "_fetch", deep)
+    question = exchange.Question("GET", "https://provider.example", {})
+    with pytest.raises(Unreachable, match="not a JSON object"):
+        exchange.ask(question, ssl.create_default_context())
 
 
 def test_over_tls_a_dribbling_provider_is_given_up_too(

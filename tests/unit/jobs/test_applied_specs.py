@@ -97,7 +97,7 @@ def test_fields_without_end_and_items_without_keys_are_none() -> None:
         endless = {"f:spec": endless}
     entry = {"operation": "Apply", "fieldsV1": endless}
     assert applied_of(job(managedFields=[entry])).by == ""
-    fields = {"f:spec": {"f:list": {"k:5": {}, "k:[": {}}}}
+    fields = {"f:spec": {"f:list": {"k:5": {}, "k:[": {}, f"v:{'[' * 100_000}": {}}}}
     made = job(managedFields=[{"operation": "Apply", "fieldsV1": fields}])
     made["spec"] = {"list": [{"name": "x"}]}
     assert applied_of(made).manifest["spec"] == {"list": []}
