@@ -8,6 +8,7 @@ worker, which can reach none of these components.
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -41,17 +42,19 @@ WEBHOOKS: Final = "ipuhub-webhooks"
 _LEASES: Final = (OPERATOR, PROXY, PROBER, WEBHOOKS)
 _NO_CREDENTIALS: Final = "The web process has no credentials for the Kubernetes API"
 _FRESH_SECONDS: Final = 2.0
+_MOST_BYTES: Final = 4096
+_LONGEST_VERSION: Final = 100
 _FOUND: Final = ("looked_at", "state", "detail", "holder", "members", "absent", "version")
 
 
 @dataclass(frozen=True)
 class ComponentReadings:
-    """The state of the components. `webhooks`: why their port does not answer (empty: it does);
-    `kubernetes`: the version of the API server (empty: it did not say)."""
+    """The state of the components. `webhooks`: why their port does not answer (empty: it does), and
+    the release that it says; `kubernetes`: the version of the API server (empty: not said)."""
 
     leases: Mapping[str, Signs]
     fleet: Reading[FleetJson] = field(default_factory=lambda: Reading({}))
-    webhooks: str = ""
+    webhooks: tuple[str, str] = ("", "")
     kubernetes: str = ""
 
 
@@ -85,7 +88,9 @@ def _webhooks(
     signs = sights.leases[WEBHOOKS]
     judged = components.by_lease("Webhooks", signs, now)
     if settings.WEBHOOK_ADDRESS:
-        return [components.of_answering(judged, sights.webhooks, kubernetes)]
+        problem, version = sights.webhooks
+        judged = replace(judged, version=judged.version or version)
+        return [components.of_answering(judged, problem, kubernetes)]
     return [] if signs.lease is None and not signs.problem else [judged]
 
 
@@ -174,7 +179,7 @@ async def _see_all(
     leases, fleet, webhooks, kubernetes = await asyncio.gather(
         _ask_all(connected.kube.client),
         attempt(request, last.fleet, now, "The V-IPU Proxy", (ApiError, PartitionsError)),
-        _handshake_problem(settings.WEBHOOK_ADDRESS),
+        _ask_webhooks(settings.WEBHOOK_ADDRESS),
         _ask_version(connected.kube.client),
     )
     return ComponentReadings(leases, fleet, webhooks, kubernetes)
@@ -207,23 +212,45 @@ async def _ask_version(client: KubeClient) -> str:
     return str(answer.get("gitVersion", "")) if isinstance(answer, dict) else ""
 
 
-async def _handshake_problem(address: str) -> str:
-    """Return why no TLS handshake succeeds at `host:port`; empty if one does.
+async def _ask_webhooks(address: str) -> tuple[str, str]:
+    """Return why no TLS handshake succeeds at `host:port` (empty: one does), and the release that
+    answers (empty: an earlier one, or one that asks for a client certificate).
 
-    Nothing is sent and the certificate is not verified: only the API server has to verify it.
+    The certificate is not verified: only the API server has to verify it.
     """
     if not address:
-        return ""
+        return "", ""
     port = address.rpartition(":")[2]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            _, writer = await asyncio.open_connection(host_of(address), int(port), ssl=context)
+            reader, writer = await asyncio.open_connection(host_of(address), int(port), ssl=context)
     except (OSError, TimeoutError) as error:
-        return f"{address}: {error}" if str(error) else f"{address}: {_silence()}"
-    writer.transport.abort()
-    return ""
+        return f"{address}: {error}" if str(error) else f"{address}: {_silence()}", ""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            writer.write(b"GET /version HTTP/1.0\r\n\r\n")
+            await reader.readexactly(_MOST_BYTES)
+    except asyncio.IncompleteReadError as ended:
+        return "", _version_in(ended.partial)
+    except (OSError, TimeoutError):
+        return "", ""
+    finally:
+        writer.transport.abort()
+    return "", ""
+
+
+def _version_in(answer: bytes) -> str:
+    """Return the release in the whole answer to `/version`; empty if it says none."""
+    try:
+        body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    except (ValueError, RecursionError):
+        return ""
+    version = body.get("version") if isinstance(body, dict) else None
+    if not isinstance(version, str) or not version.isprintable():
+        return ""
+    return version[:_LONGEST_VERSION]
 
 
 def _silence() -> str:

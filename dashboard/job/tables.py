@@ -81,11 +81,13 @@ EVENTS = (
     Column("reason", "Reason", lambda row: row.reason, kind="code"),
     Column("message", "Message", lambda row: row.message, kind="note"),
 )
+# "State", as everywhere: Stopped and Deleted, which a pod may show, are no phases of Kubernetes.
+# Files have the phase itself, as `phase`.
 PODS = (
     Column("pod_name", "Pod", lambda row: row.pod_name),
     Column("role", "Role", lambda row: row.role),
     Column("attempt", "Attempt", lambda row: (row.attempt or 0) + 1, kind="number"),
-    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
+    Column("phase", "State", lambda row: row.phase, kind="badge"),
     Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
     Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number", sparse=True),
     Column("node", "Node", lambda row: row.node),
@@ -103,7 +105,7 @@ PODS = (
 PARTITIONS = (
     Column("partition", "Partition", lambda row: row.partition, kind="code"),
     Column("size", "IPUs", lambda row: row.size, kind="number"),
-    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
+    Column("phase", "State", lambda row: row.phase, kind="badge"),
     Column("controller", "Controller", lambda row: row.controller),
     MACHINES,
     Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="second"),

@@ -168,7 +168,8 @@ WEBHOOK_ADDRESS = ENV.text(
     "IPUHUB_WEBHOOK_ADDRESS",
     "",
     doc="host:port at which the API server reaches the webhooks. The dashboard sees by a TLS "
-    "handshake whether they answer. Empty: only webhooks with a Lease are shown.",
+    "handshake whether they answer, and reads their version there. Empty: only webhooks with a "
+    "Lease are shown.",
 )
 if WEBHOOK_ADDRESS and not WEBHOOK_ADDRESS.rpartition(":")[2].isdigit():
     raise SettingError(f"IPUHUB_WEBHOOK_ADDRESS must be host:port, not {WEBHOOK_ADDRESS!r}")

@@ -3,7 +3,7 @@
 Example: the complete page of partitions (`partitions/views.py`)::
 
     COLUMNS = (
-        Column("phase", "Phase", lambda p: p.phase, kind="badge"),
+        Column("phase", "State", lambda p: p.phase, kind="badge"),
         Column("partition", "Partition", lambda p: p.partition, kind="code"),
         Column("namespace", "Namespace", lambda p: p.namespace),
         Column("job", "Job", lambda p: p.job_name, link=lambda p: f"/jobs/{p.job_uid}/"),

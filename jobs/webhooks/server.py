@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from ipuhub import __version__
 from ipuhub.process.health import is_client_disconnect
 from ipuhub.process.httpbodies import BodyReader, BodyTooLargeError, BodyTooSlowError
 from ipuhub.process.metrics import FAST_SECONDS, OTHER, Meters
@@ -74,6 +75,7 @@ CERTIFICATE_END = WEBHOOKS.gauge(
 log = structlog.get_logger(__name__)
 MUTATE_PATH: Final = "/mutate-ipujob"
 VALIDATE_PATH: Final = "/validate-ipujob"
+VERSION_PATH: Final = "/version"
 _PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, *(f"{VALIDATE_PATH}/{name}" for name in PROFILES))
 _MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and the review around them
 _BODY_SECONDS: Final = 10.0
@@ -127,7 +129,8 @@ class GracefulShutdown:
 def build_app(
     rules: WebhookRules, bodies: BodyReader | None = None, departure: GracefulShutdown | None = None
 ) -> web.Application:
-    """The webhooks; every answer is an AdmissionReview, also to nonsense."""
+    """The webhooks; every answer to a review is an AdmissionReview, also to nonsense. `/version`
+    says the release, for replicas without a Lease that could say it."""
 
     bodies = bodies or webhook_bodies()
 
@@ -144,9 +147,13 @@ def build_app(
             raise
         return web.json_response(respond(request.path, data, rules))
 
+    async def version(_request: web.Request) -> web.Response:
+        return web.json_response({"version": __version__})
+
     ending = (departure or GracefulShutdown()).end_connections
     app = web.Application(client_max_size=bodies.most_bytes, middlewares=[ending])
     app.add_routes([web.post(path, handle) for path in _PATHS])
+    app.add_routes([web.get(VERSION_PATH, version)])
     return app
 
 

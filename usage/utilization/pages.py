@@ -227,14 +227,14 @@ def _exact(output: Output) -> Callable[[Any], object]:
     return lambda row: getattr(row.amounts, output.amount)
 
 
-# Name in the chart, the sum, and its colour: the same in light and dark.
+# Name in the chart, the sum, and its class of usage.css.
 BANDS: Final = (
-    ("Running pods", "busy", "#0072b2"),
-    ("Held idle", "held_idle", "#f0c840"),
-    ("By others", "by_others", "#cc79a7"),
-    ("Free", "idle", "#56b4e9"),
-    ("Down", "down", "#d55e00"),
-    ("Unknown", "unknown", "#bdbdc4"),
+    ("Running pods", "busy", "band-busy"),
+    ("Held idle", "held_idle", "band-idle"),
+    ("By others", "by_others", "band-others"),
+    ("Free", "idle", "band-free"),
+    ("Down", "down", "band-down"),
+    ("Unknown", "unknown", "band-unknown"),
 )
 
 
@@ -291,10 +291,10 @@ def utilization_chart(request: HttpRequest) -> HttpResponseBase:
             "series": [
                 {
                     "name": name,
-                    "colour": colour,
+                    "paint": [css, []],
                     "values": [float(hours(getattr(row.amounts, band))) for row in answer.rows],
                 }
-                for name, band, colour in bands
+                for name, band, css in bands
             ],
         }
     )
@@ -359,11 +359,11 @@ def _bar(amounts: Utilization) -> list[dict[str, Any]]:
     """Return the bands as parts of 1000, each from where the band before it ends."""
     parts, begin = [], 0
     so_far = 0
-    for name, band, colour in BANDS:
+    for name, band, css in BANDS:
         so_far += getattr(amounts, band)
         end = 1000 * so_far // amounts.capacity if amounts.capacity else 0
         if end > begin:
-            parts.append({"name": name, "x": begin, "width": end - begin, "colour": colour})
+            parts.append({"name": name, "x": begin, "width": end - begin, "css": css})
         begin = end
     return parts
 

@@ -21,7 +21,6 @@
     const box = { width: 14, height: 14, rx: 3 };
     const [css, decals] = series.paint ?? ["", []];
     const fill = drawing("rect", { ...box, class: css });
-    if (series.colour) fill.style.fill = series.colour;
     mark.append(fill, ...decals.map((decal) => drawing("rect", { ...box, fill: `url(#${decal})` })));
     return mark;
   };
@@ -44,7 +43,6 @@
       }).join("");
       const [css, decals] = series.paint ?? ["", []];
       const fill = drawing("path", { d: shape, class: css });
-      if (series.colour) fill.style.fill = series.colour;
       return [fill, ...decals.map((decal) => drawing("path", { d: shape, fill: `url(#${decal})` }))];
     });
   };

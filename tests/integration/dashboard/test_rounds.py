@@ -67,7 +67,7 @@ def webhooks(tmp_path: Path, settings: SettingsWrapper) -> Iterator[subprocess.P
         [sys.executable, "manage.py", "run_webhooks"], cwd=ROOT, env=environment
     )
     try:
-        wait_until(lambda: not asyncio.run(observing._handshake_problem(settings.WEBHOOK_ADDRESS)))
+        wait_until(lambda: not asyncio.run(observing._ask_webhooks(settings.WEBHOOK_ADDRESS))[0])
         yield process
     finally:
         process.send_signal(signal.SIGCONT)
@@ -80,7 +80,8 @@ def test_webhooks_that_are_stopped_are_down_for_the_worker_too(
     webhooks: subprocess.Popen[bytes], cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     make_round(clock.now())
-    assert recorded(clock.now())["Webhooks"] == "up"
+    (found,) = [each for each in read_recorded(clock.now()) if each.name == "Webhooks"]
+    assert (found.state, found.version) == ("up", __version__)  # without a Lease that says it
     webhooks.send_signal(signal.SIGSTOP)
     clock.later(30)
     make_round(clock.now())

@@ -37,6 +37,7 @@ def test_the_page_shows_what_is_kept_of_a_job(staff: Client, ended: JobRecord) -
     for tab, words in wanted.items():
         text = staff.get(f"/jobs/{ended.uid}/{tab}").content.decode()
         assert [word for word in words if word not in text] == [], tab
+        assert re.findall(r">\d\d-\d\d [^<]*|>Phase<", text) == []  # one form of dates, one word
         assert text.count("<h1") == 1
         assert text.count('aria-current="page" href') == 2  # the main navigation, and the tab
 

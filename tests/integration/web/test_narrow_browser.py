@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,9 @@ from django.conf import settings as django_settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from dashboard import components
+from dashboard import components, fleettable
 from dashboard.components import UNKNOWN, UP, Component
+from ipuhub.web.cells import make_cells
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.lifetimes import store_pod
@@ -161,6 +163,54 @@ ENDS = """(grid) => [...grid.children]
   .map((stack) => stack.lastElementChild.getBoundingClientRect().bottom)"""
 
 
+MANY_WORDS = "cordoned by an administrator: its cables are changed until Monday"
+
+
+def ipus_with_long_names() -> str:
+    """The IPU table where every name takes as much room as names take."""
+    job = SimpleNamespace(
+        name="enformer-finetune-020611",
+        namespace="sample-genomics",
+        group="life-science-research",
+        user="kubernetes-admin",
+        workers=16,
+    )
+    row = SimpleNamespace(
+        controller="vipu-controller-of-rack-12.vipu-system.svc:8090",
+        machine="ipu-pod64-machine-07",
+        position=63,
+        state="outside",
+        job=job,
+        job_uid="uid",
+        partition="p-enformer-finetune-020611-0",
+        since=timezone.now() - timedelta(days=12, hours=5),
+        note=MANY_WORDS,
+    )
+    columns = [each for each in fleettable.COLUMNS if each.kind != "export"]
+    heads = [(each.label, each.kind) for each in columns]
+    cells = [make_cells(columns, row)]
+    return render_to_string(
+        "_fleettable.html", {"heads": heads, "cells": cells, "total": 1, "now": timezone.now()}
+    )
+
+
+NOTE = """(table) => [table.parentElement.scrollWidth - table.parentElement.clientWidth,
+  table.querySelector("td.brief").clientWidth]"""
+UNTITLED = """(table) => [...table.querySelectorAll("td *")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflow
+    === "hidden" && !each.closest("[title]") && !each.querySelector("[title]"))
+  .map((each) => each.outerHTML)"""
+LINES = """(list) => Object.values(Object.groupBy([...list.children],
+  (cell) => cell.getBoundingClientRect().top)).map((line) => [
+    line.length, Math.round(line.at(-1).getBoundingClientRect().right)])"""
+
+
+def fits_of(count: int) -> str:
+    """The cells of `Fits now` for so many sizes."""
+    sizes = [SimpleNamespace(kind="now", size=2**number, count=1) for number in range(count)]
+    return render_to_string("fleet/_fits.html", {"map": SimpleNamespace(fits=sizes)})
+
+
 def test_narrow_overview_shows_what_is_now_before_what_was(address: str, cookie: str) -> None:
     """The queue before the day, the day before what ended; a desk has two columns that end on one
     line."""
@@ -170,10 +220,22 @@ def test_narrow_overview_shows_what_is_now_before_what_was(address: str, cookie:
         found = grid.evaluate(CARDS)
         assert found[:2] == ["Fleet", "Queue"]
         assert found[-2:] == ["Last 24 hours", "Ended last"]
+        for count in range(2, 15):  # each line of "Fits now" is full, and no cell stands alone
+            grid.evaluate("(grid, html) => { grid.innerHTML = html; }", fits_of(count))
+            lines = grid.locator(".fits").evaluate(LINES)
+            assert min(cells for cells, _ in lines) > 1, (count, lines)
+            assert len({right for _, right in lines}) == 1, (count, lines)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
     with page_of(address, cookie, 1440) as page:
         page.goto("/")
         left, right = page.locator(".overview-grid").evaluate(ENDS)
         assert left >= right
+        page.locator("#live").evaluate(
+            "(e, html) => { e.innerHTML = html; }", ipus_with_long_names()
+        )
+        hidden, room = page.locator(".list-of-ipu").evaluate(NOTE)
+        assert (hidden, room >= 150) == (0, True), "its note is cut"
+        assert page.locator(".list-of-ipu").evaluate(UNTITLED) == []
 
 
 def test_paper_has_no_page_with_little_on_it(address: str, cookie: str) -> None:

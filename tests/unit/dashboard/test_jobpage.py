@@ -234,7 +234,7 @@ def test_a_pod_that_ran_into_its_own_deadline_failed_and_was_not_stopped(
     (event,) = (each for each in list_events(made, Lives([one])) if each.at == at(30))
     (row,) = timeline_rows(Lives([one]), made.past.attempts)
     pods = job_tables(made, Held([one], [], 0, JobUsage(NINE, NINE, 1, 0, 0, 0, 0)))[0]
-    (phase,) = (cell.value for cell in pods.cells[0] if cell.label == "Phase")
+    (phase,) = (cell.value for cell in pods.cells[0] if cell.label == "State")
     assert (phase, event.what.partition(": ")[2], row.spans[-1].kind) == want
 
 

@@ -79,8 +79,37 @@ def closest(colours: dict[str, Colour], sight: str) -> tuple[float, str, str]:
 def test_any_two_colours_are_told_apart(sight: str) -> None:
     fills = {f"fill-{number}": colour for number, colour in enumerate(palette())}
     assert closest(fills, sight) > (0.07,)
-    bands = {name: linear(colour.removeprefix("#")) for name, _, colour in BANDS}
-    assert closest(bands, sight) > (0.07,)
+    for bands in bands_of_pages():
+        assert closest(bands, sight) > (0.07,)
+
+
+SURFACES = ("ffffff", "262626")
+"""Of a card on a light page, and on a dark one."""
+
+
+def bands_of_pages() -> list[dict[str, Colour]]:
+    """The bands of utilization on a light page and on a dark one."""
+    css = (STATIC / "usage.css").read_text()
+    rule = r"\.(band-\w+) \{ fill: #([0-9a-f]{6})"
+    light = re.findall(f"^{rule}", css, re.MULTILINE)
+    dark = re.findall(rf'^\[data-bs-theme="dark"\] {rule}', css, re.MULTILINE)
+    assert sorted(name for name, _ in light) == sorted(css_class for *_, css_class in BANDS)
+    pages = (dict(light), dict(light) | dict(dark))
+    return [{name: linear(text) for name, text in page.items()} for page in pages]
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("page", [0, 1], ids=["light", "dark"])
+def test_free_recedes_and_what_is_held_in_vain_stands_out(page: int, sight: str) -> None:
+    """Free is closest to the page; held idle has the colour of the map, and is far from it."""
+    bands = bands_of_pages()[page]
+    surface = linear(SURFACES[page])
+    far = {
+        name: closest({"page": surface, name: colour}, sight)[0] for name, colour in bands.items()
+    }
+    assert min(far, key=far.__getitem__) == "band-free"
+    assert far["band-idle"] > 3 * far["band-free"]
+    assert bands["band-idle"] == colours_of(STATES)["idle"]
 
 
 def colours_of(pattern: str) -> dict[str, Colour]:
