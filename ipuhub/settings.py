@@ -114,7 +114,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "ipuhub.web.middleware.DownloadSlots",  # after WhiteNoise: static files are no downloads
     "ipuhub.web.middleware.RefuseUndecodableQueries",
-    "django.middleware.http.ConditionalGetMiddleware",
+    "ipuhub.web.middleware.ConditionalReads",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -172,6 +172,7 @@ COLUMNS = (
     Column("completed_at", "", lambda job: job.completed_at, kind="export"),
     Column("deleted_at", "", lambda job: job.deleted_at, kind="export"),
     Column("estimated", "", lambda job: job.estimated, kind="export"),
+    Column("updated_at", "", lambda job: job.updated_at, kind="export"),
 )
 JOBS = ListPage(
     title="Jobs",

@@ -161,6 +161,7 @@ COLUMNS = (
     Column("key", "", lambda row: row.key, kind="export"),
     Column("estimated", "", lambda row: row.estimated, kind="export"),
     Column("uncertainty_seconds", "", lambda row: row.uncertainty_seconds, kind="export"),
+    Column("job_name", "", lambda row: row.job_name, kind="export"),
 )
 PARTITIONS = ListPage(
     title="Partitions",

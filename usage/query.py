@@ -8,6 +8,7 @@ must not be repeated.
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -46,7 +47,7 @@ from usage.time.windows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -220,12 +221,16 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
     if month := named_month(name, now, zone):
         return _month_window(month, now, zone)
     if name:
-        return Window.of(*read_window(name, now, zone), now)
+        with _named("window"):
+            bounds = read_window(name, now, zone)
+        return Window.of(*bounds, now)
     if not begin and not end:
-        return _month_window(read_month(params, now, zone), now, zone)
+        with _named("month"):
+            asked = read_month(params, now, zone)
+        return _month_window(asked, now, zone)
+    last = _bound("to", end, zone) if end else now
     if not begin:
         raise WindowError("from: required for a range, for example from=2026-11-01.")
-    last = _bound("to", end, zone) if end else now
     return Window.of(_bound("from", begin, zone), last, now)
 
 
@@ -235,10 +240,18 @@ def _month_window(month: Month, now: datetime, zone: ZoneInfo) -> Window:
 
 
 def _bound(name: str, text: str, zone: ZoneInfo) -> datetime:
-    try:
+    with _named(name):
         return read_instant(text, zone, end=name == "to")
-    except WindowError as error:
-        raise WindowError(f"{name}: {error}") from error
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Begin the sentence of what is refused within with the name of the parameter."""
+    try:
+        yield
+    except (MonthError, WindowError) as error:
+        sentence = str(error).removeprefix(f"{name}: ")
+        raise WindowError(f"{name}: {sentence}") from error
 
 
 def _names(values: Sequence[str]) -> list[str]:

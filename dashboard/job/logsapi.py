@@ -130,7 +130,13 @@ def _read_tail(request: Request) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text)):
-        raise ValidationError({"tail_lines": [f"{text[:50]!r} is not a number of lines."]})
+        raise ValidationError(
+            {
+                "tail_lines": [
+                    f"must be a whole number from 1 to {10**_MOST_DIGITS - 1}, not {text[:50]!r}."
+                ]
+            }
+        )
     return int(text)
 
 

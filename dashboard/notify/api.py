@@ -47,6 +47,8 @@ COLUMNS = (
     Column("message", "Answer", lambda row: row.message),
     Column("target", "To", lambda row: row.subscription.target),
     Column("owner", "User", lambda row: row.subscription.owner.get_username()),
+    Column("next_at", "", lambda row: row.next_at, kind="export"),
+    Column("id", "", lambda row: row.pk, kind="export"),
 )
 
 

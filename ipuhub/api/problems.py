@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import ValidationError as DjangoValidationError
@@ -12,12 +13,14 @@ from rest_framework.views import exception_handler
 
 from ipuhub.api.auth import MissingScope
 from ipuhub.api.kinds import CONTENT_TYPE, kind_of_code, problem
+from ipuhub.web.filters import BadFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rest_framework.response import Response
 
+_NAMED: Final = re.compile(r"([^\s:]+(?::[^\s:]+)?): (.+)", re.DOTALL)
 _SIGN_IN = "Sign in, or send an API token: Authorization: Bearer <token>."
 
 
@@ -31,7 +34,9 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
     """Return a problem response for `error`, or None for a bug (a 500, with a traceback in the
     log)."""
     sentence = _own_sentence(error)
-    if isinstance(error, DjangoValidationError):
+    if isinstance(error, BadFilter):
+        error = exceptions.ValidationError(_by_name(error.messages))
+    elif isinstance(error, DjangoValidationError):
         error = exceptions.ValidationError(error.messages)
     answer = exception_handler(error, dict(context))
     if answer is None:
@@ -53,6 +58,16 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
     answer.data = problem(answer.status_code, sentence, _kind_of(error), **extra)
     answer.content_type = CONTENT_TYPE
     return answer
+
+
+def _by_name(sentences: Iterable[str]) -> dict[str, list[str]]:
+    """Return sentences about parameters by the names with which they begin."""
+    found: dict[str, list[str]] = {}
+    for sentence in sentences:
+        named = _NAMED.fullmatch(sentence)
+        name, text = named.groups() if named else ("non_field_errors", sentence)
+        found.setdefault(name, []).append(text)
+    return found
 
 
 def by_field(errors: Any, field: str = "") -> dict[str, list[str]]:

@@ -75,7 +75,7 @@ def refuse_unknown(
     """Raise BadFilter for unknown parameters and for values that are too long."""
     listed = f"Valid parameters: {', '.join(sorted(known))}." if known else "There are none here."
     sentences = [
-        f"{name[:80]!r}: unknown parameter. {listed}"
+        f"{name[:80]}: unknown parameter. {listed}"
         for name in sorted(params)
         if name not in known and not (also_known and also_known(name))
     ]
@@ -259,7 +259,8 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
             unknown.remove(SORT)
             found += bad_sort(self.sorts, self.sort)
         return found + [
-            f"{name}: unknown filter. Valid filters: {', '.join(known)}." for name in unknown
+            f"{name[:80]}: unknown parameter. Valid parameters: {', '.join(known)}."
+            for name in unknown
         ]
 
     @property

@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpResponse
 from django.middleware.gzip import GZipMiddleware
+from django.middleware.http import ConditionalGetMiddleware
 from django.urls import resolve
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
@@ -57,6 +58,20 @@ class CompressAnswers(GZipMiddleware):
         if response.streaming or kind not in _COMPRESSED:
             return response
         return super().process_response(request, response)
+
+
+class ConditionalReads(ConditionalGetMiddleware):
+    """Middleware: ETags and 304 for HEAD as for GET, which Django alone has them for."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
+        """Return the answer, or a 304 if the caller has it."""
+        if request.method != "HEAD":
+            return super().process_response(request, response)
+        request.method = "GET"  # the body is there until the server leaves it out
+        try:
+            return super().process_response(request, response)
+        finally:
+            request.method = "HEAD"
 
 
 class AnswerProbes:

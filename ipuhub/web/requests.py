@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 ADDED_HEADERS: Final = "_ipuhub_headers"
 """The attribute of a request with headers for its answer, a dict."""
+BEARER: Final = "_ipuhub_token"
+"""The attribute of a request with its API token, also one whose scopes do not suffice."""
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}  # of dataclasses, so that a map costs 2 ms less
 # What most values are: no rows are in them.
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), date, datetime, timedelta})
@@ -56,7 +58,7 @@ def note_as_of(request: HttpRequest, at: datetime | None) -> None:
     """Note of when the figures of the answer are (None: not known), for its header `X-As-Of`. A 304
     has it, too, without a text to say it."""
     if at is not None:
-        add_headers(request, {"X-As-Of": at.astimezone(UTC).isoformat(timespec="seconds")})
+        add_headers(request, {"X-As-Of": f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"})
 
 
 def add_headers(request: HttpRequest, headers: Mapping[str, str]) -> None:

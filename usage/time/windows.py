@@ -186,7 +186,7 @@ def step_begins(window: Window, step: str, zone: ZoneInfo) -> list[datetime]:
     for more than MAX_POINTS steps.
     """
     if step not in STEPS:
-        raise WindowError(f"step: {step!r} is no step. Known: {', '.join(STEPS)}.")
+        raise WindowError(f"step: {step!r} is not one of {', '.join(STEPS)}.")
     begins = [window.begin]
     for instant in _later(window.begin, step, zone):
         if instant >= window.end:

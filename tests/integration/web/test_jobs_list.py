@@ -118,7 +118,7 @@ def test_the_page_says_a_message_without_the_name_beside_it_and_the_twins_say_it
     [
         ("since=yesterday", "is not a date. Use 2026-11-21"),
         ("status=Flying", "status: Select a valid choice"),
-        ("stauts=Failed", "stauts: unknown filter"),
+        ("stauts=Failed", "stauts: unknown parameter"),
         ("cursor=rubbish", "not a cursor of this list"),
         ("format=xml", "is not one of csv, json"),
     ],

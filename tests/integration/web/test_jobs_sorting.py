@@ -183,7 +183,7 @@ def test_a_list_of_one_order_refuses_to_be_sorted(admin: User, address: str) -> 
     client = api_client(admin) if "api" in address else browser(admin)
     answer = client.get(f"{address}?sort=name")
     assert answer.status_code == 400
-    assert "sort: unknown filter." in answer.content.decode()
+    assert "sort: unknown parameter." in answer.content.decode()
 
 
 def cursor(*parts: object) -> str:

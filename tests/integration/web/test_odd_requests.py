@@ -92,7 +92,7 @@ def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> 
     unknown = api_client(admin).get(f"/api/v1/{name}?pagesize=5")
     assert unknown.status_code == 400
     assert unknown.json()["detail"] == (
-        "'pagesize': unknown parameter. Valid parameters: cursor, format, page_size, total."
+        "pagesize: unknown parameter. Valid parameters: cursor, format, page_size, total."
     )
     answer = api_client(admin).get(f"/api/v1/{name}?format=xml")
     assert answer.status_code == 400

@@ -306,7 +306,7 @@ def test_a_user_groups_his_own_namespaces_only(alice: User) -> None:
         ("lifetimes?" + "&".join(["group=x"] * 101), "at most 100 values"),
         ("lifetimes?group=%00", "Null characters"),
         ("lifetimes?page_size=-1", "from 1 to 1000"),
-        ("series?window=lastmonth&step=fortnight", "is no step"),
+        ("series?window=lastmonth&step=fortnight", "is not one of"),
     ],
 )
 def test_what_cannot_be_answered_is_a_400_with_a_remedy(

@@ -276,12 +276,12 @@ def test_the_page_shows_each_controller_and_its_chart_the_bands(admin: User) -> 
 @pytest.mark.parametrize(
     ("query", "want"),
     [
-        ("step=minute", "step: 'minute' is no step"),
+        ("step=minute", "step: 'minute' is not one of"),
         ("by=planet", "by: 'planet' is not one of controller, total"),
         ("from=2026-11-03&to=2026-11-02", "The range from 2026-11-03T00:00:00Z ends"),
         ("from=2020-01-01&to=2026-01-01&step=hour", "more than 2000 steps"),
         ("month=2027-01", "has not begun yet"),
-        ("colour=red", "'colour': unknown parameter"),
+        ("colour=red", "colour: unknown parameter"),
         ("format=xml", "format: 'xml' is not one of"),
         (f"controller={'v' * 501}", "controller: at most 500 characters"),
         ("controller=v%00", "no zero byte"),
