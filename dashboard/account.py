@@ -24,6 +24,7 @@ from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.grants import revocation_of, token_fields
 from ipuhub.web.problems import bad_parameters, takes
+from ipuhub.web.refusals import note_mistakes
 from ipuhub.web.signin import LimitedAttempts, forget_attempts
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
         given = form.cleaned_data
         _token, text = make_own_token(author_of(request), given["name"], end, given["scopes"])
         form = TokenForm()
+    note_mistakes(request, form)
     context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}
     context["curl"] = curl_line(text, request.build_absolute_uri("/")) if text else ""
     return render(request, "account/tokens.html", context, status=400 if form.errors else 200)
@@ -156,6 +158,7 @@ class PasswordPage(LimitedAttempts, PasswordChangeView):
         """Answer 400: nothing was changed."""
         if "old_password" not in form.errors:
             forget_attempts(self.counted)
+        note_mistakes(self.request, form)
         answer = super().form_invalid(form)
         answer.status_code = 400
         return answer

@@ -18,6 +18,7 @@ from dashboard.actions.api import (
     SuspendJob,
 )
 from dashboard.actions.auditlist import AuditList
+from dashboard.actions.rolechanges import RoleChangeList
 from dashboard.apidocument import Document
 from dashboard.fleet import FleetView
 from dashboard.health import Components
@@ -36,7 +37,6 @@ from dashboard.partitions import AllPartitions, PartitionUsage
 from dashboard.queue.api import QueueView
 from dashboard.search import SearchView
 from dashboard.system import SystemView
-from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
 from partitions.api import urlpatterns as partition_api
 

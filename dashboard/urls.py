@@ -10,6 +10,7 @@ from django.urls import include, path
 from dashboard.account import PasswordPage, revoke_token, tokens
 from dashboard.actions.auditlist import audit_page
 from dashboard.actions.pages import act_on_job, create_job
+from dashboard.actions.rolechanges import role_changes
 from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
 from dashboard.fleettable import fleet_table
@@ -27,7 +28,7 @@ from dashboard.partitions import partition_list
 from dashboard.queue.page import queue_page
 from dashboard.search import search
 from dashboard.system import system
-from dashboard.users import revoke_token_of, role_changes, users_page
+from dashboard.users import revoke_token_of, users_page
 from ipuhub.web.access import signed_in
 from ipuhub.web.problems import takes
 from partitions.urls import urlpatterns as partition_pages

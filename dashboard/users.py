@@ -1,11 +1,10 @@
-"""glue: pages for administrators: users with their roles and tokens, and changes of roles."""
+"""glue: the page of users with their roles and tokens, for administrators."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-import django_filters
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import get_user_model
@@ -16,21 +15,16 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
-from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import serializers
 
-from ipuhub.api.auth import IsAdmin, IsSignedIn
-from ipuhub.api.views import FileList
-from ipuhub.models import RoleChange
 from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.audit import ROLE, AuditEvent, author_of, record_refusal
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import CHUNK_ROWS, export, known_format
-from ipuhub.web.filters import PAGE, BadFilter, Filters, InstantFilter, read_page_number
+from ipuhub.web.filters import PAGE, BadFilter, read_page_number
 from ipuhub.web.grants import grant_role, revoke_any_token, revoke_role
-from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import bad_parameters, takes
+from ipuhub.web.refusals import note_mistakes
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -59,6 +53,7 @@ class Row(NamedTuple):
     is_external: bool
     last_sign_in: dt.datetime | None
     tokens: list[ApiToken]
+    created_at: dt.datetime
 
 
 def _roles_of(row: Row) -> str:
@@ -72,6 +67,7 @@ USER_COLUMNS: Final = (
     Column("roles", "Roles", _roles_of),
     Column("last_sign_in", "Last sign-in", lambda row: row.last_sign_in),
     Column("tokens", "Tokens", lambda row: len(row.tokens)),
+    Column("created_at", "Created", lambda row: row.created_at),
 )
 """Of the page's files."""
 
@@ -123,6 +119,7 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
     form = RoleForm(request.POST if request.method == "POST" else None)
     if form.is_valid() and _change_role(request, form):
         return redirect(request.get_full_path())
+    note_mistakes(request, form)
     page = Paginator(named, A_PAGE).get_page(number)
     context = {
         "rows": [read_user(user) for user in page.object_list],
@@ -143,14 +140,14 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
 def revoke_token_of(request: HttpRequest, number: int) -> HttpResponseBase:
     """Revoke a token of any user: it stops working at once. Raises PermissionDenied and Http404."""
     require_admin(request.user)
-    token = revoke_any_token(number, author_of(request), timezone.now())
+    token = revoke_any_token(number, author_of(request))
     if token is None:
         raise Http404(NOT_FOUND)
     messages.success(request, f"The token {token.name} of {token.user} no longer works.")
     return redirect("account-users")
 
 
-def change_role(by: Author, given: dict[str, Any], now: dt.datetime) -> bool:
+def change_role(by: Author, given: dict[str, Any]) -> bool:
     """Do what a valid RoleForm asks for; return whether that changed something. Raise
     ValidationError if `by` would no longer be an administrator."""
     user, grant, is_grant = given["user"], given["grant"], given["change"] == "grant"
@@ -158,7 +155,7 @@ def change_role(by: Author, given: dict[str, Any], now: dt.datetime) -> bool:
         fields = [("role", ADMIN, None)]
         record_refusal(by, AuditEvent(ROLE, "revoke", by.name, EVERYWHERE, fields=fields), _OWN)
         raise ValidationError(_OWN)
-    return (grant_role if is_grant else revoke_role)(user, grant, by, now)
+    return (grant_role if is_grant else revoke_role)(user, grant, by)
 
 
 def _change_role(request: HttpRequest, form: RoleForm) -> bool:
@@ -166,7 +163,7 @@ def _change_role(request: HttpRequest, form: RoleForm) -> bool:
     user, grant = form.cleaned_data["user"], form.cleaned_data["grant"]
     is_grant = form.cleaned_data["change"] == "grant"
     try:
-        is_changed = change_role(author_of(request), form.cleaned_data, timezone.now())
+        is_changed = change_role(author_of(request), form.cleaned_data)
     except ValidationError as error:
         form.add_error("user", error)
         return False
@@ -190,75 +187,5 @@ def read_user(user: User) -> Row:
         bool(user.external_identities.all()),
         user.last_login,
         sorted(user.api_tokens.all(), key=lambda token: token.created_at),
+        user.date_joined,
     )
-
-
-class RoleChangeFilters(Filters):
-    """By user, role, namespace, who did it, and day."""
-
-    user = django_filters.CharFilter(field_name="user_name", label="User")
-    by = django_filters.CharFilter(label="By")
-    role = django_filters.ChoiceFilter(
-        label="Role", choices=[(role, role) for role in ROLES], empty_label="Any"
-    )
-    namespace = django_filters.CharFilter(label="Namespace")
-    since = InstantFilter(field_name="at", lookup_expr="gte", label="From")
-    until = InstantFilter(field_name="at", lookup_expr="lt", label="Until", end=True)
-
-    class Meta:
-        model = RoleChange
-        fields: tuple[str, ...] = ()
-
-
-ROLE_COLUMNS = (
-    Column("user", "User", lambda change: change.user_name, phone="1.2"),
-    Column(
-        "change",
-        "Change",
-        lambda change: "granted" if change.is_granted else "revoked",
-        phone="1.1",
-    ),
-    Column("role", "Role", lambda change: change.role, phone="1.3"),
-    Column("namespace", "Namespace", lambda change: change.namespace, phone="2.2"),
-    Column("by", "By", lambda change: change.by, phone="2.3"),
-    Column("at", "Age", lambda change: change.at, kind="age", phone="2.1"),
-)
-role_changes = ListPage(
-    title="Role changes",
-    noun="change",
-    columns=ROLE_COLUMNS,
-    filters=RoleChangeFilters,
-    select=lambda _scope: RoleChange.objects.all(),
-    require=require_admin,
-    order=("at", "id"),
-    empty="No role was granted or revoked.",
-).view
-
-
-class RoleChangeSerializer(serializers.ModelSerializer[RoleChange]):
-    """A role that was granted or revoked, or a token that an administrator revoked (`role` is
-    `token` with its name, `namespace` is empty). `namespace` is * for all; `by` is a user,
-    `manage.py`, or `sign-in` for the groups of a provider."""
-
-    user = serializers.CharField(source="user_name", read_only=True)
-
-    class Meta:
-        model = RoleChange
-        fields: ClassVar = ["id", "at", "by", "user", "role", "namespace", "is_granted"]
-        read_only_fields = fields
-
-
-@extend_schema_view(
-    get=extend_schema(operation_id="role_changes_list", summary="Changed roles", tags=["audit"])
-)
-class RoleChangeList(FileList[RoleChange]):
-    """Granted and revoked roles, and tokens that administrators revoked, newest first;
-    administrators only."""
-
-    queryset = RoleChange.objects.all()
-    serializer_class = RoleChangeSerializer
-    filterset_class = RoleChangeFilters
-    permission_classes = (IsSignedIn, IsAdmin)
-    ordering = ("at", "id")
-    columns = ROLE_COLUMNS
-    file_name = "role-changes"

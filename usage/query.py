@@ -226,8 +226,8 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
         return Window.of(*bounds, now)
     if not begin and not end:
         with _named("month"):
-            asked = read_month(params, now, zone)
-        return _month_window(asked, now, zone)
+            month = read_month(params, now, zone)
+        return _month_window(month, now, zone)
     last = _bound("to", end, zone) if end else now
     if not begin:
         raise WindowError("from: required for a range, for example from=2026-11-01.")

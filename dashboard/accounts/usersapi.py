@@ -11,7 +11,6 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError as Refused
 from django.http import Http404
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
@@ -79,8 +78,7 @@ class UserSerializer(serializers.Serializer[User]):
             {"role": grant.role, "namespace": grant.namespace, "from_groups": from_groups}
             for grant, from_groups in row.roles
         ]
-        named = {**row._asdict(), "roles": roles, "created_at": instance.date_joined}
-        return super().to_representation(cast("User", named))
+        return super().to_representation(cast("User", {**row._asdict(), "roles": roles}))
 
 
 @body_example(_GRANT)
@@ -170,7 +168,7 @@ class TokenOfUser(PlainView):
         """Revoke a token of any user; administrators only. It stops working at once, and the list
         of role changes says who did it. Raises Http404 and ValidationError."""
         read_body(NoBodySerializer, request)
-        if revoke_any_token(pk, author_of(request), timezone.now()) is None:
+        if revoke_any_token(pk, author_of(request)) is None:
             raise Http404(NOT_FOUND)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -188,7 +186,7 @@ class _RoleChange(PlainView):
         body = read_body(GrantSerializer, request)
         given = read_form(RoleForm({**body, "change": self.change}))
         try:
-            changed = change_role(author_of(request), given, timezone.now())
+            changed = change_role(author_of(request), given)
         except Refused as error:
             raise ValidationError({"user": error.messages}) from error
         return Response(ChangedSerializer({"changed": changed}).data)

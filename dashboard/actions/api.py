@@ -28,7 +28,8 @@ from ipuhub.api.parsing import JsonBody, read_body
 from ipuhub.api.schema import NoBodySerializer, ProblemSerializer, body_example
 from ipuhub.api.views import PlainView
 from ipuhub.web.access import is_admin, require_operator, scope_of
-from ipuhub.web.audit import author_of
+from ipuhub.web.audit import JOB, AuditEvent, author_of
+from ipuhub.web.refusals import note_event, note_refusal
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.selectors import find_job
 
@@ -147,12 +148,16 @@ class JobAction(PlainView):
     def act(self, request: Request, uid: str) -> Response:
         """Do it. Raises Http404, PermissionDenied, ValidationError and ActionProblem."""
         job = find_job(scope_of(request.user), uid)
+        plain = request._request  # noqa: SLF001  # DRF hides Django's
+        if not read_yes(request, DRY_RUN):
+            note_event(plain, AuditEvent(JOB, self.key, job.name, job.namespace, job.uid))
         actor = _actor_of(request, job.namespace)
         given = read_body(self.body, request)
         try:
             change = change_of(job, self.key, given)
         except BadChangeError as error:
             if error.field == "action":
+                note_refusal(plain, str(error))
                 raise ActionProblem("conflict", str(error)) from error
             raise ValidationError({error.field: [str(error)]}) from error
         return answer(request, actor, change, 201 if change.is_new else 200)

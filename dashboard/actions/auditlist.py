@@ -17,10 +17,11 @@ from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 
 from dashboard.actions.changes import ACTIONS
+from dashboard.notify.events import spell_event
 from ipuhub.api.views import FileList
 from ipuhub.models import AuditEntry
 from ipuhub.web.access import is_admin, scope_of
-from ipuhub.web.audit import JOB, KINDS, OUTCOMES, spell_fields
+from ipuhub.web.audit import JOB, KINDS, OUTCOMES, SUBSCRIPTION, spell_fields
 from ipuhub.web.columns import WIDEST, Column
 from ipuhub.web.filters import Filters, InstantFilter
 from ipuhub.web.lists import ListPage
@@ -38,6 +39,7 @@ _OTHER_ACTIONS: Final = {
     "end": "End",
     "generate": "Generate",
     "grant": "Grant",
+    "link": "Link",
     "pause": "Pause",
     "revoke": "Revoke",
 }
@@ -89,6 +91,17 @@ def _address(entry: AuditEntry) -> str:
     return reverse("jobs:detail", args=[entry.uid]) if entry.uid and entry.kind == JOB else ""
 
 
+def _spell_name(entry: AuditEntry) -> str:
+    return spell_event(entry.name) if entry.kind == SUBSCRIPTION else entry.name
+
+
+def _in_words(change: dict[str, str | None]) -> dict[str, str | None]:
+    """Return a changed field as people read it: the event of a subscription by its words."""
+    if change["field"] != "event":
+        return change
+    return {name: spell_event(text) if text else text for name, text in change.items()}
+
+
 COLUMNS = (
     Column("outcome", "Outcome", lambda entry: entry.outcome, kind="badge", phone="1.1"),
     Column(
@@ -98,7 +111,9 @@ COLUMNS = (
         rendered=lambda entry: f"{entry.action.replace('-', ' ')} {entry.kind}",
         phone="1.3",
     ),
-    Column("name", "Name", lambda entry: entry.name, link=_address, phone="1.2"),
+    Column(
+        "name", "Name", lambda entry: entry.name, link=_address, rendered=_spell_name, phone="1.2"
+    ),
     Column("namespace", "Namespace", lambda entry: entry.namespace),
     Column("user", "User", lambda entry: entry.user_name, phone="2.3"),
     Column("kubernetes_user", "Kubernetes user", lambda entry: entry.kubernetes_user, room=WIDEST),
@@ -108,7 +123,7 @@ COLUMNS = (
         "changes",
         "Changed",
         lambda entry: spell_fields(entry.changes, "->"),
-        rendered=lambda entry: spell_fields(entry.changes, "→"),
+        rendered=lambda entry: spell_fields(map(_in_words, entry.changes), "→"),
         kind="note",
     ),
     Column("address", "From", lambda entry: entry.shown_address, sparse=True, room=WIDEST),
@@ -120,6 +135,7 @@ COLUMNS = (
     Column(
         "kubernetes_groups", "", lambda entry: json.dumps(entry.kubernetes_groups), kind="export"
     ),
+    Column("id", "", lambda entry: entry.pk, kind="export"),
 )
 audit_page = ListPage(
     title="Audit",

@@ -32,8 +32,9 @@ from dashboard.actions.manifests import MOST_BYTES, as_yaml, read_manifest
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.kinds import KINDS
 from ipuhub.web.access import access_of, is_admin, require_operator, scope_of, signed_in
-from ipuhub.web.audit import author_of
+from ipuhub.web.audit import JOB, AuditEvent, author_of
 from ipuhub.web.problems import takes
+from ipuhub.web.refusals import note_event, note_refusal
 from jobs.selectors import find_job
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
 def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
     """Show what an action would do; a POST does it. Raises Http404 and PermissionDenied."""
     job = find_job(scope_of(request.user), uid)
+    note_event(request, AuditEvent(JOB, key, job.name, job.namespace, job.uid))
     actor = require_actor(request, job.namespace)
     if key not in ACTIONS or key == CREATE:
         raise Http404(f"Actions are {', '.join(key for key in ACTIONS if key != CREATE)}.")
@@ -139,6 +141,7 @@ def _refuse(
         )
     else:
         sentence, status = f"{problem.field}: {problem}", 400
+    note_refusal(request, sentence)
     return render(request, template, context | {"problem": sentence}, status=status)
 
 

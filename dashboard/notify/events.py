@@ -74,6 +74,12 @@ class Fact:
     details: dict[str, Any] = field(default_factory=dict)
 
 
+def spell_event(event: str, minutes: int = 0) -> str:
+    """Return an event in the words of the form that subscribes to it."""
+    words = EVENTS.get(event, event)
+    return words.replace("N minutes", f"{minutes} minutes") if minutes else words
+
+
 def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
     """Queue what is new for all subscriptions to these events; return how many notifications there
     are more."""

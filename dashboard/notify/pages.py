@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.notify.events import EVENTS
+from dashboard.notify.events import spell_event
 from dashboard.notify.outbox import DEAD
 from dashboard.notify.subscriptions import (
     USAGE_OFF,
@@ -30,6 +30,7 @@ from ipuhub.models import Notification, Subscription
 from ipuhub.web.access import signed_in
 from ipuhub.web.audit import author_of
 from ipuhub.web.problems import takes
+from ipuhub.web.refusals import note_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,16 +63,16 @@ def notifications(request: HttpRequest) -> HttpResponse:
             if not secret:
                 messages.success(request, "You are subscribed. Send a test to see that it arrives.")
                 return redirect("account-notifications")
+    note_mistakes(request, form)
     dead = Count("notifications", filter=Q(notifications__state=DEAD))
     mine = Subscription.objects.filter(owner=user).annotate(dead=dead).order_by("created_at", "id")
     sent = Notification.objects.filter(subscription__owner=user).select_related("subscription")
     context = {
         "form": form,
         "secret": secret,
-        "subscriptions": mine,
+        "subscriptions": [(each, spell_event(each.event, each.minutes)) for each in mine],
         "problem": "" if settings.USAGE_ENABLED else USAGE_OFF,
         "sent": sent.order_by("-at", "-id")[:_SHOWN],
-        "events": EVENTS,
         "now": timezone.now(),
     }
     status = 400 if form.errors else 200

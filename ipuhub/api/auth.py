@@ -24,6 +24,7 @@ from ipuhub.api.scopes import DEFAULT, READ, REPORTS, WRITE, read_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import ACCOUNTANTS_ONLY, ADMINS_ONLY, is_accountant, is_admin
 from ipuhub.web.clusterusers import ClusterAway, find_account
+from ipuhub.web.requests import BEARER
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -155,6 +156,7 @@ class BearerAuthentication(BaseAuthentication):
         token = find_token(text, timezone.now())
         if token is None:
             raise AuthenticationFailed(_WRONG)
+        setattr(request._request, BEARER, token)  # noqa: SLF001  # DRF hides Django's
         require_scope(token, _needed_scope(request))
         return token.user, token
 

@@ -6,7 +6,6 @@ from ipuhub.models.access import (
     ApiToken,
     ExternalIdentity,
     ExternalSession,
-    RoleChange,
     RoleGrant,
     SignInAttempts,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "Notification",
     "NotificationCount",
     "RecordFault",
-    "RoleChange",
     "RoleGrant",
     "SignInAttempts",
     "Subscription",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q, Value
+from django.db.models import Q, Value
 
 from ipuhub.api.scopes import DEFAULT
 from ipuhub.roles import ROLES
@@ -34,26 +34,6 @@ class RoleGrant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user}: {self.role} in {self.namespace}"
-
-
-class RoleChange(models.Model):
-    """A granted or revoked role of a user, and the user who changed it; or a token of a user that
-    an administrator revoked: `role` is `token NAME` then, `namespace` empty."""
-
-    at = models.DateTimeField()
-    by = models.TextField()
-    user_name = models.TextField()
-    role = models.TextField()
-    namespace = models.TextField()
-    is_granted = models.BooleanField()
-
-    class Meta:
-        indexes: ClassVar = [
-            models.Index(F("at").desc(), F("id").desc(), name="role_change_newest")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.by}: {self.role} of {self.user_name} in {self.namespace}"
 
 
 class ApiToken(models.Model):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Value
+from django.db.models import F, Q, Value
 
 
 class AuditEntry(models.Model):
@@ -49,6 +49,12 @@ class AuditEntry(models.Model):
             models.Index(F("namespace"), F("at").desc(), F("id").desc(), name="audit_namespace"),
             models.Index(F("kind"), F("at").desc(), F("id").desc(), name="audit_kind"),
             models.Index(F("uid"), F("at").desc(), name="audit_job"),
+            models.Index(
+                F("at").desc(),
+                F("id").desc(),
+                condition=Q(kind__in=["role", "token"]),
+                name="audit_roles",
+            ),
         ]
 
     def __str__(self) -> str:

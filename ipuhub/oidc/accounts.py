@@ -14,12 +14,19 @@ from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.utils import timezone
 
 from ipuhub.models import ExternalIdentity, ExternalSession
 from ipuhub.oidc.tokens import Refused
 from ipuhub.roles import ACCOUNTANT, Grant
-from ipuhub.web.grants import BY_GROUPS, grant_role, revoke_role, set_admin, set_group_grants
+from ipuhub.web.audit import SIGN_IN, Author, record
+from ipuhub.web.grants import (
+    BY_GROUPS,
+    grant_role,
+    revoke_role,
+    set_admin,
+    set_group_grants,
+    sign_in_event,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,6 +67,10 @@ def find_or_make_user(
         )
         if not is_new:  # the same person in another browser, at the same moment
             user.delete()
+        else:
+            record(
+                Author(user.get_username(), SIGN_IN, "", user), sign_in_event("create", identity)
+            )
     if not identity.user.is_active:
         raise Refused("inactive", "This account is disabled in IPUHub.", subject[:100], 403)
     _set_roles(identity.user, groups, roles)
@@ -99,15 +110,14 @@ def _taken(name: str) -> Refused:
 
 
 def _set_roles(user: User, groups: frozenset[str], roles: Roles) -> None:
-    now = timezone.now()
     if roles.admins:
-        set_admin(user, BY_GROUPS, now, is_admin=bool(groups & set(roles.admins)))
+        set_admin(user, BY_GROUPS, is_admin=bool(groups & set(roles.admins)))
     if roles.accountants:
         change = grant_role if groups & set(roles.accountants) else revoke_role
-        change(user, Grant(ACCOUNTANT), BY_GROUPS, now)
+        change(user, Grant(ACCOUNTANT), BY_GROUPS)
     if roles.granted:
         wanted = {grant for group in groups for grant in roles.granted.get(group, ())}
-        set_group_grants(user, wanted, now)
+        set_group_grants(user, wanted)
 
 
 def remember_session(

@@ -48,6 +48,7 @@ JOB, RATE, REPORT, SUBSCRIPTION, TOKEN, ROLE, USER = (
     "role",
     "user",
 )
+SIGN_IN: Final = "sign-in"
 KINDS: Final = (JOB, RATE, REPORT, SUBSCRIPTION, TOKEN, ROLE, USER)
 _LONGEST_MESSAGE: Final = 4000
 _LONGEST_VALUE: Final = 500
@@ -83,6 +84,27 @@ _refusals: Final[ContextVar[list[tuple[Author, AuditEvent, str]] | None]] = Cont
 )
 
 
+@dataclass(slots=True)
+class Count:
+    """The number of entries that were made."""
+
+    entries: int = 0
+
+
+_counted: Final[ContextVar[Count | None]] = ContextVar("counted", default=None)
+
+
+@contextmanager
+def entries_counted() -> Iterator[Count]:
+    """Count the entries that are made within."""
+    count = Count()
+    token = _counted.set(count)
+    try:
+        yield count
+    finally:
+        _counted.reset(token)
+
+
 def author_of(request: HttpRequest | Request) -> Author:
     """Return the author of what a request of a page or of the API changes."""
     via = "page"
@@ -93,6 +115,13 @@ def author_of(request: HttpRequest | Request) -> Author:
     address = client_address(plain, settings.TRUSTED_PROXIES)
     user = cast("User", request.user)
     return Author(user.get_username(), via, str(address or ""), user)
+
+
+def author_with(token: ApiToken, request: HttpRequest) -> Author:
+    """Return the author of what a token asks for, also where the API takes no user from it."""
+    address = client_address(request, settings.TRUSTED_PROXIES)
+    name = token.user.get_username()
+    return Author(name, f"token {token.name}", str(address or ""), token.user)
 
 
 def author_of_command(command: str, name: str = "") -> Author:
@@ -112,6 +141,8 @@ def record(
 ) -> AuditEntry:
     """Record a change. This is the one place that makes entries."""
     now = timezone.now()
+    if (counted := _counted.get()) is not None:
+        counted.entries += 1
     return AuditEntry.objects.create(
         at=now,
         answered_at=None if outcome == SENT else now,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from django.db import transaction
 
-from ipuhub.models import ApiToken, RoleChange, RoleGrant
+from ipuhub.models import ApiToken, RoleGrant
 from ipuhub.roles import ADMIN, EVERYWHERE, Grant
-from ipuhub.web.audit import ROLE, TOKEN, AuditEvent, Author, differences, record
+from ipuhub.web.audit import ROLE, SIGN_IN, TOKEN, USER, AuditEvent, Author, differences, record
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -16,48 +16,49 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import User
 
-BY_COMMAND: Final = Author("manage.py", "command")
-BY_GROUPS: Final = Author("sign-in", "sign-in")
+    from ipuhub.models import ExternalIdentity
+
+BY_GROUPS: Final = Author(SIGN_IN, SIGN_IN)
 
 
 @transaction.atomic
-def grant_role(user: User, grant: Grant, by: Author, now: dt.datetime) -> bool:
+def grant_role(user: User, grant: Grant, by: Author) -> bool:
     """Grant a role; return whether that changed something.
 
     A role granted by a group becomes a separate grant, which sign-ins no longer revoke.
     """
     if _is_everything(grant):
-        return set_admin(user, by, now, is_admin=True)
+        return set_admin(user, by, is_admin=True)
     row, is_new = RoleGrant.objects.get_or_create(
         user=user, role=grant.role, namespace=grant.namespace
     )
     if row.from_groups:
         RoleGrant.objects.filter(pk=row.pk).update(from_groups=False)
     if is_new:
-        _record(user, grant, by, now, is_granted=True)
+        _record(user, grant, by, is_granted=True)
     return is_new or row.from_groups
 
 
 @transaction.atomic
-def revoke_role(user: User, grant: Grant, by: Author, now: dt.datetime) -> bool:
+def revoke_role(user: User, grant: Grant, by: Author) -> bool:
     """Revoke a role; return whether the user had it."""
     if _is_everything(grant):
-        return set_admin(user, by, now, is_admin=False)
+        return set_admin(user, by, is_admin=False)
     rows = RoleGrant.objects.filter(user=user, role=grant.role, namespace=grant.namespace)
     is_changed = rows.delete()[0] > 0
     if is_changed:
-        _record(user, grant, by, now, is_granted=False)
+        _record(user, grant, by, is_granted=False)
     return is_changed
 
 
 @transaction.atomic
-def set_group_grants(user: User, wanted: Collection[Grant], now: dt.datetime) -> None:
+def set_group_grants(user: User, wanted: Collection[Grant]) -> None:
     """Make the grants that come from groups exactly these; grants of administrators stay."""
     rows = list(RoleGrant.objects.select_for_update().filter(user=user))
     known = {Grant(row.role, row.namespace): row.from_groups for row in rows}
     for grant in sorted(grant for grant, is_ours in known.items() if is_ours):
         if grant not in wanted:
-            revoke_role(user, grant, BY_GROUPS, now)
+            revoke_role(user, grant, BY_GROUPS)
     for grant in sorted(set(wanted) - known.keys()):
         _row, is_new = RoleGrant.objects.get_or_create(
             user=user,
@@ -66,36 +67,28 @@ def set_group_grants(user: User, wanted: Collection[Grant], now: dt.datetime) ->
             defaults={"from_groups": True},
         )
         if is_new:  # else the same person signs in twice at the same moment
-            _record(user, grant, BY_GROUPS, now, is_granted=True)
+            _record(user, grant, BY_GROUPS, is_granted=True)
 
 
 @transaction.atomic
-def set_admin(user: User, by: Author, now: dt.datetime, *, is_admin: bool) -> bool:
+def set_admin(user: User, by: Author, *, is_admin: bool) -> bool:
     """Make a user an administrator of everything, or no longer; return whether that changed it."""
     if user.is_staff == is_admin:
         return False
     user.is_staff = is_admin
     user.save(update_fields=["is_staff"])
-    _record(user, Grant(ADMIN), by, now, is_granted=is_admin)
+    _record(user, Grant(ADMIN), by, is_granted=is_admin)
     return True
 
 
 @transaction.atomic
-def revoke_any_token(number: int, by: Author, now: dt.datetime) -> ApiToken | None:
+def revoke_any_token(number: int, by: Author) -> ApiToken | None:
     """Revoke the API token with this number, of any user, and record who did it; return it, or None
     if it does not exist."""
     tokens = ApiToken.objects.select_related("user").select_for_update(of=("self",))
     token = tokens.filter(pk=number).first()
     if token is None:
         return None
-    RoleChange.objects.create(
-        at=now,
-        by=by.name,
-        user_name=token.user.get_username(),
-        role=f"token {token.name}",
-        namespace="",
-        is_granted=False,
-    )
     record(by, revocation_of(token))
     token.delete()
     return token
@@ -116,19 +109,17 @@ def revocation_of(token: ApiToken) -> AuditEvent:
     return AuditEvent(TOKEN, "revoke", token.name, fields=fields)
 
 
+def sign_in_event(action: str, identity: ExternalIdentity) -> AuditEvent:
+    """Return what the audit has of a user who can sign in at a provider from now on."""
+    fields = differences({}, {"issuer": identity.issuer, "subject": identity.subject})
+    return AuditEvent(USER, action, identity.user.get_username(), fields=fields)
+
+
 def _is_everything(grant: Grant) -> bool:
     return grant == Grant(ADMIN, EVERYWHERE)
 
 
-def _record(user: User, grant: Grant, by: Author, now: dt.datetime, *, is_granted: bool) -> None:
-    RoleChange.objects.create(
-        at=now,
-        by=by.name,
-        user_name=user.get_username(),
-        role=grant.role,
-        namespace=grant.namespace,
-        is_granted=is_granted,
-    )
+def _record(user: User, grant: Grant, by: Author, *, is_granted: bool) -> None:
     before, after = (None, grant.role) if is_granted else (grant.role, None)
     record(
         by,

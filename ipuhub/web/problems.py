@@ -17,6 +17,7 @@ from django.template import loader
 from ipuhub.api.kinds import is_api
 from ipuhub.api.problems import problem_answer
 from ipuhub.web.filters import BadFilter, refuse_unknown
+from ipuhub.web.refusals import note_refusal
 from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def bad_parameters(request: HttpRequest, sentences: Sequence[str]) -> HttpRespon
     """Return a 400 page that lists invalid parameters and links to the page without them."""
     if _is_program(request):
         return problem_answer(400, " ".join(sentences), "invalid-value")
+    note_refusal(request, " ".join(sentences))
     context = {"problems": sentences, "again": request.path}
     return render(request, "400.html", context, status=400)
 
@@ -143,6 +145,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:
 
 
 def _refuse(request: HttpRequest, status: int, sentence: str, kind: str = "") -> HttpResponseBase:
+    if status == 403:
+        note_refusal(request, sentence)
     if _is_program(request):
         return problem_answer(status, sentence, kind)
     if wants_fragment(request):

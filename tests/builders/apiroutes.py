@@ -40,7 +40,7 @@ class Route(NamedTuple):
         return found
 
     def takes_key(self, method: str) -> bool:
-        """Whether the method takes an Idempotency-Key."""
+        """Return whether the method takes an Idempotency-Key."""
         return is_idempotent(self.view, method)
 
     def address(self, known: Mapping[str, Any]) -> str:

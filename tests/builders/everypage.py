@@ -13,7 +13,6 @@ from ipuhub.models import (
     AuditEntry,
     ComponentOutage,
     RecordFault,
-    RoleChange,
     WatchCheckpoint,
     WatchGap,
 )
@@ -85,7 +84,19 @@ def rows_of_administration(owner: User, count: int = 1, text: str = "said") -> N
             message=text,
             **names,
         )
-        RoleChange.objects.create(at=at, by=text, role="viewer", is_granted=True, **names)
+        role = [{"field": "role", "before": None, "after": "viewer"}]
+        AuditEntry.objects.create(
+            at=at,
+            answered_at=at,
+            kind="role",
+            action="grant",
+            namespace="team-a",
+            name=text,
+            user_name=text,
+            change={},
+            changes=role,
+            outcome="accepted",
+        )
         WatchGap.objects.create(watch="ipujobs", began_at=at, ended_at=at, cause=text)
         fault = {"uid": f"u{number}", "code": "odd", "message": text, "name": text}
         RecordFault.objects.create(watch="ipujobs", first_at=at, last_at=at, **fault)

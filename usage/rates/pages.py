@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from ipuhub.web.access import require_accountant, signed_in
 from ipuhub.web.audit import RATE, AuditEvent, audited, author_of, differences
 from ipuhub.web.problems import takes
+from ipuhub.web.refusals import note_mistakes
 from usage.models import Rate
 from usage.rates.preview import preview
 from usage.rates.pricing import Price, overlap, sentence
@@ -201,6 +202,7 @@ def rates(request: HttpRequest) -> HttpResponse:
         except ValidationError as error:
             for field, sentences in error.message_dict.items():
                 form.add_error(field, sentences)
+    note_mistakes(request, form)
     return _show(request, context, 400 if form.errors else 200)
 
 
@@ -222,6 +224,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
             form.add_error("valid_until", ValidationError(error.messages))
         else:
             return redirect("usage:rates")
+    note_mistakes(request, form)
     return _show(request, {"form": RateForm(), "ending": rate.pk, "end_form": form}, 400)
 
 

@@ -14,6 +14,7 @@ from ipuhub.web.access import require_accountant, signed_in
 from ipuhub.web.audit import author_of
 from ipuhub.web.pollcache import cached_until_rows_change
 from ipuhub.web.problems import takes
+from ipuhub.web.refusals import note_refusal
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
 from usage.rates.pricing import money_of
@@ -70,6 +71,7 @@ def make_reports(request: HttpRequest) -> HttpResponse:
             raise ReportRefused(_TYPE_IT)
         ask_for_month(author_of(request), month, close=close)
     except _REFUSALS as error:
+        note_refusal(request, str(error))
         messages.error(request, str(error))
     return redirect("usage:reports")
 
@@ -105,6 +107,7 @@ def make_range(request: HttpRequest) -> HttpResponse:
     try:
         ask_for_file(author_of(request), read_range(fields, now, settings.REPORT_ZONE))
     except _REFUSALS as error:
+        note_refusal(request, str(error))
         context = _content(request) | {"asked": fields, "problem": str(error)}
         return render(request, "usage/reports.html", context, status=400)
     return redirect("usage:reports")

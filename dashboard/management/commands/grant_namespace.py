@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
-from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.models import RoleGrant
 from ipuhub.roles import OPERATOR, ROLES, Grant, RoleError
-from ipuhub.web.grants import BY_COMMAND, grant_role, revoke_role
+from ipuhub.web.audit import author_of_command
+from ipuhub.web.grants import grant_role, revoke_role
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -40,7 +40,8 @@ class Command(DatabaseCommand):
             grant = Grant(options["role"], options["namespace"])
         except RoleError as error:
             raise CommandError(str(error)) from error
-        (revoke_role if options["revoke"] else grant_role)(user, grant, BY_COMMAND, timezone.now())
+        change = revoke_role if options["revoke"] else grant_role
+        change(user, grant, author_of_command("grant_namespace"))
         rows = RoleGrant.objects.filter(user=user).order_by("role", "namespace")
         roles = ["admin"] if user.is_staff else []
         roles += [str(Grant(row.role, row.namespace)) for row in rows]

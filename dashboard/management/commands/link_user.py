@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
+from django.db import transaction
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.models import ExternalIdentity
+from ipuhub.web.audit import author_of_command, record
+from ipuhub.web.grants import sign_in_event
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -29,11 +32,13 @@ class Command(DatabaseCommand):
         user = get_user_model().objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(f"user {options['user']!r} does not exist")
-        identity, is_new = ExternalIdentity.objects.get_or_create(
-            issuer=settings.OIDC_ISSUER, subject=options["subject"], defaults={"user": user}
-        )
-        if not is_new and identity.user != user:
-            raise CommandError(
-                f"{options['subject']!r} is linked to user {identity.user.get_username()!r}"
+        subject = options["subject"]
+        with transaction.atomic():
+            identity, is_new = ExternalIdentity.objects.get_or_create(
+                issuer=settings.OIDC_ISSUER, subject=subject, defaults={"user": user}
             )
-        self.stdout.write(f"{user.get_username()} signs in as {options['subject']}")
+            if is_new:
+                record(author_of_command("link_user"), sign_in_event("link", identity))
+        if not is_new and identity.user != user:
+            raise CommandError(f"{subject!r} is linked to user {identity.user.get_username()!r}")
+        self.stdout.write(f"{user.get_username()} signs in as {subject}")

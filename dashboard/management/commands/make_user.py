@@ -9,12 +9,11 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.db import transaction
-from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.roles import ACCOUNTANT, ADMIN, Grant, RoleError, parse_grant
 from ipuhub.web.audit import USER, AuditEvent, author_of_command, record
-from ipuhub.web.grants import BY_COMMAND, grant_role
+from ipuhub.web.grants import grant_role
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -51,6 +50,7 @@ class Command(DatabaseCommand):
                 f"user {options['user']!r} already exists; changepassword sets a new password"
             )
         user, grants = users(username=options["user"]), _grants_of(options)
+        author = author_of_command("make_user")
         user.set_password(password)
         try:
             user.full_clean()
@@ -58,9 +58,9 @@ class Command(DatabaseCommand):
             raise CommandError(" ".join(error.messages)) from error
         with transaction.atomic():
             user.save()
-            record(author_of_command("make_user"), AuditEvent(USER, "create", user.get_username()))
+            record(author, AuditEvent(USER, "create", user.get_username()))
             for grant in grants:
-                grant_role(user, grant, BY_COMMAND, timezone.now())
+                grant_role(user, grant, author)
         self.stdout.write(password)
 
 

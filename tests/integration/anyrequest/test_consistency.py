@@ -1,4 +1,4 @@
-"""What all answers of /api/v1/ have in common, for each route and method of the URL table.
+"""The common form of all answers of /api/v1/, for each route and method of the URL table.
 
 A new route is tried without being listed. Parameters that nothing reads, ETags and refused bodies
 are tried by the modules beside this one.
@@ -186,7 +186,7 @@ def parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def is_narrow(parameter: dict[str, Any]) -> bool:
-    """Whether not every text is a value."""
+    """Return whether only some texts are values."""
     schema = parameter["schema"]
     return schema["type"] in {"integer", "boolean"} or bool({"enum", "format"} & set(schema))
 
@@ -274,7 +274,7 @@ def test_each_list_has_files_with_the_same_rows_and_fields(
 
 
 def check_files(path: str, body: Any, table: str, lines: str) -> None:
-    """The files of a list in pages have its rows and fields; those of sums have them flat."""
+    """Files of a list in pages have its rows and fields; files of sums are flat."""
     rows, total = body["results"], ""
     records = [json.loads(line) for line in lines.splitlines()]
     cells = list(csv.DictReader(table.splitlines()))
@@ -324,8 +324,7 @@ def test_each_write_that_changes_something_answers_a_key_the_same_twice(world: W
             done.add(f"{method} {path}")
             is_repeated = "Idempotent-Replayed" in again.headers
             assert is_repeated is route.takes_key(method), path
-            said = text_of(first)
-            if said:
+            if text_of(first):
                 schema = answer_schema(operation, first.status_code)
                 assert undescribed(first.json(), schema, path) == set()
                 hidden = {name: None for name in SECRETS if name in first.json()}

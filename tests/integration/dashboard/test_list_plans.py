@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from dashboard.actions.auditlist import visible_entries
+from dashboard.actions.rolechanges import read_role_changes
 from dashboard.overview.history import LiveJobs, ended_jobs, read_reach
 from ipuhub.web.access import Scope
 from ipuhub.web.keyset import Order, read_page
@@ -16,6 +20,7 @@ from jobs.models import JobRecord
 from partitions.models import PartitionLifetime
 from partitions.selectors import MachinePlace, partitions_on, visible_partitions
 from tests.builders.fleetrows import NOON
+from tests.builders.roles import grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,3 +117,35 @@ def scans(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield plan["Node Type"], plan.get("Relation Name", "")
     for below in plan.get("Plans", ()):
         yield from scans(below)
+
+
+ENTRIES: Final = 20_000
+WRITE_AUDIT: Final = """
+INSERT INTO ipuhub_auditentry (at, user_id, user_name, kubernetes_user, via, kind, action,
+  namespace, name, uid, change, outcome, message)
+SELECT %s::timestamptz - number * interval '1 minute', %s, 'u', '', 'page',
+  CASE WHEN number > %s THEN 'role' ELSE 'job' END, 'grant', 'ns-' || number %% 100, 'n', '', '{}',
+  'accepted', ''
+FROM generate_series(1, %s) AS number
+"""
+
+
+def test_the_audit_is_read_by_an_index_whoever_reads_it() -> None:
+    """A user who sees half of the jobs, one namespace of them, or what they changed themselves; and
+    administrators the changes of roles, which are older than all of jobs."""
+    make, users = get_user_model().objects.create_user, {}
+    for name, namespaces in {"many": range(50), "few": [7], "none": []}.items():
+        users[name] = make(name)
+        for number in namespaces:
+            grant(users[name], "viewer", f"ns-{number}")
+    with connection.cursor() as cursor:
+        cursor.execute(WRITE_AUDIT, [NOON, make("others").pk, ENTRIES // 2, ENTRIES])
+        for user in users.values():
+            cursor.execute(WRITE_AUDIT, [NOON, user.pk, 0, 3])
+        cursor.execute("ANALYZE ipuhub_auditentry")
+    lists = {name: visible_entries(user) for name, user in users.items()}
+    most = dict.fromkeys(lists, ENTRIES // 3) | {"roles": 200}
+    for name, rows in (lists | {"roles": read_role_changes()}).items():
+        plan = plan_of(partial(read_page, rows, Order(("at", "id")), "", 50), "ANALYZE, ")
+        assert "Seq Scan" not in {node for node, _ in scans(plan)}, name
+        assert rows_read(plan) <= most[name], name

@@ -39,6 +39,19 @@ def form(**changed: str) -> dict[str, str]:
     return known | {"job_user": "ann"} | changed
 
 
+def test_people_read_events_in_words(ann: User) -> None:
+    subscribe(ann, "job-waiting", target="https://chat.example/h", minutes=30)
+    browser(ann).post(PAGE, form())
+    html = browser(ann).get(PAGE).content.decode()
+    table = html.partition("Your subscriptions")[2]
+    assert "A job waits longer than 30 minutes" in table
+    assert "A job ended" in table
+    audit = browser(ann).get("/audit/").content.decode()
+    assert "event: none → A job ended" in audit
+    for text in (table, audit):
+        assert not re.search(r"job-(waiting|ended)", re.sub(r"<[^>]+>", "", text))
+
+
 def test_a_user_subscribes_sees_the_secret_once_and_sends_a_test(
     ann: User, receiver: HttpReceiver
 ) -> None:

@@ -16,8 +16,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dashboard.actions.auditlist import visible_entries
+from dashboard.actions.rolechanges import read_role_changes
 from ipuhub.kube.access import User as ClusterUser
-from ipuhub.models import ApiToken, AuditEntry, RoleChange
+from ipuhub.models import ApiToken, AuditEntry
 from ipuhub.roles import Grant
 from ipuhub.web.audit import AuditEvent, Author, record
 from ipuhub.web.clusterusers import ServiceAccount
@@ -146,7 +147,7 @@ def test_pages_and_commands_record_as_the_api_does(admin: User, alice: User) -> 
     entries = list(AuditEntry.objects.order_by("id"))
     assert [(each.kind, each.action, each.name, each.via) for each in entries] == [
         ("user", "create", "dora", "command make_user"),
-        ("role", "grant", "dora", "command"),
+        ("role", "grant", "dora", "command make_user"),
         ("token", "create", "command line", "command make_api_token"),
     ]
     assert not any(text in str(entries[2].__dict__) for text in out.getvalue().split())
@@ -164,7 +165,6 @@ def test_a_refusal_is_an_entry_with_its_reason(admin: User, key: str) -> None:
     assert "applies on one of these days" in rate.message
     assert (role.outcome, role.kind) == ("refused", "role")
     assert "You cannot take your own role" in role.message
-    assert not RoleChange.objects.exists()
 
 
 def test_the_outcome_of_a_closing_is_the_end_of_its_run(admin: User) -> None:
@@ -231,12 +231,9 @@ def test_the_filters_are_in_the_address_and_refuse_what_they_do_not_know(admin: 
 
 @pytest.mark.django_db(transaction=True)
 def test_changes_of_roles_and_jobs_from_before_are_in_the_audit() -> None:
-    executor = MigrationExecutor(connection)
-    latest = executor.loader.graph.leaf_nodes()
-    old = [("ipuhub", "0016_heartbeat_version")]
-    executor.migrate(old)
+    latest = MigrationExecutor(connection).loader.graph.leaf_nodes()
     try:
-        models = MigrationExecutor(connection).loader.project_state(old).apps
+        models = migrate([("ipuhub", "0016_heartbeat_version")])
         change, now = models.get_model("ipuhub", "RoleChange").objects.create, timezone.now()
         change(at=now, by="root", user_name="ann", role="viewer", namespace="a", is_granted=True)
         change(at=now, by="root", user_name="ann", role="token ci", namespace="", is_granted=False)
@@ -249,10 +246,30 @@ def test_changes_of_roles_and_jobs_from_before_are_in_the_audit() -> None:
             name="train",
             change={"spec": {"jobInstances": 4}},
         )
+        models = migrate([("ipuhub", "0017_audit_of_everything")])
+        change = models.get_model("ipuhub", "RoleChange").objects.create  # a process from before
+        change(at=now, by="root", user_name="ann", role="admin", namespace="*", is_granted=True)
+        migrate(latest)
+        made = [summary(entry) for entry in AuditEntry.objects.order_by("id")]
+        fields: list[tuple[str, object, object]] = [("role", "admin", None)]
+        record(Author("root", "page"), AuditEvent("role", "revoke", "ann", "*", fields=fields))
+        models = migrate([("ipuhub", "0017_audit_of_everything")])
+        rows = models.get_model("ipuhub", "RoleChange").objects.order_by("id")
+        back = list(rows.values_list("user_name", "role", "namespace", "is_granted"))
     finally:
-        MigrationExecutor(connection).migrate(latest)
-    assert [summary(entry) for entry in AuditEntry.objects.order_by("id")] == [
+        migrate(latest)
+    assert made == [
         ("job", "scale", "train", "spec.jobInstances: None to 4"),
         ("role", "grant", "ann", "role: None to viewer"),
         ("token", "revoke", "ci", "owner: ann to None"),
+        ("role", "grant", "ann", "role: None to admin"),
     ]
+    assert back[2:] == [("ann", "admin", "*", True), ("ann", "admin", "*", False)]
+    assert AuditEntry.objects.count() == len(made) + 1
+    assert read_role_changes().count() == len(back) == 4
+
+
+def migrate(targets: list[tuple[str, str]]) -> Any:
+    """Migrate; return the models of then."""
+    MigrationExecutor(connection).migrate(targets)
+    return MigrationExecutor(connection).loader.project_state(targets).apps

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dashboard import users
 from ipuhub.api.auth import make_token
-from ipuhub.models import RoleChange, RoleGrant
+from ipuhub.models import RoleGrant
 from tests.builders.clients import api_client, browser
 from tests.builders.questions import count_queries
 from tests.builders.roles import grant
@@ -74,6 +74,7 @@ def test_the_users_that_the_page_finds_are_a_file_too(
         "is_external": False,
         "roles": "operator:team-a",
         "last_sign_in": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "created_at": f"{alice.date_joined:%Y-%m-%dT%H:%M:%S.%fZ}",
         "tokens": 1,
     }
     (row,) = csv.DictReader(io.StringIO(read(client, f"{PAGE}?q=CHAR&format=csv")))
@@ -154,8 +155,8 @@ def test_the_api_has_the_users_and_changes_roles_by_the_rules_of_the_page(
         answer = client.post(f"{API}roles/revoke", given | wrong, JSON)
         assert answer.status_code == 400
         assert words in " ".join(answer.json()["errors"][field])
-    by = RoleChange.objects.order_by("id").values_list("by", "is_granted")
-    assert list(by) == [("root", True), ("root", False)]
+    by = client.get(f"{API}role-changes?by=root").json()["results"]
+    assert [row["is_granted"] for row in by] == [False, True]
 
 
 def test_only_administrators_have_the_tab(admin: User, alice: User) -> None:

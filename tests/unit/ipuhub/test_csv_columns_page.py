@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dashboard.actions.auditlist import COLUMNS as AUDIT
+from dashboard.actions.rolechanges import COLUMNS as ROLE_COLUMNS
 from dashboard.fleettable import COLUMNS as IPUS
 from dashboard.job import tables as job
 from dashboard.job.api import POD_COLUMNS
@@ -17,7 +18,6 @@ from dashboard.notify.subscriptionapi import COLUMNS as SUBSCRIPTIONS
 from dashboard.partitions import PartitionUsageSerializer
 from dashboard.queue.lines import COLUMNS as QUEUE
 from dashboard.system import WATCH_COLUMNS
-from dashboard.users import ROLE_COLUMNS
 from jobs.views import COLUMNS as JOBS
 from partitions.views import PARTITIONS, STAT_COLUMNS
 from usage.api.rates import COLUMNS as RATES
