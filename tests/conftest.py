@@ -48,6 +48,7 @@ _WITHOUT_USE = {
     "_live_server_helper",
     "_template_string_if_invalid_marker",
 }
+_IGNORED_TEMPLATES = "ignore_template_errors"
 # The first run of a fresh clone builds Hypothesis' tables in the first strategy that needs them:
 # a second on these machines, which its health check takes for a slow strategy.
 settings.register_profile(
@@ -207,7 +208,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = begin_with_demos(items, _demo_of, worker["workercount"])
     for item in items:
         names = getattr(item, "fixturenames", [])
-        item.fixturenames = [name for name in names if name not in _WITHOUT_USE]  # type: ignore[attr-defined]
+        if not any(item.iter_markers("urls")) and not any(item.iter_markers(_IGNORED_TEMPLATES)):
+            item.fixturenames = [name for name in names if name not in _WITHOUT_USE]  # type: ignore[attr-defined]
         if "given_cluster" in names:
             item.add_marker(pytest.mark.takes_cluster)
 
