@@ -77,7 +77,8 @@ def test_pages_and_probes_answer_and_recover(
         assert [status(port, "/healthz"), status(port, "/readyz")] == [200, 503]
         assert status(port, "/api/v1/jobs", **headers) == 503
         html = page(port, "/jobs/", 503, **browser)
-        assert "A required service (PostgreSQL) is unavailable." in html
+        assert "PostgreSQL is not available" in html
+        assert '<a class="btn btn-primary" href="">Try again</a>' in html
         assert status(port, "/login/") == 200
         line.passes.set()
         assert status(port, "/api/v1/jobs", **headers) == 200
