@@ -156,7 +156,13 @@ async def unchecked(cluster: Cluster) -> AsyncIterator[Cluster]:
 async def test_a_malformed_status_is_reported_once_and_written_again(unchecked: Cluster) -> None:
     sim = {"sim/runtime-seconds": "600"}
     await unchecked.create(ipujob().current_shape().annotated(**sim).build())
-    before = (await unchecked.until_state("sample", "Running"))["status"]
+    await unchecked.until_state("sample", "Running")
+
+    async def with_its_worker() -> dict[str, Any] | None:
+        status: dict[str, Any] = (await unchecked.job("sample") or {})["status"]
+        return status if status["workersStatus"] == {"active": 1} else None
+
+    before = await eventually(with_its_worker)  # a launcher may run some time before it is told
     pods = {name: pod["metadata"]["uid"] for name, pod in (await unchecked.pods()).items()}
     broken = {"conditions": [7], "instances": [{"index": "0"}], "workersStatus": "x", "ipus": True}
 
