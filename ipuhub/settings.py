@@ -123,7 +123,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "ipuhub.web.refusals.RecordRefusals",  # inside who the user is
+    "ipuhub.web.middleware.RecordRefusals",  # inside who the user is
     "ipuhub.web.middleware.RefuseTooManyHashes",
     "ipuhub.web.middleware.CountRequests",
 ]

@@ -29,6 +29,7 @@ from django_prometheus.middleware import PrometheusAfterMiddleware
 from ipuhub.api.kinds import RETRY_SECONDS
 from ipuhub.web.hashing import TooManyHashes
 from ipuhub.web.problems import bad_request, busy
+from ipuhub.web.refusals import answer_recorded
 from ipuhub.web.requests import ADDED_HEADERS, client_address
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _YOURS: Final = (
 )
 _SIGN_INS: Final = f"Too many users are signing in. Try again in {RETRY_SECONDS} seconds."
 _COMPRESSED: Final = ("text/html", "application/json", "application/problem+json")
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 PATHS: Final = ("/healthz", "/readyz", "/metrics")
 
 
@@ -72,6 +74,18 @@ class ConditionalReads(ConditionalGetMiddleware):
             return super().process_response(request, response)
         finally:
             request.method = "HEAD"
+
+
+class RecordRefusals:
+    """Middleware: record the refusal of a change that has no entry in the audit yet."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if request.method in _SAFE:
+            return self._get_response(request)
+        return answer_recorded(request, self._get_response)
 
 
 class AnswerProbes:

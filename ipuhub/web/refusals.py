@@ -1,8 +1,8 @@
 """glue: changes that were refused before the service was reached that would have recorded them: for
 a mistake in a form or body, a missing right, or a token without the scope.
 
-`WRITES` says what each address changes. `RecordRefusals` records a refusal of one of them, unless
-the request has an entry already.
+`WRITES` says what each address changes. A refusal of one of them is recorded, unless the request
+has an entry already.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, Any]
 
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _REFUSED: Final = frozenset({400, 403})
 _LONGEST_NAME: Final = 253
 _EVENT, _REASON = "_ipuhub_refused_event", "_ipuhub_refused_reason"
@@ -75,7 +74,7 @@ def _changed_subscription(values: Values) -> str:
 
 
 def _report_action(values: Values) -> str:
-    return "close" if values.get("close") in {"yes", True} else "generate"
+    return "close" if values.get("close") in ("yes", True) else "generate"  # of any type, as sent
 
 
 WRITES: Final[dict[str, Write]] = {
@@ -133,24 +132,19 @@ def note_mistakes(request: HttpRequest, form: BaseForm) -> None:
         note_refusal(request, " ".join(sentences))
 
 
-class RecordRefusals:
-    """Middleware: record the refusal of a change that has no entry in the audit yet."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if request.method in _SAFE:
-            return self._get_response(request)
-        with entries_counted() as count:
-            answer = self._get_response(request)
-        reason = getattr(request, _REASON, None)
-        is_refused = reason is not None or answer.status_code in _REFUSED
-        if is_refused and not count.entries and (author := _author_of(request)):
-            values = _values_of(request, answer)
-            if event := getattr(request, _EVENT, None) or _event_of(request, author, values):
-                record_refusal(author, event, reason or _reason_of(answer))
-        return answer
+def answer_recorded(
+    request: HttpRequest, answer_request: Callable[[HttpRequest], HttpResponseBase]
+) -> HttpResponseBase:
+    """Answer a change, and record its refusal if it has no entry in the audit yet."""
+    with entries_counted() as count:
+        answer = answer_request(request)
+    reason = getattr(request, _REASON, None)
+    is_refused = reason is not None or answer.status_code in _REFUSED
+    if is_refused and not count.entries and (author := _author_of(request)):
+        values = _values_of(request, answer)
+        if event := getattr(request, _EVENT, None) or _event_of(request, author, values):
+            record_refusal(author, event, reason or _reason_of(answer))
+    return answer
 
 
 def _author_of(request: HttpRequest) -> Author | None:
@@ -168,7 +162,8 @@ def _values_of(request: HttpRequest, answer: HttpResponseBase) -> dict[str, Any]
     of_api = getattr(answer, "renderer_context", {}).get("request")
     if of_api is not None:
         with suppress(APIException):  # the body is what was refused
-            found = {**of_api.data, **found}
+            body = of_api.data
+            found = {**(body if isinstance(body, dict) else {}), **found}
     return {**found, "method": request.method}
 
 
