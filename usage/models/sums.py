@@ -92,19 +92,27 @@ class Levels(models.Model):
         abstract = True
 
 
-class PartitionSums(models.Model):
-    """The amounts that partitions of one size held in a period, by namespace, group and user.
+class PartitionKindSums(models.Model):
+    """The amounts that partitions of one size held in a period, by namespace and group.
 
     `partitions` were held in it, `begun` of them were reserved in it.
     """
 
     namespace = models.TextField()
     group = models.TextField()
-    user = models.TextField()
     size = models.IntegerField()
     partitions = models.BigIntegerField()
     begun = models.BigIntegerField()
     partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        abstract = True
+
+
+class PartitionSums(PartitionKindSums):
+    """The same by user, too."""
+
+    user = models.TextField()
 
     class Meta:
         abstract = True
@@ -147,34 +155,6 @@ class KindAcceleratorSums(AcceleratorSums):
 
     component = models.TextField()
     instance_type = models.TextField()
-
-    class Meta:
-        abstract = True
-
-
-class GroupSums(PodSums):
-    """Sums of pods by namespace and group: the fewest rows."""
-
-    class Meta:
-        abstract = True
-
-
-class GroupAcceleratorSums(AcceleratorSums):
-    """Of a row of `GroupSums`."""
-
-    class Meta:
-        abstract = True
-
-
-class PartitionKindSums(models.Model):
-    """The amounts that partitions of one size held in a period, by namespace and group."""
-
-    namespace = models.TextField()
-    group = models.TextField()
-    size = models.IntegerField()
-    partitions = models.BigIntegerField()
-    begun = models.BigIntegerField()
-    partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
 
     class Meta:
         abstract = True
@@ -239,9 +219,9 @@ KindAcceleratorSpan, KindAcceleratorDay, KindAcceleratorHour = _by_grain(
 )
 
 GROUP_KEY = ("namespace", "group")
-GroupHour = _by_hour("Group", GROUP_KEY, GroupSums, Levels)
+GroupHour = _by_hour("Group", GROUP_KEY, PodSums, Levels)
 GroupAcceleratorHour = _by_hour(
-    "GroupAccelerator", ("accelerator", *GROUP_KEY), GroupAcceleratorSums, GoingAccelerators
+    "GroupAccelerator", ("accelerator", *GROUP_KEY), AcceleratorSums, GoingAccelerators
 )
 PartitionKindHour = _by_hour("PartitionKind", (*GROUP_KEY, "size"), PartitionKindSums)
 
