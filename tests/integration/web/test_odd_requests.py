@@ -116,21 +116,30 @@ def test_who_sends_no_token_is_told_how(db: None, address: str) -> None:
     assert "Authorization: Bearer <token>" in answer.json()["detail"]
 
 
+AWAY = ("A required service (PostgreSQL) is unavailable.", "PostgreSQL is not available</h1>")
+UNFINISHED = ("PostgreSQL did not finish this query",) * 2
+FAILED = ("Internal error",) * 2
+
+
 def fail(cause: Exception) -> None:
     raise OperationalError(str(cause)) from cause
 
 
 @pytest.mark.parametrize(
-    ("cause", "status", "message"),
+    ("cause", "status", "messages"),
     [
-        (psycopg.OperationalError("connection refused"), 503, "PostgreSQL) is unavailable"),
-        (psycopg.errors.AdminShutdown("terminating"), 503, "PostgreSQL) is unavailable"),
-        (psycopg.errors.QueryCanceled("statement timeout"), 503, "did not finish this query"),
-        (psycopg.errors.DiskFull("no space"), 500, "Internal error"),
+        (psycopg.OperationalError("connection refused"), 503, AWAY),
+        (psycopg.errors.AdminShutdown("terminating"), 503, AWAY),
+        (psycopg.errors.QueryCanceled("statement timeout"), 503, UNFINISHED),
+        (psycopg.errors.DiskFull("no space"), 500, FAILED),
     ],
 )
 def test_a_database_that_is_away_is_said_on_page_and_api(
-    admin: User, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int, message: str
+    admin: User,
+    monkeypatch: pytest.MonkeyPatch,
+    cause: Exception,
+    status: int,
+    messages: tuple[str, str],
 ) -> None:
     program, person = api_client(admin), browser(admin)
     monkeypatch.setattr("ipuhub.web.lists.read_page", lambda *_: fail(cause))
@@ -139,10 +148,10 @@ def test_a_database_that_is_away_is_said_on_page_and_api(
         client.raise_request_exception = False
     answer = program.get("/api/v1/jobs")
     assert (answer.status_code, answer.json()["status"]) == (status, status)
-    assert message in answer.json()["detail"]
+    assert messages[0] in answer.json()["detail"]
     page = person.get("/jobs/")
     assert page.status_code == status
-    assert message in page.content.decode()
+    assert messages[1] in page.content.decode()
     part = person.get("/jobs/", headers={"HX-Request": "true"})
     assert part.status_code == status
     assert part["Content-Type"].startswith("text/plain")
