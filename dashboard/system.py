@@ -55,7 +55,8 @@ _NUMBERS: Final = f"""
             WHERE stamp IS NOT NULL LIMIT %(most)s) AS unproved),
         (SELECT count(*) FROM {RollupDirt._meta.db_table}),
         state.zone,
-        state.until
+        state.until,
+        state.kept_from
     FROM (SELECT) AS always LEFT JOIN {RollupState._meta.db_table} AS state ON true
 """  # noqa: S608, SLF001  # names of tables, Django's
 WATCH_COLUMNS = (
@@ -144,13 +145,13 @@ def _numbers() -> Shown:
     the progress of the daily totals."""
     with connection.cursor() as cursor:
         cursor.execute(_NUMBERS, {"most": _COUNTED_TO})
-        running, waiting, unproved, dirt, zone, until = cursor.fetchone()
+        running, waiting, unproved, dirt, zone, until, kept = cursor.fetchone()
     return {
         "open_pods": running,
         "waiting_pods": waiting,
         "unproved_pods": unproved,
         "dirt": dirt,
-        "rollup": RollupState(zone=zone, until=until) if until else None,
+        "rollup": RollupState(zone=zone, until=until, kept_from=kept) if until else None,
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 import structlog
 from celery import shared_task
 from django.conf import settings
@@ -16,6 +19,8 @@ from usage.time.months import clock_problem
 from usage.utilization import rollups as utilization
 
 _LOG = structlog.get_logger(__name__)
+_HOURS_SECONDS: Final = 20.0
+"""How long a task adds up hours of the past: a worker does one task at a time."""
 
 
 @shared_task(name="usage.make_reports")  # type: ignore[untyped-decorator]
@@ -50,9 +55,16 @@ def _make_months(run: ReportRun) -> None:
 
 @shared_task(name="usage.sum_days")  # type: ignore[untyped-decorator]
 def sum_days() -> None:
-    """Compute daily totals and utilization of finished or changed days."""
-    now = timezone.now()
-    if days := refresh(now, settings.REPORT_ZONE):
+    """Compute daily totals and utilization of finished or changed days. The hours of the past take
+    several tasks where there are many."""
+    now, last = timezone.now(), time.monotonic() + _HOURS_SECONDS
+    days = refresh(
+        now,
+        settings.REPORT_ZONE,
+        lambda done, total: _LOG.info("hours summed", done=done, left=total - done),
+        lambda: time.monotonic() < last,
+    )
+    if days:
         _LOG.info("days summed", days=days)
     utilization.refresh(now)
 

@@ -20,6 +20,7 @@ from usage.retention.rules import (
     first_kept,
     first_unclosed,
 )
+from usage.sums.parts import hours_to_add
 from usage.sums.rollups import refresh
 from usage.time.windows import Month, day_begin
 from usage.utilization import rollups as utilization
@@ -156,7 +157,7 @@ def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
                         purged_before=plan.day, zone=zone.key, began_at=now
                     )
         raise PurgeRefused(
-            f"The days before {plan.day} have no daily totals yet: their lifetimes still change, "
+            f"The days before {plan.day} have no totals yet: their lifetimes still change, "
             "or another process is computing the totals. Try again later."
         )
     # No lifetimes go: the days that were purged stay those of the zone that they were.
@@ -171,9 +172,12 @@ class PurgeRefused(Exception):  # noqa: N818  # it is an answer, with a sentence
 
 def _is_summed(day: dt.date, zone: ZoneInfo) -> bool:
     cover = read_coverage()
-    first = _earliest_month(zone)
-    if first is None:
+    earliest = _earliest()
+    if earliest is None:
         return True
+    if cover.kept_from is None or hours_to_add(cover, earliest) is not None:
+        return False
+    first = Month.of(earliest, zone)
     each = max(dt.date(first.year, first.number, 1), cover.frozen_before or dt.date.min)
     while each < day:
         if not cover.has(each, zone):
@@ -183,7 +187,8 @@ def _is_summed(day: dt.date, zone: ZoneInfo) -> bool:
 
 
 def _allowed(wanted: Month, zone: ZoneInfo) -> Month:
-    earliest = _earliest_month(zone)
+    found = _earliest()
+    earliest = None if found is None else Month.of(found, zone)
     if earliest is None or earliest >= wanted:
         return wanted
     rows = MonthReport.objects.filter(state=ReportState.CLOSED).values_list("month", "first", "end")
@@ -208,11 +213,11 @@ def _joined(spans: Iterable[_Span]) -> list[_Span]:
     return found
 
 
-def _earliest_month(zone: ZoneInfo) -> Month | None:
+def _earliest() -> dt.datetime | None:
     with connection.cursor() as cursor:
         cursor.execute(_EARLIEST)
-        earliest = cursor.fetchone()[0]
-    return None if earliest is None else Month.of(earliest, zone)
+        earliest: dt.datetime | None = cursor.fetchone()[0]
+    return earliest
 
 
 def _delete_batch(kind: Kind, before: dt.datetime, rows: int) -> int:

@@ -1,4 +1,4 @@
-"""io: recomputes stale sums: one process at a time, in one transaction.
+"""io: recomputes stale sums: one process at a time, in one transaction, or in pieces.
 
 Triggers record the hours of every change (usage/migrations/_dirt.py) in the transaction of the
 change. So a reader never uses a sum that lacks a committed change: that time is added up from the
@@ -62,6 +62,15 @@ class Rollup:
         """
         with transaction.atomic(), connection.cursor() as cursor:
             return self._make(cursor, plan, tell) if self._has_lock(cursor) else 0
+
+    def make_piece(self, make: Callable[[Any], T | None]) -> T | None:
+        """Return what `make` returns for a cursor, in a transaction of its own; None: another
+        process is computing."""
+        with transaction.atomic(), connection.cursor() as cursor:
+            if not self._has_lock(cursor):
+                return None
+            cursor.execute(HASHED)
+            return make(cursor)
 
     def rebuild(
         self, forget: Callable[[Any], None], plan: Callable[[Any, Dirt], Work[T] | None], tell: Tell

@@ -37,7 +37,8 @@ class Coverage:
     of days of `frozen_zone`, stay valid whatever changes. `accelerated_from`: the first day with
     valid sums by accelerator name; sums of spans are valid where a span exists. None: an older
     release without either computed the sums. `kept_from`: from when on hours are summed in the
-    tables that keep them; None: an older release summed, which keeps none."""
+    tables that keep them, which grow towards the past; None: an older release summed, which keeps
+    none."""
 
     zone: str = ""
     until: date = date.min
@@ -353,11 +354,23 @@ def hours_begin(now: datetime, zone: ZoneInfo) -> datetime:
 def kept_to_sum(cover: Coverage, earliest: datetime, now: datetime, zone: ZoneInfo) -> list[Range]:
     """Return the ranges of hours before `hours_begin` that are to be kept and are not summed, or no
     longer right."""
-    begin = floor_hour(min([earliest, *(a for a, _ in cover.dirt)]))
-    if cover.frozen_until is not None:
-        begin = max(begin, ceil_hour(cover.frozen_until))
+    begin = _first_kept(cover, min([earliest, *(a for a, _ in cover.dirt)]))
+    if cover.kept_from is not None:
+        begin = max(begin, cover.kept_from)
     until = ceil_hour(hours_begin(now, zone))
     return list(gaps_between(cover.of_kept_hours.summed_hours(begin, until), begin, until))
+
+
+def hours_to_add(cover: Coverage, earliest: datetime) -> Range | None:
+    """Return the hours before those that are kept which lifetimes can still fill; None: there are
+    none."""
+    begin = _first_kept(cover, earliest)
+    return None if cover.kept_from is None or begin >= cover.kept_from else (begin, cover.kept_from)
+
+
+def _first_kept(cover: Coverage, earliest: datetime) -> datetime:
+    frozen = cover.frozen_until
+    return floor_hour(earliest) if frozen is None else max(floor_hour(earliest), ceil_hour(frozen))
 
 
 def hours_to_sum(cover: Coverage, now: datetime, zone: ZoneInfo) -> list[datetime]:

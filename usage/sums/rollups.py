@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from usage.reading import coverage_of
 from usage.sums.engine import PURGED, Rollup, Work
@@ -20,6 +20,7 @@ from usage.sums.parts import (
     days_to_sum,
     floor_hour,
     hours_begin,
+    hours_to_add,
     hours_to_sum,
     kept_to_sum,
     runs,
@@ -63,17 +64,26 @@ FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
 )
 
 
-def refresh(now: datetime, zone: ZoneInfo) -> int:
+def refresh(
+    now: datetime,
+    zone: ZoneInfo,
+    tell: Tell = lambda *_: None,
+    has_time: Callable[[], bool] = lambda: True,
+) -> int:
     """Sum all days of `zone` before today's, hours since `hours_begin` and hours that are kept,
-    that are new or changed.
+    that are new or changed. Return how many days.
 
-    Return how many days.
+    Then sum the hours before those that are kept while the caller `has_time`; `tell` is called
+    with how many of them are done, of how many.
     """
-    return _ROLLUP.refresh(lambda cursor, dirt: _plan(cursor, dirt, now, zone))
+    days = _ROLLUP.refresh(lambda cursor, dirt: _plan(cursor, dirt, now, zone))
+    _add_hours(zone, tell, has_time)
+    return days
 
 
 def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
-    """Sum everything again; return how many days. Raises RefreshBusy."""
+    """Sum everything again, except hours that are still to be added; return how many days. Raises
+    RefreshBusy."""
 
     def forget(cursor: Any) -> None:
         cursor.execute("UPDATE usage_rollupstate SET zone = ''")
@@ -81,9 +91,54 @@ def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
     return _ROLLUP.rebuild(forget, lambda cursor, dirt: _plan(cursor, dirt, now, zone), tell)
 
 
+def _add_hours(zone: ZoneInfo, tell: Tell, has_time: Callable[[], bool]) -> None:
+    """Sum the hours before those that are kept, the newest first, each piece in a transaction of
+    its own: after a release that kept none a transaction for all of them would take minutes, and
+    lose everything when it is ended. Until then their lifetimes are read."""
+    done = 0
+    while has_time():
+        added = _ROLLUP.make_piece(lambda cursor: _add_piece(cursor, zone))
+        if added is None:
+            return
+        done += added.hours
+        tell(done, done + added.left)
+
+
+class _Added(NamedTuple):
+    """How many hours were added to those that are kept, and how many are left to add."""
+
+    hours: int
+    left: int
+
+
+def _add_piece(cursor: Any, zone: ZoneInfo) -> _Added | None:
+    """Sum the newest hours before those that are kept; None: there are none to add."""
+    cursor.execute(_STATE)
+    cover = coverage_of([(*cursor.fetchone(), None, None)])
+    last = ceil_hour(cover.frozen_until or _ALWAYS)
+    if cover.zone != zone.key or cover.kept_from is None or cover.kept_from <= last:
+        return None
+    earliest = _earliest(cursor)
+    found = None if earliest is None else hours_to_add(cover, earliest)
+    if found is None:
+        _write_kept_from(cursor, last)
+        return None
+    hours = whole_hours(*found)
+    piece = hours[-_RUN_HOURS:]
+    # A change meanwhile leaves its dirt, which the next refresh takes.
+    _fill_kept(cursor, piece)
+    left = len(hours) - len(piece)
+    _write_kept_from(cursor, piece[0] if left else last)
+    return _Added(len(piece), left)
+
+
+def _write_kept_from(cursor: Any, first: datetime) -> None:
+    cursor.execute("UPDATE usage_rollupstate SET kept_from = %s", [first])
+
+
 def _plan(cursor: Any, dirt: Dirt, now: datetime, zone: ZoneInfo) -> Work[Callable[[], None]]:
-    cover = _known(cursor, dirt, zone)
-    earliest = _earliest(cursor, cover, now)
+    cover = _known(cursor, dirt, now, zone)
+    earliest = _earliest(cursor) or (now if cover.dirt else None)  # its rows were deleted
     days = [] if earliest is None else days_to_sum(cover, local_day(earliest, zone), now, zone)
     hours = [] if earliest is None else kept_to_sum(cover, earliest, now, zone)
     _delete(cursor, "day", days)
@@ -107,8 +162,9 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime, zone: ZoneInfo) -> Work[Callab
     return Work([(fill, size) for _, fill, size in chunks], lambda fill: fill(), finish)
 
 
-def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
-    """Return the valid coverage; if there is none, delete all sums except frozen ones.
+def _known(cursor: Any, dirt: Dirt, now: datetime, zone: ZoneInfo) -> Coverage:
+    """Return the valid coverage; if there is none, delete all sums except frozen ones. Hours of UTC
+    that are kept stay whatever the zone.
 
     Sums of an older release are never valid: it has no sums of accelerators and spans, or keeps no
     hours.
@@ -117,6 +173,7 @@ def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
     known = coverage_of([(*cursor.fetchone(), None, None)])
     frozen = known.frozen_before or _EVER
     is_current = known.zone == zone.key and known.accelerated_from is not None
+    keeps_hours = bool(known.zone) and known.kept_from is not None
     if not is_current:
         _delete_from(cursor, TABLES["day"], "day", frozen)
         _delete_from(cursor, TABLES["span"], "span", None)
@@ -125,22 +182,24 @@ def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
             frozen_before=known.frozen_before,
             frozen_zone=known.frozen_zone,
             accelerated_from=frozen if since is None else since,
+            hours=known.hours and (known.hours[1], known.hours[1]),
             kept_from=known.kept_from,
         )
-    if not is_current or known.kept_from is None:
-        rows_from = known.frozen_until if known.kept_from else None
+    if not is_current or not keeps_hours:
         _delete_from(cursor, TODAY_TABLES, "hour", None)
+    if not keeps_hours:
+        rows_from = known.frozen_until if known.kept_from else None
         _delete_from(cursor, KEPT_TABLES, "hour", rows_from)
         known = replace(known, hours=None)
-    return replace(known, dirt=dirt, kept_from=_kept_from(known))
+    return replace(known, dirt=dirt, kept_from=_kept_from(known, now, zone))
 
 
-def _kept_from(known: Coverage) -> datetime:
-    """Return from when on hours can be kept: none before is whole, or can be summed any more."""
-    frozen = known.frozen_until or _ALWAYS
-    if known.kept_from is None or frozen != floor_hour(frozen):
-        return max(known.kept_from or frozen, ceil_hour(frozen))
-    return known.kept_from
+def _kept_from(known: Coverage, now: datetime, zone: ZoneInfo) -> datetime:
+    """Return from when on hours are kept; `_add_hours` adds those before. Where rows were deleted
+    before an instant within an hour, that hour is not whole."""
+    first = known.kept_from or ceil_hour(hours_begin(now, zone))
+    frozen = known.frozen_until or first
+    return first if frozen == floor_hour(frozen) else max(first, ceil_hour(frozen))
 
 
 def _delete_from(cursor: Any, tables: Iterable[str], grain: str, first: Any) -> None:
@@ -149,15 +208,14 @@ def _delete_from(cursor: Any, tables: Iterable[str], grain: str, first: Any) -> 
         cursor.execute(f"DELETE FROM {table}{condition}", {"first": first})  # noqa: S608
 
 
-def _earliest(cursor: Any, cover: Coverage, now: datetime) -> datetime | None:
-    """Return when the first lifetime begins; now, if rows were deleted and none is left; None:
-    there is nothing to sum."""
+def _earliest(cursor: Any) -> datetime | None:
+    """Return when the first lifetime begins; None: there are none."""
     cursor.execute(
         "SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),"
         " (SELECT min(reserved_at) FROM partitions_holdings))"
     )
     earliest: datetime | None = cursor.fetchone()[0]
-    return now if earliest is None and cover.dirt else earliest
+    return earliest
 
 
 def _summed_days(cursor: Any) -> list[date]:

@@ -24,7 +24,8 @@ from usage.models import (
     UsageHour,
     UserHour,
 )
-from usage.retention.purging import Retention, make_plan, purge
+from usage.retention import purging
+from usage.retention.purging import PurgeRefused, Retention, make_plan, purge
 from usage.sums.rollups import rebuild, refresh
 from usage.time import months
 
@@ -106,7 +107,9 @@ def test_a_late_correction_corrects_the_hours_that_it_touches_and_no_others() ->
 
 
 def test_a_zone_of_half_hours_reads_the_same_hours() -> None:
+    kept = set(GroupHour.objects.values_list("id", flat=True))
     refresh(NOW, KOLKATA)
+    assert set(GroupHour.objects.values_list("id", flat=True)) == kept  # hours are those of UTC
     question = ask("2026-11-05T18:30", "2026-11-06T18:30", "group", zone=KOLKATA)
     begins, found = series(question, "hour")
     assert (len(begins), begins[1]) == (25, at("2026-11-05T19:00"))
@@ -120,9 +123,7 @@ def test_where_an_older_release_summed_lifetimes_are_read_until_all_hours_are_su
     store_pod("2026-11-21T08:00", "2026-11-21T09:00", group="g", gpus=2, accelerators={"a": 2})
     refresh(NOW, UTC)
     before = of_hours("group")
-    for model in (*KEPT, PartitionKindHour, GroupAcceleratorHour):
-        model.objects.all().delete()
-    RollupState.objects.update(kept_from=None)
+    forget_hours()
     assert of_hours("group") == before
     refresh(NOW, UTC)
     assert of_hours("group") == before
@@ -131,6 +132,70 @@ def test_where_an_older_release_summed_lifetimes_are_read_until_all_hours_are_su
     assert PartitionKindHour.objects.count() == 3
     assert set(GroupAcceleratorHour.objects.values_list("going_gpus", flat=True)) == {2}
     assert RollupState.objects.get().kept_from == at("1970-01-01")
+
+
+def forget_hours() -> None:
+    """Leave what an older release leaves, which keeps no hours."""
+    for model in (*KEPT, PartitionKindHour, GroupAcceleratorHour):
+        model.objects.all().delete()
+    RollupState.objects.update(kept_from=None)
+
+
+def test_hours_of_the_past_are_added_in_pieces_which_an_end_does_not_lose() -> None:
+    before = of_hours("group")
+    forget_hours()
+    told: list[tuple[int, int]] = []
+
+    def has_time() -> bool:
+        if len(told) == 5:
+            raise KeyboardInterrupt
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        refresh(NOW, UTC, lambda *each: told.append(each), has_time)
+    total = 24 * 15 + 13  # from 10:00 on the 5th to 23:00 on the 20th
+    assert told == [(72 * n, total) for n in range(1, 6)]
+    assert RollupState.objects.get().kept_from == at("2026-11-05T23:00")
+    assert of_hours("group") == before
+    GroupHour.objects.update(seconds=F("seconds") + 1)  # seen in what is not made again
+    refresh(NOW, UTC, lambda *each: told.append(each))
+    assert told[5:] == [(13, 13)]
+    assert RollupState.objects.get().kept_from == at("1970-01-01")
+    added = GroupHour.objects.filter(hour__lt=at("2026-11-05T23:00"))
+    assert set(added.values_list("seconds", flat=True)) == {1800, 3600}
+    assert {hour: each.seconds for hour, each in of_hours("group").items()} == {
+        11: 3601,
+        12: 3600 + 1200 + 1,
+        13: 3601,
+    }
+
+
+def test_a_change_of_hours_that_are_still_to_be_added_is_in_them() -> None:
+    forget_hours()
+    refresh(NOW, UTC, has_time=lambda: False)
+    assert RollupState.objects.get().kept_from == at("2026-11-20T23:00")
+    store_pod("2026-11-06T12:10", "2026-11-06T12:40", group="g")
+    want = {11: 3600, 12: 3600 + 1200 + 1800, 13: 3600}
+    for _ in range(2):
+        assert {hour: each.seconds for hour, each in of_hours("group").items()} == want
+        refresh(NOW, UTC)
+
+
+def test_nothing_is_purged_while_hours_are_still_to_be_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make("2026-11", "2027-02-10T00:00", UTC)
+    now = at("2027-02-11T12:00")
+    refresh(now, UTC)
+    plan = make_plan(now, UTC, Retention(lifetimes=1))
+    for is_left in (at("2026-11-06"), None):  # added in part; an older release summed
+        RollupState.objects.update(kept_from=is_left)
+        with monkeypatch.context() as patch:
+            patch.setattr(purging, "refresh", lambda *_: None)  # another process is at it
+            with pytest.raises(PurgeRefused, match="no totals yet"):
+                purge(plan, now, UTC)
+    assert PodLifetime.objects.count() == 2
+    assert purge(plan, now, UTC) is not None
 
 
 def purged(zone: ZoneInfo) -> None:

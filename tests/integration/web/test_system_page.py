@@ -14,7 +14,7 @@ from django.utils import timezone
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, store_pod
-from usage.models import MonitorRound, PurgeState
+from usage.models import MonitorRound, PurgeState, RollupState
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -127,6 +127,19 @@ def test_an_empty_record_says_what_to_start(admin: User) -> None:
     html = page(browser(admin))
     assert "run_prober" in html
     assert "run_monitor" in html
+
+
+def test_it_shows_from_when_on_there_are_hourly_totals(admin: User) -> None:
+    client = browser(admin)
+    state = RollupState.objects.create(zone="UTC", until="2026-11-21")
+    for kept_from, want in (
+        (None, "before 2026-11-21; hourly totals of today only"),
+        (at("2026-11-05T23:00"), "; hourly totals from 2026-11-05 23:00 UTC on"),
+        (at("1970-01-01T00:00"), "before 2026-11-21</li>"),
+    ):
+        state.kept_from = kept_from
+        state.save()
+        assert want in page(client)
 
 
 def test_nobody_but_administrators_sees_it(alice: User, charlie: User) -> None:

@@ -34,11 +34,14 @@ class Command(DatabaseCommand):
             try:
                 with ProgressBar(self.stderr, "days") as bar:
                     days = rebuild(now, zone, bar.show)
+                with ProgressBar(self.stderr, "hours") as bar:
+                    refresh(now, zone, bar.show)
                 with ProgressBar(self.stderr, "quarters of an hour of utilization") as bar:
                     utilization.rebuild(now, bar.show)
             except RefreshBusy as error:
                 raise CommandError(str(error)) from None
         else:
-            days = refresh(now, zone)
+            with ProgressBar(self.stderr, "hours") as bar:
+                days = refresh(now, zone, bar.show)
             utilization.refresh(now)
         self.stdout.write(f"{days} day{'' if days == 1 else 's'} summed")
