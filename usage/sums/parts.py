@@ -68,15 +68,18 @@ class Coverage:
         """Return the part that is also summed by the names of accelerators, frozen days apart."""
         return self if self.accelerated_from is not None else Coverage()
 
-    def is_frozen(self, day: date) -> bool:
-        """Return whether `day` has lost lifetimes, so that its sum can never be recomputed."""
-        return self.frozen_before is not None and day < self.frozen_before
+    def is_frozen(self, day: date, zone: ZoneInfo) -> bool:
+        """Return whether `day` of `zone` has lost lifetimes, so that it can never be summed again,
+        or has the sum of a day of `frozen_zone` that has."""
+        if self.frozen_before is None or self.frozen_until is None:
+            return False
+        return day < self.frozen_before or day_begin(day, zone) < self.frozen_until
 
     def has(self, day: date, zone: ZoneInfo) -> bool:
         """Return whether the sum of `day` is valid."""
         if zone.key != self.zone or day >= self.until:
             return False
-        if self.is_frozen(day):
+        if self.is_frozen(day, zone):
             return zone.key == self.frozen_zone
         return self._is_clean(day_begin(day, zone), day_begin(day + _DAY, zone))
 
@@ -342,7 +345,7 @@ def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) 
     today = local_day(now.astimezone(UTC), zone)
     first = min([earliest, *(local_day(a, zone) for a, _ in cover.dirt)])
     every = (first + _DAY * n for n in range((today - first).days))
-    return [day for day in every if not cover.is_frozen(day) and not cover.has(day, zone)]
+    return [day for day in every if not cover.is_frozen(day, zone) and not cover.has(day, zone)]
 
 
 def hours_begin(now: datetime, zone: ZoneInfo) -> datetime:

@@ -23,7 +23,7 @@ from usage.sums.sql import (
     pod_sums,
     rows_sql,
 )
-from usage.time.windows import Window, day_begin, step_begins
+from usage.time.windows import Window, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -329,8 +329,8 @@ def _cut(question: Question, steps: Steps) -> _Cut:
     usable = known if question.rolled else Coverage()
     until, zone = question.window.until, question.zone
     parts = split(steps, until, zone, usable)
-    if cover.frozen_before is not None:
-        _refuse_purged(parts, day_begin(cover.frozen_before, zone), cover.frozen_before)
+    if cover.frozen_before is not None and cover.frozen_until is not None:
+        _refuse_purged(parts, cover.frozen_until, cover.frozen_before)
     if question.pricing is None or not question.pricing.names("accelerator"):
         return _Cut(steps, parts, None)
     return _Cut(steps, parts, split(steps, until, zone, usable.of_accelerators))

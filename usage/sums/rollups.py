@@ -105,7 +105,7 @@ def _add_hours(zone: ZoneInfo, tell: Tell, has_time: Callable[[], bool]) -> None
 
 
 class _Added(NamedTuple):
-    """How many hours were added to those that are kept, and how many are left to add."""
+    """The numbers of hours that were added to those that are kept, and that are left to add."""
 
     hours: int
     left: int

@@ -11,7 +11,7 @@ from django.db.models import F
 
 from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.usage.reading import make
-from tests.integration.usage.test_usage_sums import ask, oracle, series
+from tests.integration.usage.test_usage_sums import ask, oracle, series, summary
 from usage.models import (
     GroupAcceleratorHour,
     GroupHour,
@@ -144,22 +144,22 @@ def forget_hours() -> None:
 def test_hours_of_the_past_are_added_in_pieces_which_an_end_does_not_lose() -> None:
     before = of_hours("group")
     forget_hours()
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
 
     def has_time() -> bool:
-        if len(told) == 5:
+        if len(progress) == 5:
             raise KeyboardInterrupt
         return True
 
     with pytest.raises(KeyboardInterrupt):
-        refresh(NOW, UTC, lambda *each: told.append(each), has_time)
+        refresh(NOW, UTC, lambda *each: progress.append(each), has_time)
     total = 24 * 15 + 13  # from 10:00 on the 5th to 23:00 on the 20th
-    assert told == [(72 * n, total) for n in range(1, 6)]
+    assert progress == [(72 * n, total) for n in range(1, 6)]
     assert RollupState.objects.get().kept_from == at("2026-11-05T23:00")
     assert of_hours("group") == before
     GroupHour.objects.update(seconds=F("seconds") + 1)  # seen in what is not made again
-    refresh(NOW, UTC, lambda *each: told.append(each))
-    assert told[5:] == [(13, 13)]
+    refresh(NOW, UTC, lambda *each: progress.append(each))
+    assert progress[5:] == [(13, 13)]
     assert RollupState.objects.get().kept_from == at("1970-01-01")
     added = GroupHour.objects.filter(hour__lt=at("2026-11-05T23:00"))
     assert set(added.values_list("seconds", flat=True)) == {1800, 3600}
@@ -230,6 +230,29 @@ def test_what_ended_with_the_last_purged_hour_is_not_counted_after_it() -> None:
     question = ask("2026-12-01", "2026-12-02", "group", now=at("2027-02-11T12:00"))
     (found,) = series(question, "month")[1].values()
     assert (found.pods, found.seconds) == (1, 600)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+def test_hours_that_lost_rows_are_not_summed_without_them_in_another_zone(zone: str) -> None:
+    store_pod("2026-11-30T16:00", "2026-11-30T17:00", group="g", user="u")
+    store_pod("2026-11-30T23:00", "2026-12-02T20:00", group="g", user="v")  # stays
+    make("2026-11", "2027-02-10T00:00", UTC)
+    now = at("2027-02-11T12:00")
+    assert purge(make_plan(now, UTC, Retention(lifetimes=1)), now, UTC) is not None
+    PodLifetime.objects.update(estimated=True)  # all that is left changes, and is summed again
+    other = ZoneInfo(zone)
+    for _ in range(2):
+        refresh(now, other)
+        days = ("2026-11-30T15:00", "2026-12-01T15:00")  # of Tokyo; in Los Angeles hours
+        begins, found = series(ask(*days, "group", now=now, zone=other), "hour")
+        seconds = {begins[n]: each.seconds for (n, _), each in found.items()}
+        assert seconds[at("2026-11-30T16:00")] == 3600
+        assert sum(seconds.values()) == 3600 + 16 * 3600
+        with pytest.raises(Exception, match="were purged"):
+            summary(ask(*days, "user", now=now, zone=other))
+        rest = ask("2026-12-01T00:00", "2026-12-01T15:00", "user", now=now, zone=other)
+        assert {key: each.seconds for key, each in summary(rest).items()} == {"v": 15 * 3600}
+        rebuild(now, other, lambda *_: None)
 
 
 def test_the_hour_in_which_the_rows_that_are_left_begin_is_read_from_no_sum() -> None:

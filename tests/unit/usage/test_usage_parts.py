@@ -268,6 +268,21 @@ def test_hours_to_keep_are_those_before_today_that_are_new_or_changed() -> None:
     assert kept_to_sum(purged, at("2026-11-02T07:30"), now, UTC_ZONE) == rest
 
 
+def test_a_day_that_begins_in_purged_time_is_none_of_another_zone() -> None:
+    day = date(2026, 11, 4)
+    east, west = ZoneInfo("Pacific/Kiritimati"), ZoneInfo("Etc/GMT+12")
+    cases = [
+        (UTC_ZONE, east, {day: True, day + timedelta(days=1): False}),
+        (west, east, {day + timedelta(days=1): True, day + timedelta(days=2): False}),
+        # It begins later, and has the sum of a day of the other zone.
+        (east, west, {day - timedelta(days=1): True, day: False}),
+    ]
+    for of, zone, want in cases:
+        cover = Coverage(zone.key, date(2026, 11, 10), frozen_before=day, frozen_zone=of.key)
+        assert {each: cover.is_frozen(each, zone) for each in want} == want
+        assert {each: not cover.has(each, zone) for each in want} == want
+
+
 def test_sums_of_purged_days_stand_in_their_own_zone_only_and_are_never_made_anew() -> None:
     changed = ((at("2026-11-02"), at("2026-11-02T05:00")),)
     known: dict[str, Any] = {
