@@ -17,7 +17,7 @@ from dashboard.queue.lines import WaitingJobSerializer, record_of
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.api.views import LiveView
-from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
@@ -167,6 +167,7 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
         "problem": reading.fleet.sentence(in_full=scope.sees_all),
         "read_at": reading.fleet.read_at if reading.fleet.problem else None,
         "sees_all": scope.sees_all,
+        "sees_system": is_admin(request.user),
     }
     templates, read_at = ("fleet.html", "_fleet.html"), reading.fleet.read_at
     return live_page(request, templates, facts, read_at, now=now, map=drawn.value)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from dashboard.fleetkept import rows_of
 from dashboard.live import live_reader
 from dashboard.templatetags.fleet import machine_address
-from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.cells import make_cells
 from ipuhub.web.columns import Column, columns_of
 from ipuhub.web.exports import export, known_format
@@ -95,6 +95,7 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
         "number": page.number,
         "pages": page.paginator.num_pages,
         "problem": state.fleet.sentence(in_full=scope.sees_all),
+        "sees_system": is_admin(request.user),
         "stale_since": state.fleet.read_at if state.fleet.problem else None,
     }
     templates = ("fleettable.html", "_fleettable.html")

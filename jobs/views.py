@@ -54,7 +54,7 @@ class JobFilters(Filters):
     namespace = django_filters.CharFilter(label="Namespace")
     name = django_filters.CharFilter(label="Name contains", method="has_in_name")
     status = django_filters.ChoiceFilter(
-        label="Status",
+        label="State",
         choices=[(state, state) for state in STATES],
         empty_label="Any",
         method="in_state",
@@ -131,7 +131,7 @@ def _freshness(_request: HttpRequest) -> dict[str, Any]:
 
 
 COLUMNS = (
-    Column("state", "Status", state_of, kind="badge", phone="1.1"),
+    Column("state", "State", state_of, kind="badge", phone="1.1"),
     Column("name", "Job", lambda job: job.name, link=_address, sort="name", phone="1.2"),
     Column("namespace", "Namespace", lambda job: job.namespace),
     Column("group", "Group", lambda job: job.group, room=1600),

@@ -32,6 +32,7 @@ from dashboard.overview.rows import (
 from dashboard.queue.typical import keep_runs, known_runs, missing_runs, with_runs
 from ipuhub.web.access import (
     is_accountant,
+    is_admin,
     scope_of,
     sees_cost,
     signed_in,
@@ -104,6 +105,7 @@ class Audience:
     usage: Scope
     fill: str
     sees_faults: bool
+    sees_system: bool
     grantee: str
 
 
@@ -158,12 +160,13 @@ def _audience(user: Caller, fill: str) -> Audience:
     scope, usage = scope_of(user), usage_scope_of(user)
     sees_nothing = scope.namespaces == usage.namespaces == frozenset()
     grantee = user.get_username() if sees_nothing else ""
-    return Audience(scope, usage, fill, is_accountant(user), grantee)
+    return Audience(scope, usage, fill, is_accountant(user), is_admin(user), grantee)
 
 
 def _show(audience: Audience, now: datetime) -> Shown:
     scope, reading = audience.scope, _read(audience.scope, audience.usage, now, audience.fill)
     values: dict[str, Any] = {"fill": audience.fill, "fills": FILLS, "grantee": audience.grantee}
+    values["sees_system"] = audience.sees_system
     values |= _present(reading, scope) | _past(reading, scope)
     values["faults"] = reading.reach.faults if audience.sees_faults else 0
     values["notices"] = _notices(reading, scope)
@@ -274,14 +277,16 @@ def _sparklines(reading: Reading, scope: Scope) -> dict[str, sparklines.Sparklin
 
 
 def _notices(reading: Reading, scope: Scope) -> list[Notice]:
-    """One notice for each problem, however many readings it stopped; the oldest time of these."""
+    """One notice for each problem, however many readings it stopped; the oldest time of what is
+    shown in their place. The record stands in for jobs only: nothing does for the proxy's data."""
     found: dict[str, Notice] = {}
     for source in reading.state.readings:
         if source.problem:
-            at = source.read_at or reading.reach.complete_until
+            stand_in = reading.reach.complete_until if source is reading.state.jobs else None
+            at = source.read_at or stand_in
             known = found.get(source.problem) or Notice(source.sentence(in_full=scope.sees_all), at)
-            oldest = min(known.read_at, at) if known.read_at and at else None
-            found[source.problem] = replace(known, read_at=oldest)
+            times = [each for each in (known.read_at, at) if each is not None]
+            found[source.problem] = replace(known, read_at=min(times, default=None))
     return list(found.values())
 
 

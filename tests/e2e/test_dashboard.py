@@ -147,7 +147,7 @@ def test_filter_tokens_and_subscriptions_need_no_pointer(page: Page, demo: Runni
     page.goto(f"{demo.dashboard}/jobs/")
     job = page.locator("#rows").get_by_role("link", name="ipujob-sample", exact=True)
     job.first.wait_for()
-    status = page.get_by_role("combobox", name="Status")
+    status = page.get_by_role("combobox", name="State")
     press(status, "P")
     page.wait_for_url("**/jobs/?status=Pending")
     expect(job).to_have_count(0)

@@ -29,7 +29,7 @@
   const name = (element) => { element.textContent = isLocal() ? `local time, ${NAME}` : "UTC"; };
   const label = (button) => {
     button.hidden = false;
-    button.textContent = isLocal() ? "Local" : "UTC";
+    button.lastElementChild.textContent = isLocal() ? NAME : "UTC";
     button.title = isLocal() ? `Times are local time, ${NAME}. Switch to UTC` : `Times are UTC. Switch to local time, ${NAME}`;
   };
   const note = (line) => { line.hidden = !isLocal(); };

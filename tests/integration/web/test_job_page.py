@@ -18,6 +18,7 @@ from jobs.models import JobEvent, JobRecord
 from jobs.selectors import NO_JOB
 from tests.builders import jobhistory
 from tests.builders.clients import browser
+from tests.integration.web.test_overview_pages import empty_state
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -176,8 +177,24 @@ def test_kubernetes_events_give_way_to_what_became_of_the_job(
 def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
     job = jobhistory.job(status="Pending", message="No controller has 4 free IPUs.")
     text = staff.get(f"/jobs/{job.uid}/").content.decode()
-    assert "No pods yet" in text
     assert "No controller has 4 free IPUs." in text
+    words = "The operator creates the pods when the partition is ready."
+    assert empty_state(text, "pod") == (words, "/queue/")
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        ("Suspended", "The operator creates the pods when the job is resumed."),
+        ("Failed", "No pod of this job was recorded."),
+    ],
+)
+def test_a_job_that_gets_no_pods_leads_to_its_events(staff: Client, status: str, want: str) -> None:
+    ended = timezone.now() if status == "Failed" else None
+    job = jobhistory.job(status=status, completed_at=ended)
+    events = f"/jobs/{job.uid}/events/"
+    assert empty_state(staff.get(f"/jobs/{job.uid}/").content.decode(), "pod") == (want, events)
+    assert staff.get(events).status_code == 200
 
 
 @pytest.mark.parametrize(

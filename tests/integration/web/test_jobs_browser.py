@@ -81,7 +81,7 @@ def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
         assert field.evaluate("(input) => input.list.options.length") == 1
         assert page.locator("#suggested-name option").count() > 10
         page.evaluate("window.sameDocument = true")
-        page.get_by_role("combobox", name="Status").select_option("Failed")
+        page.get_by_role("combobox", name="State").select_option("Failed")
         page.get_by_text("1 job", exact=True).first.wait_for()
         page.wait_for_url("**/jobs/?status=Failed")
         page.locator("#said").filter(has_text=re.compile("^1 job$")).wait_for(state="attached")
@@ -98,7 +98,7 @@ def test_without_javascript_filters_and_paging_work(address: str, cookie: str) -
         page.get_by_role("link", name="Older").click()
         expect(page.locator("#rows tbody tr")).to_have_count(11)
         page.get_by_text("Filters").click()
-        page.get_by_role("combobox", name="Status").select_option("Failed")
+        page.get_by_role("combobox", name="State").select_option("Failed")
         page.get_by_role("button", name="Filter").click()
         expect(page.locator("#rows tbody tr")).to_have_count(1)
 
@@ -166,7 +166,7 @@ SHOWN = "(row) => [...row.cells].filter((cell) => cell.offsetHeight).map((c) => 
 
 
 TWO_LINES = {
-    "/jobs/": {"Status", "Job", "IPUs", "Created", "Message"},
+    "/jobs/": {"State", "Job", "IPUs", "Created", "Message"},
     "/partitions/": {"State", "Job", "IPUs", "Reserved", "Partition", "Namespace"},
     "/usage/pods/": {"End", "Pod", "IPUs", "Type", "Scheduled", "User"},
 }

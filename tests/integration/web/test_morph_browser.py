@@ -94,7 +94,7 @@ def test_a_filter_and_the_way_back_still_work(address: str, cookie: str) -> None
     in_thread(lambda: JobRecord.objects.filter(name="third").update(status=change_to))
     with page_of(address, cookie, 1280) as page:
         page.goto("/jobs/")
-        page.get_by_role("combobox", name="Status").select_option(change_to)
+        page.get_by_role("combobox", name="State").select_option(change_to)
         page.wait_for_url("**/jobs/?status=Failed")
         expect(page.locator("#rows tbody tr")).to_have_count(1)
         change("second", status=change_to)  # the next poll asks for the filtered list

@@ -133,7 +133,7 @@ def test_lists_with_costs_need_no_scrolling_sideways(address: str, cookie: str, 
         )
     with page_of(address, cookie, width) as page:
         for path, columns in (
-            ("/jobs/", {"Status", "Job", "Namespace", "User", "IPUs", "Created", "Cost"}),
+            ("/jobs/", {"State", "Job", "Namespace", "User", "IPUs", "Created", "Cost"}),
             (
                 "/partitions/",
                 {"State", "Partition", "Namespace", "Job", "IPUs", "Reserved", "Released", "Cost"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,6 +64,29 @@ def test_without_a_cluster_the_page_says_what_does_not_answer(client: Client) ->
     assert "no-kubeconfig" in text
     assert "No data has been read yet" in text
     assert "Traceback" not in text
+
+
+def empty_state(text: str, among: str = "") -> tuple[str, str]:
+    """Return the one sentence and the address of the one action of an empty part of a page."""
+    parts = re.findall(r'<div class="empty">(.*?)</div>\s*</div>', text, re.DOTALL)
+    (part,) = [each for each in parts if among in each]
+    (action,) = re.findall(r'<a class="btn" href="([^"]+)">[^<]+</a>', part)
+    words = re.sub(r"<[^>]+>", "", part.partition('<div class="empty-action">')[0]).strip()
+    assert re.fullmatch(r"[A-Z][^.]+\.", words), words
+    return words, action
+
+
+@pytest.mark.parametrize("path", ["/", "/fleet/", "/fleet/table/"])
+def test_a_fleet_without_ipus_says_so_in_one_sentence_with_one_action(
+    client: Client, path: str
+) -> None:
+    """The components, for those who may see them."""
+    sign_in(client, staff=True)
+    for address in ("/system/", "/jobs/"):
+        words, action = empty_state(client.get(path).content.decode(), "IPUs")
+        assert (words, action) == ("No IPUs are known until a V-IPU controller answers.", address)
+        assert client.get(action).status_code == 200
+        get_user_model().objects.update(is_staff=False)
 
 
 def test_htmx_gets_the_changing_part_only_and_304_when_nothing_changed(client: Client) -> None:

@@ -20,6 +20,7 @@ from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange
 from tests.builders.clients import api_client, browser
 from tests.builders.lifetimes import at, store_partition, store_pod
+from tests.integration.web.test_overview_pages import empty_state
 from usage.query import given
 from usage.utilization.amounts import Utilization
 from usage.utilization.pages import answer_capacity
@@ -78,6 +79,25 @@ def test_the_sums_add_up_for_each_controller_and_in_all(admin: User) -> None:
     }
     for name in first["exact"]:
         assert got["total"]["exact"][name] == sum(r["exact"][name] for r in got["results"])
+
+
+@pytest.mark.parametrize(
+    ("query", "action"),
+    [
+        ("?month=2026-01", "/utilization/"),
+        ("?from=2026-01-01&to=2026-01-02", "/utilization/"),
+        (f"?{RANGE}&controller=gone", f"/utilization/?{RANGE}"),
+        ("", "/system/"),
+    ],
+)
+def test_a_range_without_capacity_says_so_and_leads_on(
+    admin: User, monkeypatch: pytest.MonkeyPatch, query: str, action: str
+) -> None:
+    if not query:
+        monkeypatch.setattr(timezone, "now", lambda: at("2026-01-15T00:00"))
+    text = browser(admin).get(f"/utilization/{query}").content.decode()
+    words = "No capacity was recorded in this range."
+    assert empty_state(text) == (words, escape(action))
 
 
 @pytest.mark.parametrize("step", ["hour", "day", "week", "month", "all"])

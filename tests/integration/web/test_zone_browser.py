@@ -47,8 +47,15 @@ def created(page: Page) -> Locator:
 
 
 def switch(page: Page) -> Locator:
-    """The button in the header."""
-    return page.locator("[data-zone-switch]")
+    """The button in the user's menu."""
+    return page.locator(".user-menu-list [data-zone-switch]")
+
+
+def press(page: Page) -> None:
+    """Open the menu, switch, and close the menu."""
+    page.locator("summary.nav-user").click()
+    switch(page).click()
+    page.keyboard.press("Escape")
 
 
 @pytest.mark.parametrize(("zone", "want"), ZONES)
@@ -58,29 +65,29 @@ def test_the_switch_shows_local_times_names_the_zone_and_is_remembered(
     with page_of(address, cookie, 1440, zone=zone) as page:
         page.goto("/jobs/waits/")
         expect(created(page)).to_have_text(UTC_WORDS)
-        expect(switch(page)).to_have_text("UTC")
+        expect(switch(page)).to_have_text("Time zone UTC")
         expect(page.locator("[data-zone-note]")).to_be_hidden()
-        switch(page).click()
+        press(page)
         expect(created(page)).to_have_text(want)
         expect(created(page)).to_have_attribute("title", f"{UTC_WORDS} UTC")
         words = f"Times are local time, {zone}. Switch to UTC"
         expect(switch(page)).to_have_attribute("title", words)
         page.goto("/jobs/gone/")
-        expect(switch(page)).to_have_text("Local")
+        expect(switch(page)).to_have_text(f"Time zone {zone}")
         expect(page.locator("[data-zone-note]")).to_contain_text(f"Times are local time, {zone}.")
         expect(page.locator("#rows")).to_contain_text(f"{want} local time")
-        switch(page).click()
+        press(page)
         expect(page.locator("#rows")).to_contain_text(f"{UTC_WORDS} UTC")
         expect(page.locator("#rows")).not_to_contain_text("local time")
         page.reload()
-        expect(switch(page)).to_have_text("UTC")
+        expect(switch(page)).to_have_text("Time zone UTC")
 
 
 def test_a_polled_part_arrives_in_local_time(address: str, cookie: str) -> None:
     zone, want = ZONES[0]
     with page_of(address, cookie, 1440, zone=zone) as page:
         page.goto("/jobs/waits/")
-        switch(page).click()
+        press(page)
         change("waits", status="Restarting")
         page.locator("#rows[data-say='waits is Restarting']").wait_for()
         expect(created(page)).to_have_text(want)
@@ -91,7 +98,7 @@ def test_prints_and_files_stay_in_utc(address: str, cookie: str) -> None:
     zone, want = ZONES[0]
     with page_of(address, cookie, 1440, zone=zone) as page:
         page.goto("/jobs/waits/")
-        switch(page).click()
+        press(page)
         expect(created(page)).to_have_text(want)
         page.emulate_media(media="print")
         expect(created(page)).to_have_text(UTC_WORDS)
@@ -106,20 +113,38 @@ def test_other_windows_follow_the_switch(address: str, cookie: str) -> None:
         page.goto("/jobs/waits/")
         other = page.context.new_page()
         other.goto("/jobs/waits/")
-        switch(other).click()
+        press(other)
         expect(created(page)).to_have_text(want)
 
 
 @pytest.mark.parametrize("width", [1440, 768, 390])
-def test_the_header_has_room_for_the_switch(address: str, cookie: str, width: int) -> None:
-    with page_of(address, cookie, width, zone=ZONES[0][0]) as page:
+def test_the_menu_shows_the_zone_and_switches_it_by_keyboard(
+    address: str, cookie: str, width: int
+) -> None:
+    """In a line of its own, which names the zone in full and stays open to show the change."""
+    zone, want = "America/North_Dakota/New_Salem", "2026-01-31 14:15:30"  # a long name
+    with page_of(address, cookie, width, zone=zone) as page:
         page.goto("/jobs/waits/")
-        switch(page).click()
-        box, brand = switch(page).bounding_box(), page.locator(".navbar-brand").bounding_box()
+        expect(page.locator("header [data-zone-switch]:visible")).to_have_count(0)
+        page.locator("summary.nav-user").focus()
+        page.keyboard.press("Enter")
+        expect(switch(page)).to_be_visible()
+        theme = page.locator("[data-theme-switch]")
+        theme.focus()
+        page.keyboard.press("ArrowDown")
+        expect(switch(page)).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(created(page)).to_have_text(want)
+        expect(switch(page)).to_have_text(f"Time zone {zone}")
+        expect(page.locator("#said")).to_have_text(f"Times are local time, {zone}")
+        name = switch(page).locator("span")
+        assert name.evaluate("(text) => text.scrollWidth <= text.clientWidth")
+        box, above = switch(page).bounding_box(), theme.bounding_box()
         assert box
-        assert brand
+        assert above
         assert box["height"] >= 24
-        assert abs(box["y"] + box["height"] / 2 - brand["y"] - brand["height"] / 2) < 4  # one row
+        assert box["height"] == above["height"]  # one line
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -127,5 +152,7 @@ def test_without_javascript_all_is_utc_and_there_is_no_switch(address: str, cook
     with page_of(address, cookie, 1440, scripts=False, zone=ZONES[0][0]) as page:
         page.goto("/jobs/waits/")
         expect(created(page)).to_have_text(UTC_WORDS)
+        page.locator("summary.nav-user").click()
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
         expect(switch(page)).to_be_hidden()
         expect(page.locator("[data-zone-note]")).to_be_hidden()
