@@ -125,26 +125,6 @@ def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(
     assert "the prober has received nothing since" in text
 
 
-def test_the_record_does_not_stand_in_for_a_proxy_that_never_answered(
-    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
-) -> None:
-    """Its notice has no time: nothing of it is shown."""
-    checkpoint("ipujobs", clock.now() - dt.timedelta(seconds=54))
-    checkpoint("pods", clock.now() - dt.timedelta(seconds=54))
-    cluster.add_job("bert", "team-a", **RUNNING)
-    proxy.stop()
-    try:
-        text = get_overview(admin)
-    finally:
-        proxy.start()
-    notice, figures = text.split('<div class="figures">')
-    assert "The V-IPU Proxy does not answer" in notice
-    assert "No data has been read yet." in notice
-    assert "The page shows the state of" not in notice
-    assert "1 running" in figures
-    assert "the V-IPU Proxy has not answered yet" in figures
-
-
 def test_the_history_says_how_far_it_goes(admin: Client) -> None:
     assert "start <code>manage.py run_prober" in get_overview(admin)
     checkpoint("pods", NOON + dt.timedelta(hours=3))

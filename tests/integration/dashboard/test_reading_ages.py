@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -135,6 +136,25 @@ def test_a_service_that_stops_two_readings_is_named_once_with_the_older_time(
     assert text.count(problem) == 1
     assert "The page shows the state of <time" in text
     assert ">75 s</time> ago" in text
+
+
+def test_the_record_does_not_stand_in_for_a_proxy_that_never_answered(
+    admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its notice has no time: nothing of it is shown. What is recorded of jobs is shown."""
+    clock.hold()
+    for watch in ("ipujobs", "pods"):
+        checkpoint(watch, clock.now() - dt.timedelta(seconds=54))
+    proxy, cluster = "The V-IPU Proxy does not answer", "The Kubernetes API does not answer"
+    silent, read = Reading((), problem=proxy), Reading((), clock.now())
+    never = LiveState(jobs=read, partitions=silent, fleet=Reading({}, problem=proxy))
+    for seen in (never, replace(never, jobs=Reading((), problem=cluster))):
+        monkeypatch.setattr(LiveReader, "read", lambda _self, _now, seen=seen: seen)
+        notices, figures = get_page(admin, "/").split('<div class="figures">')
+        notice = notices.partition(proxy)[2].partition("</div></div>")[0]
+        assert "No data has been read yet." in notice
+        assert "the V-IPU Proxy has not answered yet" in figures
+    assert ">54 s</time> ago" in notices.partition(cluster)[2].partition("</div></div>")[0]
 
 
 def test_a_keeper_reads_for_the_requests(
