@@ -89,10 +89,10 @@ def _export(*names: str) -> tuple[Column, ...]:
 LIFETIME_COLUMNS = (
     Column("pod_name", "Pod", lambda pod: pod.pod_name, kind="code", phone="1.2"),
     Column("namespace", "Namespace", lambda pod: pod.namespace),
-    Column("group", "Group", lambda pod: pod.group),
+    Column("group", "Group", lambda pod: pod.group, room=1200),
     Column("user_shown", "User", _user, phone="2.3"),
     Column("component", "", lambda pod: pod.component, kind="export"),
-    Column("instance_type", "Type", lambda pod: pod.instance_type, phone="2.1"),
+    Column("instance_type", "Type", lambda pod: pod.instance_type, phone="2.1", room=1600),
     Column(
         "ipus",
         "IPUs",
@@ -102,9 +102,11 @@ LIFETIME_COLUMNS = (
     ),
     Column("cpus", "", lambda pod: Figure(f"{pod.cpu_millicores / 1000:g}"), kind="export"),
     Column("memory_gib", "", lambda pod: Figure(f"{pod.memory_bytes / GIB:.4g}"), kind="export"),
-    Column("waited", "Waited", _waited, rendered=lambda pod: _waited(pod, spell_duration)),
+    Column(
+        "waited", "Waited", _waited, rendered=lambda pod: _waited(pod, spell_duration), room=1600
+    ),
     Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time", phone="2.2"),
-    Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),
+    Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time", room=1200),
     Column("end", "End", _end, phone="1.1"),
     COST,
     *_export(

@@ -27,6 +27,7 @@ PAGES = (
     "/usage/",
     "/usage/pods/",
     "/utilization/",
+    "/usage/reports/",
     "/system/",
     "/queue/",
     "/fleet/",
@@ -65,11 +66,22 @@ TALL = f"""() => [...document.querySelectorAll("tbody tr")]
   .filter((row) => row.offsetHeight > {ROW})
   .map((row) => `more than one line: ${{row.textContent}}`)"""
 
+ASIDE = """() => [...document.querySelectorAll(".table-responsive, .main-nav")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1)
+  .map((each) => `${each.scrollWidth} in ${each.clientWidth}: ${each.outerHTML.slice(0, 120)}`)"""
+CHOICES = """() => [...document.querySelectorAll("main select")].filter((each) => {
+  const style = getComputedStyle(each), ruler = document.createElement("canvas").getContext("2d");
+  ruler.font = style.font;
+  const room = each.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return each.offsetHeight && ruler.measureText(each.selectedOptions[0].text).width > room + 1;
+}).map((each) => `a chosen value is cut: ${each.outerHTML.slice(0, 150)}`)"""
+
 
 def faults(page: Page, path: str, width: int) -> list[str]:
     """Return what is wrong with the layout of a page."""
     page.goto(path)
-    checks = (CUT, BROKEN, COVERED, *((TALL,) if path in ONE_LINE and width >= 768 else ()))
+    lines = (TALL,) if path in ONE_LINE and width >= 768 else ()
+    checks = (CUT, BROKEN, COVERED, ASIDE, CHOICES, *lines)
     found = [f"{path}: {fault}" for check in checks for fault in page.evaluate(check)]
     if page.evaluate("document.documentElement.scrollWidth") > width:
         found.append(f"{path}: wider than {width}")

@@ -61,6 +61,11 @@ def test_a_phone_shows_where_in_the_navigation_one_is(address: str, cookie: str)
             box = page.get_by_label("Main").get_by_role("link", name=name).bounding_box()
             assert box
             assert 0 <= box["x"] <= box["x"] + box["width"] <= 390, path
+        nav = page.locator(".main-nav")
+        for width in (390, 375):  # all entries are in view, none behind the edge
+            page.set_viewport_size({"width": width, "height": 844})
+            assert nav.evaluate("(row) => row.scrollWidth - row.clientWidth") <= 0
+        page.set_viewport_size({"width": 390, "height": 844})
         page.goto("/audit/")  # the tabs of a section, too
         tab = page.get_by_label("Section").get_by_role("link", name="Audit").bounding_box()
         assert tab
