@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.views import PasswordChangeView
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import Http404
+from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -22,7 +23,7 @@ from ipuhub.web.audit import TOKEN, USER, AuditEvent, audited, author_of
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.grants import revocation_of, token_fields
+from ipuhub.web.grants import delete_token, token_fields
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.refusals import note_mistakes
 from ipuhub.web.signin import LimitedAttempts, forget_attempts
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ipuhub.web.audit import Author
 
 
+NOT_YOURS: Final = "You have no such token."
 TOKEN_COLUMNS: Final = (
     Column("name", "Name", lambda token: token.name),
     Column("scopes", "Scopes", lambda token: token.scopes),
@@ -74,12 +76,6 @@ def make_own_token(
         author, AuditEvent(TOKEN, "create", name, fields=token_fields(owner, words, ends))
     ):
         return make_token(owner, name, timezone.now(), ends, words)
-
-
-def revoke_own_token(author: Author, token: ApiToken) -> None:
-    """Delete a token of the author: it stops working at once."""
-    with audited(author, revocation_of(token)):
-        token.delete()
 
 
 def _owner(request: HttpRequest) -> User:
@@ -119,9 +115,10 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 @signed_in
 def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
-    """Delete one of the user's tokens: it stops working at once."""
-    token = get_object_or_404(ApiToken, pk=number, user=_owner(request))
-    revoke_own_token(author_of(request), token)
+    """Delete one of the user's tokens: it stops working at once. Raises Http404."""
+    token = delete_token(number, author_of(request), _owner(request))
+    if token is None:
+        raise Http404(NOT_YOURS)
     messages.success(request, f"The token {token.name} no longer works.")
     return redirect("account-tokens")
 

@@ -22,7 +22,7 @@ from ipuhub.web.audit import ROLE, AuditEvent, author_of, record_refusal
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import CHUNK_ROWS, export, known_format
 from ipuhub.web.filters import PAGE, BadFilter, read_page_number
-from ipuhub.web.grants import grant_role, revoke_any_token, revoke_role
+from ipuhub.web.grants import delete_token, grant_role, revoke_role
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.refusals import note_mistakes
 
@@ -140,7 +140,7 @@ def users_page(request: HttpRequest) -> HttpResponseBase:
 def revoke_token_of(request: HttpRequest, number: int) -> HttpResponseBase:
     """Revoke a token of any user: it stops working at once. Raises PermissionDenied and Http404."""
     require_admin(request.user)
-    token = revoke_any_token(number, author_of(request))
+    token = delete_token(number, author_of(request))
     if token is None:
         raise Http404(NOT_FOUND)
     messages.success(request, f"The token {token.name} of {token.user} no longer works.")

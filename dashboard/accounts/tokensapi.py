@@ -12,7 +12,7 @@ from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
-from dashboard.account import TOKEN_COLUMNS, make_own_token, revoke_own_token
+from dashboard.account import NOT_YOURS, TOKEN_COLUMNS, make_own_token
 from dashboard.accounts.usersapi import TokenSerializer
 from ipuhub.api.idempotency import SecretField, idempotent
 from ipuhub.api.parsing import read_body
@@ -22,13 +22,13 @@ from ipuhub.api.views import FileList, PlainView
 from ipuhub.models import ApiToken
 from ipuhub.web.audit import author_of
 from ipuhub.web.columns import file_columns
+from ipuhub.web.grants import delete_token
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
     from rest_framework.request import Request
 
 _MOST_DAYS: Final = 3650
-_NONE: Final = "You have no such token."
 _TEXT: Final = "token"
 
 
@@ -118,9 +118,10 @@ class OneToken(PlainView):
     def delete(self, request: Request, pk: int) -> Response:
         """Revoke one of the caller's tokens: it stops working at once. Raises Http404 and
         ValidationError."""
-        found = _find(request, pk)
+        owner = _find(request, pk).user
         read_body(NoBodySerializer, request)
-        revoke_own_token(author_of(request), found)
+        if delete_token(pk, author_of(request), owner) is None:
+            raise Http404(NOT_YOURS)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -142,5 +143,5 @@ def _own(request: Request) -> QuerySet[ApiToken]:
 def _find(request: Request, pk: int) -> ApiToken:
     found = _own(request).filter(pk=pk).first()
     if found is None:
-        raise Http404(_NONE)
+        raise Http404(NOT_YOURS)
     return found

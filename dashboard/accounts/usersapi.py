@@ -27,7 +27,7 @@ from ipuhub.models import ApiToken
 from ipuhub.roles import ROLES
 from ipuhub.web.audit import author_of
 from ipuhub.web.filters import Filters
-from ipuhub.web.grants import revoke_any_token
+from ipuhub.web.grants import delete_token
 from ipuhub.web.keyset import Order
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class TokenOfUser(PlainView):
         """Revoke a token of any user; administrators only. It stops working at once, and the list
         of role changes says who did it. Raises Http404 and ValidationError."""
         read_body(NoBodySerializer, request)
-        if revoke_any_token(pk, author_of(request)) is None:
+        if delete_token(pk, author_of(request)) is None:
             raise Http404(NOT_FOUND)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -143,25 +143,28 @@ def _subscribe(user: User, given: dict[str, Any]) -> Subscription:
 
 def pause(author: Author, subscription: Subscription) -> None:
     """Send nothing until it is resumed."""
-    if not subscription.is_paused:
-        with audited(author, _audit_event("pause", subscription, [("is_paused", False, True)])):
-            Subscription.objects.filter(pk=subscription.pk).update(is_paused=True)
+    rows = Subscription.objects.filter(pk=subscription.pk, is_paused=False)
+    event = _audit_event("pause", subscription, [("is_paused", False, True)])
+    with audited(author, event):
+        event.is_change = bool(rows.update(is_paused=True))
 
 
 def resume(author: Author, subscription: Subscription) -> None:
     """Send what happens from now on."""
     rows = Subscription.objects.filter(pk=subscription.pk, is_paused=True)
-    if subscription.is_paused:
-        with audited(author, _audit_event("resume", subscription, [("is_paused", True, False)])):
-            rows.update(is_paused=False, since=timezone.now())
+    event = _audit_event("resume", subscription, [("is_paused", True, False)])
+    with audited(author, event):
+        event.is_change = bool(rows.update(is_paused=False, since=timezone.now()))
 
 
 def delete(author: Author, subscription: Subscription) -> None:
     """Delete a subscription and its log."""
-    with audited(
-        author, _audit_event("delete", subscription, differences(_recorded(vars(subscription)), {}))
-    ):
-        subscription.delete()
+    event = _audit_event("delete", subscription, differences(_recorded(vars(subscription)), {}))
+    with audited(author, event):
+        found = Subscription.objects.select_for_update().filter(pk=subscription.pk).first()
+        event.is_change = found is not None
+        if found is not None:
+            found.delete()
 
 
 def _audit_event(

@@ -68,7 +68,8 @@ class Author:
 @dataclass(slots=True)
 class AuditEvent:
     """A change to record. `fields`: name, value before and value after of each changed field, never
-    a secret. `uid`: of the job, or the number of the run of a report."""
+    a secret. `uid`: of the job, or the number of the run of a report. `is_change`: false where it
+    was made already, for example by another request at the same moment."""
 
     kind: str
     action: str
@@ -77,6 +78,7 @@ class AuditEvent:
     uid: str = ""
     fields: Iterable[Field] = field(default_factory=tuple)
     more: Mapping[str, Any] = field(default_factory=dict)
+    is_change: bool = True
 
 
 _refusals: Final[ContextVar[list[tuple[Author, AuditEvent, str]] | None]] = ContextVar(
@@ -171,12 +173,14 @@ def answer(entry: AuditEntry, outcome: str, message: str = "", status: int | Non
 
 @contextmanager
 def audited(author: Author, event: AuditEvent) -> Iterator[AuditEvent]:
-    """Make a change and its entry in one transaction; the body may complete the event. A refusal
-    (ValidationError, PermissionDenied) is recorded with its reason, and raised."""
+    """Make a change and its entry in one transaction; the body may complete the event, and decides
+    by the row that it locks or changes whether it is a change. A refusal (ValidationError,
+    PermissionDenied) is recorded with its reason, and raised."""
     try:
         with transaction.atomic():
             yield event
-            record(author, event)
+            if event.is_change:
+                record(author, event)
     except (ValidationError, PermissionDenied) as error:
         sentences = error.messages if isinstance(error, ValidationError) else [str(error)]
         record_refusal(author, event, " ".join(sentences))

@@ -1,4 +1,4 @@
-"""glue: grants and revokes roles, revokes tokens of users, and records who did it."""
+"""glue: grants and revokes roles, revokes tokens, and records who did it."""
 
 from __future__ import annotations
 
@@ -73,23 +73,25 @@ def set_group_grants(user: User, wanted: Collection[Grant]) -> None:
 @transaction.atomic
 def set_admin(user: User, by: Author, *, is_admin: bool) -> bool:
     """Make a user an administrator of everything, or no longer; return whether that changed it."""
-    if user.is_staff == is_admin:
-        return False
+    rows = type(user).objects.filter(pk=user.pk, is_staff=not is_admin)
+    is_changed = bool(rows.update(is_staff=is_admin))
     user.is_staff = is_admin
-    user.save(update_fields=["is_staff"])
-    _record(user, Grant(ADMIN), by, is_granted=is_admin)
-    return True
+    if is_changed:
+        _record(user, Grant(ADMIN), by, is_granted=is_admin)
+    return is_changed
 
 
 @transaction.atomic
-def revoke_any_token(number: int, by: Author) -> ApiToken | None:
-    """Revoke the API token with this number, of any user, and record who did it; return it, or None
-    if it does not exist."""
+def delete_token(number: int, by: Author, owner: User | None = None) -> ApiToken | None:
+    """Revoke the API token with this number, of `owner` or (None) of any user, and record who did
+    it; return it, or None if it does not exist."""
     tokens = ApiToken.objects.select_related("user").select_for_update(of=("self",))
+    if owner is not None:
+        tokens = tokens.filter(user=owner)
     token = tokens.filter(pk=number).first()
     if token is None:
         return None
-    record(by, revocation_of(token))
+    record(by, _revocation_of(token))
     token.delete()
     return token
 
@@ -103,7 +105,7 @@ def token_fields(
     return differences({}, after)
 
 
-def revocation_of(token: ApiToken) -> AuditEvent:
+def _revocation_of(token: ApiToken) -> AuditEvent:
     """Return the revocation of a token as the audit has it."""
     fields = differences({"owner": token.user.get_username(), "scopes": token.scopes}, {})
     return AuditEvent(TOKEN, "revoke", token.name, fields=fields)

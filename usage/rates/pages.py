@@ -128,10 +128,12 @@ def set_rate_of(author: Author, rate: Rate) -> Rate:
 
 def end_rate_of(author: Author, rate: Rate, until: date) -> Rate:
     """End a rate, with an entry in the audit. Raises ValidationError."""
-    fields = [("valid_until", rate.valid_until, until)]
-    event = AuditEvent(RATE, "end", f"{rate.resource} {rate.name}".strip(), fields=fields)
+    event = AuditEvent(RATE, "end", f"{rate.resource} {rate.name}".strip())
     with audited(author, event):
-        return end_rate(rate, until, author.name, timezone.now())
+        rate.refresh_from_db(from_queryset=Rate.objects.select_for_update())
+        event.fields = [("valid_until", rate.valid_until, until)]
+        event.is_change = rate.valid_until != until
+        return end_rate(rate, until, author.name, timezone.now()) if event.is_change else rate
 
 
 def _new_fields(rate: Rate) -> list[tuple[str, object, object]]:

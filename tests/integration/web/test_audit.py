@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -17,21 +19,28 @@ from django.utils import timezone
 
 from dashboard.actions.auditlist import visible_entries
 from dashboard.actions.rolechanges import read_role_changes
+from dashboard.notify.subscriptions import delete, pause, resume
+from ipuhub.api.auth import make_token
 from ipuhub.kube.access import User as ClusterUser
-from ipuhub.models import ApiToken, AuditEntry
+from ipuhub.models import ApiToken, AuditEntry, Subscription
 from ipuhub.roles import Grant
 from ipuhub.web.audit import AuditEvent, Author, record
 from ipuhub.web.clusterusers import ServiceAccount
+from ipuhub.web.grants import delete_token, grant_role, revoke_role
 from tests.builders.clients import api_client, browser
 from tests.builders.questions import count_queries
 from tests.builders.rates import store_rate
 from tests.builders.roles import grant
 from usage.models import ReportRun
+from usage.rates.pages import end_rate_of
 from usage.reports.runs import do_run
 from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from django.contrib.auth.models import User
+    from django.db.models import Model
     from django.test import Client
 
 HOOK = "https://chat.example.com/hooks/s3cr3t-path"
@@ -273,3 +282,34 @@ def migrate(targets: list[tuple[str, str]]) -> Any:
     """Migrate; return the models of then."""
     MigrationExecutor(connection).migrate(targets)
     return MigrationExecutor(connection).loader.project_state(targets).apps
+
+
+@pytest.mark.parametrize(
+    "change", ["pause", "resume", "delete", "end rate", "grant", "revoke", "revoke token"]
+)
+def test_two_changes_at_the_same_moment_make_one_entry(admin: User, change: str) -> None:
+    by, now = Author("ada", "page", user=admin), timezone.now()
+    subscription = Subscription.objects.create(
+        owner=admin, event="job-failed", channel="webhook", target=HOOK, created_at=now, since=now
+    )
+    user = get_user_model().objects.create_user("eve", is_staff=change == "revoke")
+    all_of_it = Grant("admin")
+    changes: dict[str, tuple[Callable[[Any], object], Model]] = {
+        "pause": (lambda each: pause(by, each), subscription),
+        "resume": (lambda each: resume(by, each), subscription),
+        "delete": (lambda each: delete(by, each), subscription),
+        "end rate": (lambda each: end_rate_of(by, each, date(2026, 11, 1)), store_rate("cpu", "1")),
+        "grant": (lambda each: grant_role(each, all_of_it, by), user),
+        "revoke": (lambda each: revoke_role(each, all_of_it, by), user),
+        "revoke token": (
+            lambda each: delete_token(each.pk, by, each.user),
+            make_token(user, "old", now)[0],
+        ),
+    }
+    act, row = changes[change]
+    Subscription.objects.update(is_paused=change == "resume")
+    # Each request has read the row before the other changes it.
+    for read in [type(row).objects.get(pk=row.pk) for _ in range(2)]:  # type: ignore[attr-defined]
+        act(read)
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.outcome) == (change.partition(" ")[0], "accepted")
