@@ -20,7 +20,6 @@ from ipuhub.oidc.tokens import Refused
 from ipuhub.roles import ACCOUNTANT, Grant
 from ipuhub.web.audit import SIGN_IN, Author, record
 from ipuhub.web.grants import (
-    BY_GROUPS,
     grant_role,
     revoke_role,
     set_admin,
@@ -43,6 +42,16 @@ class Roles(NamedTuple):
     granted: Mapping[str, Collection[Grant]] = {}
 
 
+class SignIn(NamedTuple):
+    """A sign-in: the user's issuer, subject, claimed name and groups, and the browser's address."""
+
+    issuer: str
+    subject: str
+    name: object
+    groups: frozenset[str]
+    address: str
+
+
 def require_group(groups: frozenset[str], roles: Roles) -> None:
     """Raise Refused if groups are required and the user is in none of them."""
     if roles.required and not groups & set(roles.required):
@@ -53,28 +62,25 @@ def require_group(groups: frozenset[str], roles: Roles) -> None:
 
 
 @transaction.atomic
-def find_or_make_user(
-    issuer: str, subject: str, name: object, groups: frozenset[str], roles: Roles
-) -> ExternalIdentity:
+def find_or_make_user(given: SignIn, roles: Roles) -> ExternalIdentity:
     """Return the identity with its user, made at the first sign-in; set roles and groups."""
-    require_group(groups, roles)
+    require_group(given.groups, roles)
     known = ExternalIdentity.objects.select_related("user")
-    identity = known.filter(issuer=issuer, subject=subject).first()
+    identity = known.filter(issuer=given.issuer, subject=given.subject).first()
     if identity is None:
-        user = _make_user(name)
+        user = _make_user(given.name)
         identity, is_new = known.get_or_create(
-            issuer=issuer, subject=subject, defaults={"user": user}
+            issuer=given.issuer, subject=given.subject, defaults={"user": user}
         )
         if not is_new:  # the same person in another browser, at the same moment
             user.delete()
         else:
-            record(
-                Author(user.get_username(), SIGN_IN, "", user), sign_in_event("create", identity)
-            )
+            author = Author(user.get_username(), SIGN_IN, given.address, user)
+            record(author, sign_in_event("create", identity))
     if not identity.user.is_active:
-        raise Refused("inactive", "This account is disabled in IPUHub.", subject[:100], 403)
-    _set_roles(identity.user, groups, roles)
-    if identity.groups != (named := sorted(groups)):
+        raise Refused("inactive", "This account is disabled in IPUHub.", given.subject[:100], 403)
+    _set_roles(identity.user, given, roles)
+    if identity.groups != (named := sorted(given.groups)):
         identity.groups = named
         identity.save(update_fields=["groups"])
     return identity
@@ -109,15 +115,16 @@ def _taken(name: str) -> Refused:
     return Refused("taken", sentence, name[:100], 403)
 
 
-def _set_roles(user: User, groups: frozenset[str], roles: Roles) -> None:
+def _set_roles(user: User, given: SignIn, roles: Roles) -> None:
+    by, groups = Author(SIGN_IN, SIGN_IN, given.address), given.groups
     if roles.admins:
-        set_admin(user, BY_GROUPS, is_admin=bool(groups & set(roles.admins)))
+        set_admin(user, by, is_admin=bool(groups & set(roles.admins)))
     if roles.accountants:
         change = grant_role if groups & set(roles.accountants) else revoke_role
-        change(user, Grant(ACCOUNTANT), BY_GROUPS)
+        change(user, Grant(ACCOUNTANT), by)
     if roles.granted:
         wanted = {grant for group in groups for grant in roles.granted.get(group, ())}
-        set_group_grants(user, wanted)
+        set_group_grants(user, wanted, by)
 
 
 def remember_session(

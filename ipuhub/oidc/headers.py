@@ -16,9 +16,10 @@ from django.core.exceptions import MiddlewareNotUsed
 
 from ipuhub.api.problems import problem_answer
 from ipuhub.models import ExternalIdentity
-from ipuhub.oidc.accounts import find_or_make_user
+from ipuhub.oidc.accounts import SignIn, find_or_make_user
 from ipuhub.oidc.tokens import Refused
 from ipuhub.oidc.views import refuse, roles, sign_ins
+from ipuhub.web.audit import address_of
 from ipuhub.web.requests import client_address, is_within
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class HeaderSignIn:
             user = _user_with(known[1], name, groups)
             if user is not None:
                 return user
-        user = find_or_make_user(ISSUER, name, name, groups, roles()).user
+        given = SignIn(ISSUER, name, name, groups, address_of(request))
+        user = find_or_make_user(given, roles()).user
         sign_ins.labels("ok").inc()
         with self._lock:
             if len(self._known) >= _MOST_REMEMBERED:

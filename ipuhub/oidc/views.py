@@ -31,12 +31,19 @@ from django.views.decorators.http import require_POST, require_safe
 from prometheus_client import Counter
 
 from ipuhub.models import ExternalSession
-from ipuhub.oidc.accounts import Roles, end_sessions, find_or_make_user, remember_session
+from ipuhub.oidc.accounts import (
+    Roles,
+    SignIn,
+    end_sessions,
+    find_or_make_user,
+    remember_session,
+)
 from ipuhub.oidc.claims import claim_at, completed, groups_in, missing_claims
 from ipuhub.oidc.exchange import Unreachable, one_deadline
 from ipuhub.oidc.provider import Client, Provider
 from ipuhub.oidc.tokens import Expected, Refused, check_id_token, check_logout_token
 from ipuhub.process.metrics import Kind, Metric
+from ipuhub.web.audit import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,13 +179,14 @@ def _sign_in(request: HttpRequest) -> str:
     now = timezone.now()
     claims = check_id_token(token, provider().find_key, _expected(), secret["nonce"], now)
     claims = _with_userinfo(claims, answer.get("access_token"))
-    identity = find_or_make_user(
+    given = SignIn(
         settings.OIDC_ISSUER,
         claims["sub"],
         claim_at(claims, settings.OIDC_USERNAME_CLAIM),
         groups_in(claims, settings.OIDC_GROUPS_CLAIM),
-        roles(),
+        address_of(request),
     )
+    identity = find_or_make_user(given, roles())
     end_here(request)
     login(request, identity.user, backend=_BACKEND)
     request.session.set_expiry(settings.OIDC_SESSION_SECONDS)

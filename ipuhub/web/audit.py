@@ -114,16 +114,19 @@ def author_of(request: HttpRequest | Request) -> Author:
         token = request.auth
         via = f"token {token.name}" if isinstance(token, ApiToken) else "session"
     plain = cast("HttpRequest", getattr(request, "_request", request))
-    address = client_address(plain, settings.TRUSTED_PROXIES)
     user = cast("User", request.user)
-    return Author(user.get_username(), via, str(address or ""), user)
+    return Author(user.get_username(), via, address_of(plain), user)
 
 
 def author_with(token: ApiToken, request: HttpRequest) -> Author:
     """Return the author of what a token asks for, also where the API takes no user from it."""
-    address = client_address(request, settings.TRUSTED_PROXIES)
     name = token.user.get_username()
-    return Author(name, f"token {token.name}", str(address or ""), token.user)
+    return Author(name, f"token {token.name}", address_of(request), token.user)
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the address that entries have of a request; empty: it is unknown."""
+    return str(client_address(request, settings.TRUSTED_PROXIES) or "")
 
 
 def author_of_command(command: str, name: str = "") -> Author:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from django.db import transaction
 
 from ipuhub.models import ApiToken, RoleGrant
 from ipuhub.roles import ADMIN, EVERYWHERE, Grant
-from ipuhub.web.audit import ROLE, SIGN_IN, TOKEN, USER, AuditEvent, Author, differences, record
+from ipuhub.web.audit import ROLE, TOKEN, USER, AuditEvent, differences, record
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
     from ipuhub.models import ExternalIdentity
-
-BY_GROUPS: Final = Author(SIGN_IN, SIGN_IN)
+    from ipuhub.web.audit import Author
 
 
 @transaction.atomic
@@ -52,13 +51,13 @@ def revoke_role(user: User, grant: Grant, by: Author) -> bool:
 
 
 @transaction.atomic
-def set_group_grants(user: User, wanted: Collection[Grant]) -> None:
+def set_group_grants(user: User, wanted: Collection[Grant], by: Author) -> None:
     """Make the grants that come from groups exactly these; grants of administrators stay."""
     rows = list(RoleGrant.objects.select_for_update().filter(user=user))
     known = {Grant(row.role, row.namespace): row.from_groups for row in rows}
     for grant in sorted(grant for grant, is_ours in known.items() if is_ours):
         if grant not in wanted:
-            revoke_role(user, grant, BY_GROUPS)
+            revoke_role(user, grant, by)
     for grant in sorted(set(wanted) - known.keys()):
         _row, is_new = RoleGrant.objects.get_or_create(
             user=user,
@@ -67,7 +66,7 @@ def set_group_grants(user: User, wanted: Collection[Grant]) -> None:
             defaults={"from_groups": True},
         )
         if is_new:  # else the same person signs in twice at the same moment
-            _record(user, grant, BY_GROUPS, is_granted=True)
+            _record(user, grant, by, is_granted=True)
 
 
 @transaction.atomic

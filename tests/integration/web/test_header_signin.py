@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from prometheus_client import REGISTRY
 
-from ipuhub.models import ExternalIdentity
+from ipuhub.models import AuditEntry, ExternalIdentity
 from ipuhub.oidc.headers import HeaderSignIn
 from tests.integration.web.webprocess import served
 
@@ -44,6 +44,7 @@ def test_the_proxys_user_is_signed_in_for_each_request() -> None:
     assert get("ann").context["user"].pk == answer.context["user"].pk
     assert "sessionid" not in answer.cookies
     assert Client().get("/account/tokens/", REMOTE_ADDR=PROXY).status_code == 302
+    assert AuditEntry.objects.get().address == PROXY  # that forwards no other, by the settings
 
 
 @pytest.mark.django_db

@@ -158,8 +158,8 @@ def test_a_first_sign_in_and_commands_for_users_are_recorded(
     monkeypatch.setattr("getpass.getpass", lambda **_: "a-long-new-word-7")
     call_command("changepassword", "alice", stdout=out)
     entries = AuditEntry.objects.filter(kind="user").order_by("id")
-    assert list(entries.values_list("action", "name", "via", "user_name"))[:1] == [
-        ("create", "ann", "sign-in", "ann")
+    assert list(entries.values_list("action", "name", "via", "user_name", "address"))[:1] == [
+        ("create", "ann", "sign-in", "ann", "127.0.0.1")
     ]
     assert list(entries.values_list("action", "name", "via"))[1:] == [
         ("link", "alice", "command link_user"),

@@ -176,8 +176,8 @@ def test_groups_of_the_provider_are_roles_of_namespaces(
     provider.person["groups"] = ["finance"]
     sign_in(provider)
     assert roles_of(ann) == {"accountant", "viewer:team-c"}
-    by_groups = read_role_changes().filter(via="sign-in").values_list("user_name", flat=True)
-    assert set(by_groups) == {"sign-in"}
+    by_groups = AuditEntry.objects.filter(kind="role", via="sign-in")
+    assert set(by_groups.values_list("user_name", "address")) == {("sign-in", "127.0.0.1")}
 
 
 def ask(user: User, query: str) -> Any:
