@@ -233,15 +233,18 @@ def has_lost_status(observed: Observed, instances: Iterable[Instance]) -> bool:
     holds_nothing = all(pod.is_terminal for pod in observed.pods) and all(
         partition.phase in {Phase.WAITING, Phase.RELEASED} for partition in partitions
     )
-    ends = map(end_of, instances)
-    return has_begun and holds_nothing and not all(end and end.succeeded for end in ends)
+    ends = [end_of(instance) for instance in instances]
+    has_succeeded = bool(ends) and all(end and end.succeeded for end in ends)
+    return has_begun and holds_nothing and not has_succeeded
 
 
-def lost_with_status(instances: Iterable[Instance]) -> Records:
-    """Return the ends of all instances of a job that has lost its status."""
+def lost_with_status(observed: Observed, instances: Iterable[Instance]) -> tuple[Verdict, Records]:
+    """Return the end of a job that has lost its status, and of its instances as far as known."""
     message = "its status was removed after it had held IPUs, so it is not run again"
     end = End(False, Reason.STATUS_LOST, message)
-    return {instance.index: instance.record.settled(end) for instance in instances}
+    failed = default_message(Condition.FAILED, observed.key.path)[:-1]
+    verdict = Verdict(JobState.FAILED, Reason.STATUS_LOST, f"{failed}: {message}.")
+    return verdict, {instance.index: instance.record.settled(end) for instance in instances}
 
 
 def verdict_of(

@@ -130,9 +130,8 @@ def _plan_valid(observed: Observed, written: JobSpec, now: datetime) -> Plan:
     effective = effective_spec(observed, written)
     parsed = effective.spec
     instances = instances_of(observed, parsed, now)
-    if not parsed.is_suspended and decisions.has_lost_status(observed, instances):
-        lost = decisions.lost_with_status(instances)
-        return _plan_decision(observed, instances, lost, now)
+    if decisions.has_lost_status(observed, instances):
+        return _plan_lost(observed, instances, now)
     records = decisions.ended(observed, parsed, instances, now)
     records |= decisions.released(observed, parsed.instances)
     if records or all(instance.is_settled for instance in instances):
@@ -179,6 +178,9 @@ def _plan_invalid(observed: Observed, now: datetime) -> Plan:
     if spec.get("suspend") is True and observed.state() is JobState.SUSPENDED:
         return plan_suspended(observed, now)
     parsed = effective_spec_of_invalid(observed, spec)
+    instances = () if parsed is None else instances_of(observed, parsed, now)
+    if decisions.has_lost_status(observed, instances):
+        return _plan_lost(observed, instances, now)
     restarting = observed.state() is JobState.RESTARTING
     state = JobState.RESTARTING if restarting else JobState.PENDING
     if parsed is None:
@@ -186,7 +188,6 @@ def _plan_invalid(observed: Observed, now: datetime) -> Plan:
         steps = tuple(step for step in going if step.actions)
         verdict = Verdict(state, Reason.INVALID_SPEC, message)
         return with_status(observed, waiting_status(observed, verdict, now), now, steps)
-    instances = instances_of(observed, parsed, now)
     records = decisions.ended(observed, parsed, instances, now)
     if records or all(instance.is_settled for instance in instances):
         return _plan_decision(observed, instances, records, now)
@@ -200,6 +201,11 @@ def _plan_invalid(observed: Observed, now: datetime) -> Plan:
     for seconds in _waits(observed, parsed, instances, now):
         planned = planned.requeued(seconds)
     return planned
+
+
+def _plan_lost(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Plan:
+    verdict, records = decisions.lost_with_status(observed, instances)
+    return _written(observed, verdict, instances, records, now)
 
 
 def _plan_decision(

@@ -31,6 +31,7 @@ from tests.builders.plans import (
 
 if TYPE_CHECKING:
     from ipuhub.partition import Partition
+    from tests.builders.ipujobs import IPUJobBuilder
 
 GATE_CLOSED = {
     "phase": "Failed",
@@ -243,10 +244,26 @@ def test_objects_of_another_job_say_nothing_of_this_one() -> None:
     assert "decide" not in steps(plan(world, NOW))
 
 
-def test_a_suspended_job_that_lost_its_status_stays_suspended() -> None:
-    job = ipujob().with_spec(suspend=True).build()
-    planned = plan(observed(job, with_children=True, is_unwritten=True), NOW)
-    assert condition_of(planned)[0] == "Suspended"
+@pytest.mark.parametrize(
+    ("job", "want_before_it_began"),
+    [
+        pytest.param(ipujob().with_spec(suspend=True), "Suspended", id="suspended"),
+        pytest.param(ipujob().ipus(6), "Pending", id="with an invalid spec"),
+        pytest.param(ipujob().ipus(6).with_spec(suspend=True), "Pending", id="both"),
+    ],
+)
+@pytest.mark.parametrize("has_pods", [False, True])
+def test_a_job_that_would_not_run_now_has_lost_its_status_too(
+    job: IPUJobBuilder, want_before_it_began: str, has_pods: bool
+) -> None:
+    built = job.build()
+    pods = (worker(built).exited(0), launcher(built).exited(3)) if has_pods else ()
+    planned = plan(observed(built, *pods, with_children=True, is_unwritten=True), NOW)
+    assert steps(planned) == ["decide"]
+    assert condition_of(planned)[:2] == ("Failed", "StatusLost")
+    assert "was removed after it had held IPUs" in condition_of(planned)[2]
+    new = plan(observed(built, is_unwritten=True), NOW)
+    assert condition_of(new)[0] == want_before_it_began
 
 
 def test_pods_that_still_run_are_left_alone_without_a_status() -> None:
