@@ -18,7 +18,7 @@ from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.api.views import LiveView
 from ipuhub.web.access import is_admin, scope_of, signed_in
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.requests import live_page
 
@@ -38,7 +38,7 @@ def read_fill(request: HttpRequest) -> str:
     """By what the map's squares get their colours; raises BadFilter."""
     fill = request.GET.get("fill", FILLS[0])
     if fill not in FILLS:
-        raise BadFilter([f"fill: {fill!r} is not one of {', '.join(FILLS)}."])
+        raise BadFilter(Mistake("fill", f"{fill!r} is not one of {', '.join(FILLS)}."))
     return fill
 
 

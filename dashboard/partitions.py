@@ -27,7 +27,7 @@ from ipuhub.text import Figure
 from ipuhub.web.access import may_see_cost, sees_cost, usage_scope_of
 from ipuhub.web.columns import SAME, SUM, Column
 from ipuhub.web.exports import export
-from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
+from ipuhub.web.filters import BadFilter, Filters, Mistake, YesNoFilter, apply_filters
 from partitions.api import PartitionList, PartitionSerializer
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
@@ -42,7 +42,7 @@ from usage.retention.purged import list_notes, mark_purged
 from usage.sums.measures import hours
 from usage.tables import COST, COST_EXPORTS
 from usage.time.months import usage_zone
-from usage.time.windows import MonthError, WindowError, clip
+from usage.time.windows import WindowError, clip
 from usage.utilization.selectors import partition_runs
 
 if TYPE_CHECKING:
@@ -243,8 +243,8 @@ def held_parts(
 def _window(params: dict[str, list[str]]) -> Window:
     try:
         return read_range(params, timezone.now(), usage_zone())
-    except (MonthError, WindowError) as error:
-        raise BadFilter([str(error)]) from error
+    except WindowError as error:
+        raise BadFilter(Mistake(error.parameter, error.sentence)) from error
 
 
 def _overlapping(rows: QuerySet[PartitionLifetime], window: Window) -> QuerySet[PartitionLifetime]:

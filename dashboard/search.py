@@ -23,7 +23,7 @@ from dashboard.nav import entries_for
 from dashboard.templatetags.fleet import machine_address
 from ipuhub.api.views import PlainView
 from ipuhub.web.access import scope_of, signed_in, usage_scope_of
-from ipuhub.web.filters import BadFilter, filter_text
+from ipuhub.web.filters import BadFilter, Mistake, filter_text
 from ipuhub.web.problems import bad_parameters, takes
 from jobs.selectors import listed_jobs, names_like, state_of, visible_jobs
 from usage.selectors import USED_WITHIN, names_used, visible_lifetimes
@@ -211,7 +211,7 @@ def search_for(user: Caller, text: str) -> Results:
     """Return what matches `text` and `user` may see; nothing for an empty text. Raises
     BadFilter."""
     if len(text) > LONGEST:
-        raise BadFilter([f"q: at most {LONGEST} characters."])
+        raise BadFilter(Mistake("q", f"at most {LONGEST} characters."))
     if not (name := text.strip()):
         return Results([])
     return find(name, scope_of(user), usage_scope_of(user), entries_for(user))

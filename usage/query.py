@@ -21,7 +21,7 @@ from ipuhub.web.access import (
     usage_scope_of,
 )
 from ipuhub.web.exports import known_format
-from ipuhub.web.filters import TOTAL, BadFilter, filter_value, refuse_unknown, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, Mistake, filter_value, refuse_unknown, wants_total
 from usage.reading import pricing_at
 from usage.sums.measures import (
     COST,
@@ -75,7 +75,7 @@ def single_value(params: Params, name: str) -> str:
     values."""
     values = params.get(name, ())
     if len(values) > 1:
-        raise BadFilter([f"{name}: specify it only once."])
+        raise BadFilter(Mistake(name, "specify it only once."))
     return values[0] if values else ""
 
 
@@ -142,17 +142,27 @@ def _without_prices(
     labels = settings.USAGE_LABELS
     try:
         window = read_range(params, now, zone)
+    except WindowError as error:
+        raise BadFilter(Mistake(error.parameter, error.sentence)) from error
+    with _known_dimensions("by"):
         by = dimensions(_names(params.get("by", ())), labels)
-        equals = tuple(
-            (dimension(name, labels), tuple(filter_value(text) for text in values))
-            for name, values in params.items()
-            if _is_filter(name)
-        )
-    except (MonthError, WindowError, UnknownDimensionError) as error:
-        raise BadFilter([str(error)]) from error
+    equals = []
+    for name, values in params.items():
+        if _is_filter(name):
+            with _known_dimensions(name):
+                equals.append((dimension(name, labels), tuple(map(filter_value, values))))
     scope = usage_scope_of(user)
     require_namespaces(scope, params.get("namespace", ()))
-    return Question(scope, window, zone, by, equals)
+    return Question(scope, window, zone, by, tuple(equals))
+
+
+@contextmanager
+def _known_dimensions(name: str) -> Iterator[None]:
+    """Raise BadFilter where the parameter of this name has a dimension that does not exist."""
+    try:
+        yield
+    except UnknownDimensionError as error:
+        raise BadFilter(Mistake(name[:80], str(error))) from error
 
 
 def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
@@ -172,7 +182,7 @@ def _either(params: Params, name: str, first: str, second: str) -> str:
     """Return the parameter, which is one of two words, or empty. Raises BadFilter."""
     text = single_value(params, name)
     if text not in {"", first, second}:
-        raise BadFilter([f"{name}: must be {first} or {second}, not {text[:80]!r}."])
+        raise BadFilter(Mistake(name, f"must be {first} or {second}, not {text[:80]!r}."))
     return text
 
 
@@ -194,7 +204,7 @@ def read_output(params: Params, question: Question) -> Output:
         return COST
     if name not in OUTPUTS:
         known = ", ".join([*OUTPUTS, COST.name])
-        raise BadFilter([f"measure: {name!r} is unknown. Valid measures: {known}."])
+        raise BadFilter(Mistake("measure", f"{name!r} is unknown. Valid measures: {known}."))
     return OUTPUTS[name]
 
 
@@ -212,7 +222,7 @@ def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
 def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
     """Return the requested range: by month, by window, or by from and to; this month by default.
 
-    Raises BadFilter, MonthError and WindowError.
+    Raises BadFilter and WindowError.
     """
     begin, end, name = (single_value(params, each) for each in ("from", "to", "window"))
     ways = [bool(single_value(params, "month")), bool(name), bool(begin or end)]
@@ -230,7 +240,7 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
         return _month_window(month, now, zone)
     last = _bound("to", end, zone) if end else now
     if not begin:
-        raise WindowError("from: required for a range, for example from=2026-11-01.")
+        raise WindowError("required for a range, for example from=2026-11-01.", "from")
     return Window.of(_bound("from", begin, zone), last, now)
 
 
@@ -246,21 +256,22 @@ def _bound(name: str, text: str, zone: ZoneInfo) -> datetime:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Begin the sentence of what is refused within with the name of the parameter."""
+    """Name the parameter of what is refused within."""
     try:
         yield
-    except (MonthError, WindowError) as error:
-        sentence = str(error).removeprefix(f"{name}: ")
-        raise WindowError(f"{name}: {sentence}") from error
+    except MonthError as error:
+        raise WindowError(str(error), name) from error
+    except WindowError as error:
+        raise WindowError(error.sentence, name) from error
 
 
 def _names(values: Sequence[str]) -> list[str]:
     """Return the names of `by=group,user` or of `by=group&by=user`."""
     names = [name for text in values for name in text.split(",") if name]
     if values and not names:
-        raise BadFilter(["by: specify at least one dimension, or leave it out."])
+        raise BadFilter(Mistake("by", "specify at least one dimension, or leave it out."))
     if len(names) > MOST_DIMENSIONS:
-        raise BadFilter([f"by: at most {MOST_DIMENSIONS} dimensions are allowed."])
+        raise BadFilter(Mistake("by", f"at most {MOST_DIMENSIONS} dimensions are allowed."))
     return names
 
 

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from usage.rates.pricing import Closed, Price, Pricing, Tariff, pricing_of
 from usage.sums.engine import PURGED
 from usage.sums.measures import DIMENSIONS
@@ -149,7 +149,7 @@ def _remedy(seconds: int) -> Iterator[None]:
         yield
     except (OperationalError, QueryCanceled) as error:  # of Django's cursor, of psycopg's
         if isinstance(error, QueryCanceled) or isinstance(error.__cause__, QueryCanceled):
-            raise BadFilter([_sentence(seconds)]) from error
+            raise BadFilter(Mistake("", _sentence(seconds))) from error
         raise
 
 

@@ -22,7 +22,7 @@ from dashboard.job.logreader import LogProblem, containers_now, read_tail, strea
 from dashboard.job.tabs import answer_static_tab, read_view
 from ipuhub.kube.podlogs import LogRequest, PodRef
 from ipuhub.web.access import is_admin, scope_of, signed_in
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from ipuhub.web.problems import bad_parameters, takes
 from jobs.models import JobAttempt
 from jobs.selectors import NO_JOB, jobs_with_uid
@@ -181,23 +181,23 @@ def logs_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 
 def read_log_query(query: Mapping[str, str]) -> LogQuery:
     """Read the page's parameters. Raise BadFilter."""
-    problems = []
+    mistakes = []
     lines = query.get("lines") or str(LINES[0])
     if lines not in {str(each) for each in LINES}:
         known = ", ".join(str(each) for each in LINES)
-        problems.append(f"lines: {lines[:50]!r} is not one of {known}.")
+        mistakes.append(Mistake("lines", f"{lines[:50]!r} is not one of {known}."))
     if query.get("previous", "") not in {"", "on"}:
-        problems.append("previous: must be on, or left out.")
+        mistakes.append(Mistake("previous", "must be on, or left out."))
     words = query.get("q", "")
     if len(words) > _MOST_WORDS:
-        problems.append(f"q: at most {_MOST_WORDS} characters.")
+        mistakes.append(Mistake("q", f"at most {_MOST_WORDS} characters."))
     mark = query.get("after", "")
     if mark and not is_mark(mark):
-        problems.append("after: is not the mark of a line. Leave the parameter out.")
+        mistakes.append(Mistake("after", "is not the mark of a line. Leave the parameter out."))
     if query.get("format", "") not in {"", "text"}:
-        problems.append("format: must be text, or left out.")
-    if problems:
-        raise BadFilter(problems)
+        mistakes.append(Mistake("format", "must be text, or left out."))
+    if mistakes:
+        raise BadFilter(*mistakes)
     return LogQuery(
         pod=query.get("pod", ""),
         container=query.get("container", ""),

@@ -15,7 +15,7 @@ from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 
-from ipuhub.web.filters import OF_THE_LIST, BadFilter, apply_filters, refuse_unknown
+from ipuhub.web.filters import OF_THE_LIST, BadFilter, Mistake, apply_filters, refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,7 +128,7 @@ class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
         answers = getattr(view, "formats", ("json",))
         form = request.query_params.get("format") or "json"
         if form not in answers:
-            raise BadFilter([f"format: {form!r} is not one of {', '.join(answers)}."])
+            raise BadFilter(Mistake("format", f"{form!r} is not one of {', '.join(answers)}."))
         kind = self.get_filterset_class(view, queryset)
         if kind is None:
             refuse_unknown(dict(request.query_params.lists()), OF_THE_LIST)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import ValidationError as DjangoValidationError
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
     from rest_framework.response import Response
 
-_NAMED: Final = re.compile(r"([^\s:]+(?::[^\s:]+)?): (.+)", re.DOTALL)
+    from ipuhub.web.filters import Mistake
+
 _SIGN_IN = "Sign in, or send an API token: Authorization: Bearer <token>."
 
 
@@ -35,7 +35,7 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
     log)."""
     sentence = _own_sentence(error)
     if isinstance(error, BadFilter):
-        error = exceptions.ValidationError(_by_name(error.messages))
+        error = exceptions.ValidationError(_by_name(error.mistakes))
     elif isinstance(error, DjangoValidationError):
         error = exceptions.ValidationError(error.messages)
     answer = exception_handler(error, dict(context))
@@ -60,13 +60,11 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
     return answer
 
 
-def _by_name(sentences: Iterable[str]) -> dict[str, list[str]]:
-    """Return sentences about parameters by the names with which they begin."""
+def _by_name(mistakes: Iterable[Mistake]) -> dict[str, list[str]]:
+    """Return the sentences about parameters by their names."""
     found: dict[str, list[str]] = {}
-    for sentence in sentences:
-        named = _NAMED.fullmatch(sentence)
-        name, text = named.groups() if named else ("non_field_errors", sentence)
-        found.setdefault(name, []).append(text)
+    for each in mistakes:
+        found.setdefault(each.name or "non_field_errors", []).append(each.sentence)
     return found
 
 

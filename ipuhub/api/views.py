@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
-from ipuhub.web.filters import TOTAL, BadFilter, refuse_unknown, wants_total
+from ipuhub.web.filters import TOTAL, BadFilter, Mistake, refuse_unknown, wants_total
 from ipuhub.web.requests import etag_of, note_as_of
 
 if TYPE_CHECKING:
@@ -47,13 +47,15 @@ def form_of(request: Request) -> str:
     requested = [text for text in request.query_params.getlist("format") if text]
     named = str((request.parser_context or {}).get("kwargs", {}).get("form", ""))
     if named and requested and requested != [named]:
-        raise BadFilter([f"format: the address already selects {named}. Leave the parameter out."])
+        sentence = f"the address already selects {named}. Leave the parameter out."
+        raise BadFilter(Mistake("format", sentence))
     requested = [named] if named else requested
     if len(requested) > 1:
-        raise BadFilter(["format: specify it only once."])
+        raise BadFilter(Mistake("format", "specify it only once."))
     if requested:
         if requested[0] not in FORMS:
-            raise BadFilter([f"format: {requested[0][:50]!r} is not one of {', '.join(FORMS)}."])
+            sentence = f"{requested[0][:50]!r} is not one of {', '.join(FORMS)}."
+            raise BadFilter(Mistake("format", sentence))
         return requested[0]
     liked = request._request.get_preferred_type(list(_TYPES))  # noqa: SLF001  # DRF hides Django's
     return _TYPES[liked] if liked else JSON

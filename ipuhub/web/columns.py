@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,12 +85,11 @@ def chosen_columns(columns: Sequence[Column], given: QueryDict) -> Sequence[Colu
         return columns
     known = {column.key for column in columns}
     if wrong := [name for name in names if name not in known]:
-        raise BadFilter([_sentence(f"{wrong[0][:_SAID]!r} is no column", columns)])
+        raise BadFilter(_mistake(f"{wrong[0][:_SAID]!r} is no column", columns))
     found = [column for column in columns if column.key in names]
     if all(column.kind == "export" for column in found):
-        raise BadFilter(
-            [_sentence("choose at least one column that the page shows", _shown(columns))]
-        )
+        what = "choose at least one column that the page shows"
+        raise BadFilter(_mistake(what, _shown(columns)))
     return found
 
 
@@ -119,5 +118,6 @@ def _shows(column: Column, row: Any) -> bool:
     return (column.rendered or column.value)(row) not in (None, "")
 
 
-def _sentence(what: str, columns: Sequence[Column]) -> str:
-    return f"{COLUMNS}: {what}. Valid columns: {', '.join(each.key for each in columns)}."
+def _mistake(what: str, columns: Sequence[Column]) -> Mistake:
+    keys = ", ".join(each.key for each in columns)
+    return Mistake(COLUMNS, f"{what}. Valid columns: {keys}.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.http import StreamingHttpResponse
 
 from ipuhub.text import safe_cell
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from ipuhub.web.totals import Totals, add_up
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ CHUNK_ROWS = 2000
 def known_format(kind: str) -> str:
     """Return the value of `?format=`, empty for the page. Raise BadFilter if unknown."""
     if kind and kind not in FORMATS:
-        raise BadFilter([f"format: {kind[:50]!r} is not one of {', '.join(FORMATS)}."])
+        sentence = f"{kind[:50]!r} is not one of {', '.join(FORMATS)}."
+        raise BadFilter(Mistake("format", sentence))
     return kind
 
 

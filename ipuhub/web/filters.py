@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import django_filters
 from django import forms
@@ -63,8 +63,23 @@ def filter_text(value: str) -> str:
     return f"\\{value}" if _NAMED_NONE.fullmatch(value) else value
 
 
+class Mistake(NamedTuple):
+    """An invalid parameter, and a sentence that does not repeat its name; no name: several
+    parameters together."""
+
+    name: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.sentence}" if self.name else self.sentence
+
+
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
     """Invalid parameters; `messages` are sentences that begin with their names."""
+
+    def __init__(self, *mistakes: Mistake) -> None:
+        super().__init__([str(each) for each in mistakes])
+        self.mistakes = mistakes
 
 
 def refuse_unknown(
@@ -74,25 +89,25 @@ def refuse_unknown(
 ) -> None:
     """Raise BadFilter for unknown parameters and for values that are too long."""
     listed = f"Valid parameters: {', '.join(sorted(known))}." if known else "There are none here."
-    sentences = [
-        f"{name[:80]}: unknown parameter. {listed}"
+    mistakes = [
+        Mistake(name[:80], f"unknown parameter. {listed}")
         for name in sorted(params)
         if name not in known and not (also_known and also_known(name))
     ]
     for name, values in params.items():
         longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE
         if any("\0" in value or len(value) > longest for value in values):
-            sentences.append(f"{name[:80]}: at most {longest} characters and no zero byte.")
+            mistakes.append(Mistake(name[:80], f"at most {longest} characters and no zero byte."))
         if len(values) > MOST_VALUES:
-            sentences.append(f"{name[:80]}: at most {MOST_VALUES} values at once.")
-    if sentences:
-        raise BadFilter(sentences)
+            mistakes.append(Mistake(name[:80], f"at most {MOST_VALUES} values at once."))
+    if mistakes:
+        raise BadFilter(*mistakes)
 
 
 def wants_total(text: str) -> bool:
     """Return whether a CSV is to end with its line of totals. Raises BadFilter."""
     if text not in {"", "yes", "no"}:
-        raise BadFilter([f"{TOTAL}: must be yes or no, not {text[:80]!r}."])
+        raise BadFilter(Mistake(TOTAL, f"must be yes or no, not {text[:80]!r}."))
     return text != "no"
 
 
@@ -103,7 +118,8 @@ def read_page_number(text: str) -> int:
     if not text:
         return 1
     if not (text.isascii() and text.isdecimal() and len(text) <= _PAGE_DIGITS and int(text)):
-        raise BadFilter([f"{PAGE}: {text[:50]!r} is not the number of a page: 1 or more."])
+        sentence = f"{text[:50]!r} is not the number of a page: 1 or more."
+        raise BadFilter(Mistake(PAGE, sentence))
     return int(text)
 
 
@@ -247,19 +263,20 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
         return dict.fromkeys(self.suggested, ())
 
     @property
-    def sentences(self) -> list[str]:
-        """Return the problems of the parameters as sentences."""
-        found = [f"{name}: {text}" for name, texts in self.form.errors.items() for text in texts]
+    def mistakes(self) -> list[Mistake]:
+        """Return the mistakes of the parameters."""
+        errors = self.form.errors.items()
+        found = [Mistake(name, str(text)) for name, texts in errors for text in texts]
         since, until = (self.form.cleaned_data.get(name) for name in ("since", "until"))
         if since and until and since >= until:
-            found.append("until: the range must end after it begins.")
+            found.append(Mistake("until", "the range must end after it begins."))
         known = sorted(self.filters)
         unknown = sorted(set(self.data) - set(known) - OF_THE_LIST)
         if self.sorts and SORT in unknown:
             unknown.remove(SORT)
             found += bad_sort(self.sorts, self.sort)
         return found + [
-            f"{name[:80]}: unknown parameter. Valid parameters: {', '.join(known)}."
+            Mistake(name[:80], f"unknown parameter. Valid parameters: {', '.join(known)}.")
             for name in unknown
         ]
 
@@ -269,12 +286,12 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
         return self.data.get(SORT) or "" if self.sorts else ""
 
 
-def bad_sort(sorts: Mapping[str, Order], name: str) -> list[str]:
+def bad_sort(sorts: Mapping[str, Order], name: str) -> list[Mistake]:
     """Return what is wrong with the name of an order."""
     if not name or name.removeprefix("-") in sorts:
         return []
     remedy = f"Put - before it for descending order, as in {SORT}=-{next(iter(sorts))}."
-    return [f"{SORT}: {name[:50]!r} is not one of {', '.join(sorts)}. {remedy}"]
+    return [Mistake(SORT, f"{name[:50]!r} is not one of {', '.join(sorts)}. {remedy}")]
 
 
 def order_named(sorts: Mapping[str, Order], name: str, default: Order) -> Order:
@@ -292,8 +309,8 @@ def bind_filters(
 ) -> Filters:
     """Return the filters of a request, checked. Raises BadFilter and PermissionDenied."""
     bound = kind(params, queryset=rows)
-    if sentences := bound.sentences:
-        raise BadFilter(sentences)
+    if mistakes := bound.mistakes:
+        raise BadFilter(*mistakes)
     named = bound.form.cleaned_data.get("namespace") or []
     if named:
         scope = (usage_scope_of if kind.of_usage else scope_of)(user)

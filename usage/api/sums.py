@@ -23,7 +23,7 @@ from ipuhub.api.views import CSV, FORMS, JSON, FileList, form_of
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import usage_scope_of
 from ipuhub.web.exports import export
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from usage.api.serializers import (
     FaultSerializer,
     GapSerializer,
@@ -192,7 +192,7 @@ class SeriesView(APIView):
         try:
             begins = series_begins(question, step)
         except WindowError as error:
-            raise BadFilter([str(error)]) from error
+            raise BadFilter(Mistake(error.parameter, error.sentence)) from error
         by, end = names_of(question.by), question.window.end
         size = _size(single_value(params, "page_size"))
         if form != JSON:
@@ -242,7 +242,7 @@ def _size(text: str) -> int:
     if not text:
         return PAGE_ROWS
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MOST_ROWS):
-        raise BadFilter([f"page_size: must be a whole number from 1 to {MOST_ROWS}."])
+        raise BadFilter(Mistake("page_size", f"must be a whole number from 1 to {MOST_ROWS}."))
     return int(text)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.text import Figure
 from ipuhub.web.columns import Column
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from ipuhub.web.keyset import as_cursor, values_of
 from usage.sums.measures import OUTPUTS, TOTAL, Measures
 from usage.sums.queries import Place, SumRow, total_as_closed
@@ -187,10 +187,10 @@ def read_cursor(text: str, dimensions: int, now: datetime) -> Cursor:
         # Half of a surrogate pair can be written in JSON and is no text for a database.
         "".join(key).encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise BadFilter([_SENTENCE]) from error
+        raise BadFilter(_NO_CURSOR) from error
     if not is_ours:
-        raise BadFilter([_SENTENCE])
+        raise BadFilter(_NO_CURSOR)
     return Cursor(instant, Place(rank, tuple(key)))
 
 
-_SENTENCE = "cursor: not a cursor of this list. Start again without it."
+_NO_CURSOR = Mistake("cursor", "not a cursor of this list. Start again without it.")

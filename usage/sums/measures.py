@@ -200,14 +200,14 @@ def dimension(name: str, labels: Collection[str] = ()) -> Dimension:
     known = ", ".join([*DIMENSIONS, *(f"{LABEL}{each}" for each in labels)])
     also = "" if key == name else " Only labels named in USAGE_LABELS are recorded."
     raise UnknownDimensionError(
-        f"by: {name[:80]!r} is not a dimension. Valid dimensions: {known}.{also}"
+        f"{name[:80]!r} is not a dimension. Valid dimensions: {known}.{also}"
     )
 
 
 def dimensions(names: Sequence[str], labels: Collection[str] = ()) -> tuple[Dimension, ...]:
     """Return several, each at most once. Raises UnknownDimensionError."""
     if len(set(names)) < len(names):
-        raise UnknownDimensionError("by: specify each dimension only once.")
+        raise UnknownDimensionError("specify each dimension only once.")
     return tuple(dimension(name, labels) for name in names)
 
 

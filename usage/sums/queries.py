@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from usage.reading import one_snapshot, read_coverage, rows_of, stream_of
 from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, TOTAL, Measures
 from usage.sums.parts import Coverage, Steps, split
@@ -341,15 +341,12 @@ def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:
     if any(stretch.bounds[0] < kept_from for stretch in parts.stretches):
         known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
         hourly = ", ".join(HOURLY_NAMES)
-        raise BadFilter(
-            [
-                (
-                    f"Raw rows before {day} were purged; daily totals remain. For that time, "
-                    "request whole days of the report zone, in steps of a day or longer, by "
-                    f"{known}; or whole hours, by {hourly}."
-                )
-            ]
+        sentence = (
+            f"Raw rows before {day} were purged; daily totals remain. For that time, request whole "
+            f"days of the report zone, in steps of a day or longer, by {known}; or whole hours, by "
+            f"{hourly}."
         )
+        raise BadFilter(Mistake("", sentence))
 
 
 def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:

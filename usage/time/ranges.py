@@ -49,10 +49,10 @@ def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, dat
         try:
             return now - int(length[1]) * _UNITS[length[2]], now
         except OverflowError:
-            raise WindowError(f"window: {text} is too long.") from None
+            raise WindowError(f"{text} is too long.", "window") from None
     begin, comma, end = text.partition(",")
     if not comma:
-        raise WindowError(f"window: {text[:50]!r} is not a window. {_HOW}")
+        raise WindowError(f"{text[:50]!r} is not a window. {_HOW}", "window")
     return read_instant(begin, zone), read_instant(end, zone, end=True)
 
 

@@ -105,7 +105,12 @@ _NEWEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class WindowError(ValueError):
-    """The range or step is invalid; the message says which are valid."""
+    """The range or step is invalid; the sentence says which are valid. `parameter`: the name of the
+    wrong one, with which the message begins; empty: they do not fit together."""
+
+    def __init__(self, sentence: str, parameter: str = "") -> None:
+        super().__init__(f"{parameter}: {sentence}" if parameter else sentence)
+        self.sentence, self.parameter = sentence, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +191,16 @@ def step_begins(window: Window, step: str, zone: ZoneInfo) -> list[datetime]:
     for more than MAX_POINTS steps.
     """
     if step not in STEPS:
-        raise WindowError(f"step: {step!r} is not one of {', '.join(STEPS)}.")
+        raise WindowError(f"{step!r} is not one of {', '.join(STEPS)}.", "step")
     begins = [window.begin]
     for instant in _later(window.begin, step, zone):
         if instant >= window.end:
             return begins
         if len(begins) == MAX_POINTS:
             raise WindowError(
-                f"step: the range has more than {MAX_POINTS} steps of one {step}. "
-                "Use a longer step or a shorter range."
+                f"the range has more than {MAX_POINTS} steps of one {step}. "
+                "Use a longer step or a shorter range.",
+                "step",
             )
         begins.append(instant)
     return begins

@@ -17,7 +17,7 @@ from ipuhub.text import Figure, spell_share
 from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export
-from ipuhub.web.filters import BadFilter, refuse_unknown
+from ipuhub.web.filters import BadFilter, Mistake, refuse_unknown
 from ipuhub.web.problems import bad_parameters
 from ipuhub.web.requests import note_as_of
 from usage.query import (
@@ -30,7 +30,7 @@ from usage.query import (
 )
 from usage.sums.measures import TOTAL, hours
 from usage.time.months import usage_zone
-from usage.time.windows import STEPS, Month, MonthError, WindowError, step_begins
+from usage.time.windows import STEPS, Month, WindowError, step_begins
 from usage.utilization.amounts import Utilization, total_by_step
 from usage.utilization.selectors import read_capacity
 from usage.utilization.weekhours import draw_week, hour_rows, week_of
@@ -139,12 +139,12 @@ def answer_capacity(
     step = single_value(params, "step") or "day"
     by = single_value(params, "by") or _BY[0]
     if by not in _BY:
-        raise BadFilter([f"by: {by!r} is not one of {', '.join(_BY)}."])
+        raise BadFilter(Mistake("by", f"{by!r} is not one of {', '.join(_BY)}."))
     try:
         window = read_range(params, now, zone)
         begins = [window.begin] if step == WHOLE else step_begins(window, step, zone)
-    except (MonthError, WindowError) as error:
-        raise BadFilter([str(error)]) from error
+    except WindowError as error:
+        raise BadFilter(Mistake(error.parameter, error.sentence)) from error
     if with_week:
         begins = [window.begin]
     only = params.get("controller", ())

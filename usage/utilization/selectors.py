@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Mistake
 from usage.reading import one_snapshot, patience, rows_of
 from usage.time.windows import bounds
 from usage.utilization.amounts import Utilization
@@ -111,15 +111,13 @@ def _refuse_purged(parts: Plan, standing: SummedTime) -> None:
     frozen = standing.frozen
     if frozen is None or not any(edges[0] < frozen for edges, _ in parts.stretches):
         return
-    sentence = (
-        f"from: raw rows before {frozen:%F %R} UTC were purged, and with them the utilization"
-    )
+    sentence = f"raw rows before {frozen:%F %R} UTC were purged, and with them the utilization"
     if standing.begin < frozen:
         sentence += (
             f" but for its sums by quarter of an hour since {standing.begin:%F %R} UTC. Request "
             "a range that begins and ends at a quarter"
         )
-    raise BadFilter([f"{sentence}."])
+    raise BadFilter(Mistake("from", f"{sentence}."))
 
 
 def partition_runs(

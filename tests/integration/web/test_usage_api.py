@@ -103,6 +103,26 @@ def test_what_is_not_understood_is_a_400_with_a_sentence(
     assert sentence in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("summary?a%20b:%20c=1", "a b: c"),  # a name is what the address has, whatever it is
+        ("summary?label:x:%20y=1", "label:x: y"),
+        ("lifetimes?a%20b=1", "a b"),
+        ("series?step=second", "step"),
+        ("series?window=1x", "window"),
+        ("summary?month=x", "month"),
+        ("summary?by=colour", "by"),
+        ("summary?from=2026-11-05&to=2026-11-01", "non_field_errors"),
+    ],
+)
+def test_the_parameter_that_is_wrong_is_named(admin: User, path: str, name: str) -> None:
+    problem = api_client(admin).get(f"{API}/{path}").json()
+    ((named, (sentence,)),) = problem["errors"].items()
+    assert named == name
+    assert problem["detail"] == (sentence if name == "non_field_errors" else f"{name}: {sentence}")
+
+
 def test_a_tool_sees_its_owner_s_namespaces(alice: User, charlie: User) -> None:
     store_pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-a", group="optics")
     store_pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-b", group="acoustics")
