@@ -256,7 +256,7 @@ class TrackerEntry:
     size: int
     phase: Phase
     controller: str
-    label: str
+    label: str = ""
     reserved_at: datetime
     active_at: datetime | None = None
     released_at: datetime | None = None

@@ -7,7 +7,7 @@ requests again gets another serial, so the tombstone of the earlier holding stay
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -30,40 +30,41 @@ _CUT = "…"
 LARGEST: Final = 2**31 - 1
 """Largest number of an entry: recorders store 32 bits."""
 _YEARS: Final = range(1970, 9999)
-_TIMES: Final = ("reserved_at", "active_at", "released_at", "missed_at", "lost_at")
+_IN_THE_KEY: Final = frozenset({"uid", "instance", "serial"})
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 _Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+_STRICT: Final[dict[Any, Any]] = {
+    "str": str,
+    "int": _Count,
+    "bool": bool,
+    "Phase": Phase,
+    "datetime": _Moment,
+    "datetime | None": _Moment | None,
+}
+"""The values that a field of an entry with this annotation may have."""
+_FIELDS: Final = [each for each in fields(TrackerEntry) if each.name not in _IN_THE_KEY]
+_TIMES: Final = [each.name for each in _FIELDS if _STRICT[each.type] in {_Moment, _Moment | None}]
 
 
-class _Stored(msgspec.Struct, rename="camel", kw_only=True, gc=False):
-    """The value of a key. Fields of newer versions are skipped."""
-
-    namespace: str
-    name: str
-    attempt: _Count
-    id: str
-    size: _Count
-    phase: Phase
-    controller: str
-    label: str = ""
-    reserved_at: _Moment
-    active_at: _Moment | None = None
-    released_at: _Moment | None = None
-    reason: str = ""
-    message: str = ""
-    recorded: bool = False
-    num_gcds: _Count = 0
-    num_replicas: _Count = 0
-    scope: str = msgspec.field(default="", name="asked")
-    terms: str = ""
-    may_come: bool = False
-    missed_at: _Moment | None = None
-    has_come: bool = False
-    lost_at: _Moment | None = None
-    pod_key: str = ""
+def _name_of(name: str) -> str:
+    """Return the name under which a field is stored."""
+    first, *rest = ("asked" if name == "scope" else name).split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
-_STORED: Final = msgspec.json.Decoder(_Stored)
+_STORED: Final = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Stored",
+        [
+            (each.name, _STRICT[each.type], *(() if each.default is MISSING else (each.default,)))
+            for each in _FIELDS
+        ],
+        rename=_name_of,
+        kw_only=True,
+        gc=False,
+    )
+)
+"""Decodes the value of a key. Fields of newer versions are skipped."""
 
 
 def next_serial(last: TrackerEntry | None, now: datetime) -> int:
@@ -112,14 +113,14 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
     of range or contradicts the key: nothing in the proxy or the recorder has to expect it."""
     try:
         uid, instance, serial = key.rsplit(".", 2)
-        found = _STORED.decode(text)
+        found: Any = _STORED.decode(text)
         times = {name: _moment(getattr(found, name)) for name in _TIMES}
         if found.phase is Phase.WAITING:
             raise ValueError("the phase waiting is never stored")
-        fields = msgspec.structs.asdict(found) | times
-        if any("\0" in value for value in (key, *fields.values()) if isinstance(value, str)):
+        values = msgspec.structs.asdict(found) | times
+        if any("\0" in value for value in (key, *values.values()) if isinstance(value, str)):
             raise ValueError("a text has a NUL character")
-        entry = TrackerEntry(uid=uid, instance=int(instance), serial=int(serial), **fields)
+        entry = TrackerEntry(uid=uid, instance=int(instance), serial=int(serial), **values)
         if entry.key != key or not 0 <= entry.instance <= LARGEST:
             raise ValueError("the key is not <job UID>.<instance>.<serial>")
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
