@@ -115,7 +115,8 @@ def takes(
 
 
 def bad_request(request: HttpRequest, sentence: str) -> HttpResponseBase:
-    """Return a 400 for a request that is invalid before authentication."""
+    """Return a 400 for a request that is invalid before a view reads it."""
+    note_refusal(request, sentence)
     if _is_program(request):
         return problem_answer(400, sentence)
     return HttpResponse(sentence, status=400, content_type="text/plain; charset=utf-8")

@@ -168,3 +168,23 @@ def test_a_first_sign_in_and_commands_for_users_are_recorded(
     subject = {"field": "subject", "before": None, "after": "sub-of-alice"}
     assert subject in entries[1].changes
     assert "a-long-new-word-7" not in str(list(entries.values()))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ("name=" + "x" * 4_000_000, "This form is too large."),
+        ("&".join(f"a{number}=x" for number in range(5000)), "too many fields."),
+    ],
+)
+def test_a_form_that_cannot_be_read_is_recorded_with_its_reason(
+    alice: User, form: str, reason: str
+) -> None:
+    kind = "application/x-www-form-urlencoded"
+    answer = browser(alice).post("/account/tokens/", form, content_type=kind)
+    assert answer.status_code == 400
+    what, _name, message, via = refused()
+    assert (what, via) == ("create token", "page")
+    assert message.endswith(reason)
+    assert message in answer.content.decode()
