@@ -1,11 +1,15 @@
-// Runs before the first paint, so that a dark page never flashes white.
+// Runs before the first paint, so that a dark page never flashes white. Paper is light.
 (() => {
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const stored = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
-  const apply = () => root.setAttribute("data-bs-theme", stored() || (dark.matches ? "dark" : "light"));
+  const printed = window.matchMedia("print");
+  const show = (prints) => root.setAttribute("data-bs-theme", prints ? "light" : stored() || (dark.matches ? "dark" : "light"));
+  const apply = () => show(printed.matches);
   apply();
-  dark.addEventListener("change", apply);
+  for (const query of [dark, printed]) query.addEventListener("change", apply);
+  window.addEventListener("beforeprint", () => show(true));
+  window.addEventListener("afterprint", () => show(false));
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-theme-switch]")) return;
     const next = root.getAttribute("data-bs-theme") === "dark" ? "light" : "dark";

@@ -302,3 +302,22 @@ def test_a_reader_of_one_namespace_learns_no_name_of_another(
     assert facts(user, job)["Position in the queue"] == "1 of 1"
     assert "ag0: a job of another namespace" in user.get(f"/jobs/{job.uid}/").content.decode()
     assert "secret" not in user.get(f"/jobs/{job.uid}/").content.decode()
+
+
+def test_the_overview_says_how_many_wait_for_what_since_when_and_who_never_fits(
+    admin: Client, cluster: Cluster, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.world.now = NOON
+    monkeypatch.setattr(timezone, "now", lambda: proxy.world.now)
+    proxy.hold("holder", "team-a", 32)
+    for name, size, want in (
+        ("first", 8, "1 job for 8 IPUs oldest 0 s"),
+        ("second", 4, "2 jobs for 12 IPUs oldest 20 s"),
+        ("huge", 64, "3 jobs for 76 IPUs oldest 40 s · 1 can never fit"),
+    ):
+        proxy.hold(name, "team-a", size)
+        text = admin.get("/").content.decode()
+        figure = text.partition('href="/queue/">\n    <span class="subheader">Waiting')[2]
+        words = re.sub("<[^>]+>", " ", figure.partition("<svg")[0])
+        assert " ".join(words.split()) == want
+        proxy.world.later(20)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import OperationalError
+from django.utils import timezone
 
 from dashboard import live
 from partitions.connections import opened
+from tests.builders import jobhistory
 from tests.builders.roles import grant
 
 if TYPE_CHECKING:
@@ -87,6 +90,34 @@ def test_a_fleet_without_ipus_says_so_in_one_sentence_with_one_action(
         assert (words, action) == ("No IPUs are known until a V-IPU controller answers.", address)
         assert client.get(action).status_code == 200
         get_user_model().objects.update(is_staff=False)
+
+
+def test_the_jobs_that_ended_last_stand_in_six_lines_with_their_cause(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newest first: state, name, user, why it failed or how long it ran, IPUs, age."""
+    sign_in(client, staff=True)
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    for number in range(8):
+        failed = {"status": "Failed", "reason": "OOMKilled", "message": "A long sentence."}
+        coded = {
+            "status": "Failed",
+            "reason": "IPUJobFailed",
+            "message": "launcher exited with code 137",
+        }
+        outcome = (failed, coded, {"status": "Completed"})[min(number, 2)]
+        began, ended = now - timedelta(hours=3), now - timedelta(minutes=number + 1)
+        times = {"created_at": began, "completed_at": ended}
+        jobhistory.job(f"job-{number}", user="ada", **times, **outcome)
+    card = client.get("/").content.decode().partition('<div class="card ended">')[2]
+    rows = re.findall("<tr data-toast.*?</tr>", card.partition("</table>")[0], re.DOTALL)
+    words = [" ".join(re.sub("<[^>]+>", " ", row).split()) for row in rows]
+    assert words == [
+        "Failed job-0 ada out of memory 4 IPUs 60 s ago",
+        "Failed job-1 ada exit code 137 4 IPUs 2 min ago",
+        *(f"Completed job-{n} ada 2 h {59 - n} min 4 IPUs {n + 1} min ago" for n in range(2, 6)),
+    ]
 
 
 def test_htmx_gets_the_changing_part_only_and_304_when_nothing_changed(client: Client) -> None:

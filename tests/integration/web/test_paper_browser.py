@@ -97,6 +97,39 @@ TABLES: Final = """() => [...document.querySelectorAll("main table")]
     .map((rows) => rows.map((row) => [...row.cells]
       .filter((each) => each.offsetWidth > 1 && !each.querySelector("time, .visually-hidden"))
       .map((each) => each.innerText.replace(/\\s+/g, "")))))"""
+PAINT: Final = """() => {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const seen = {};
+  const parts = (colour) => seen[colour] ??= (() => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    return [...context.getImageData(0, 0, 1, 1).data];
+  })();
+  const linear = (part) => (part <= 10 ? part / 3294.6 : ((part / 255 + .055) / 1.055) ** 2.4);
+  const isFaint = (colour) => {
+    const [red, green, blue] = parts(colour).map(linear);
+    return 1.05 / (.2126 * red + .7152 * green + .0722 * blue + .05) < 4.5;
+  };
+  const isLost = (look) => {
+    const [red, green, blue, alpha] = parts(look.backgroundColor);
+    const isColoured = alpha > 0 && Math.max(red, green, blue) - Math.min(red, green, blue) > 24;
+    return isColoured && look.printColorAdjust !== "exact";
+  };
+  const all = [...document.querySelectorAll("main *")]
+    .filter((each) => each.checkVisibility({ visibilityProperty: true }) && each.offsetWidth > 1);
+  const saysWords = (each) => [...each.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+  const { backgroundColor } = getComputedStyle(document.body);
+  return [
+    ...(parts(backgroundColor).join() === "255,255,255,255" ? [] : [`page ${backgroundColor}`]),
+    ...all.filter((each) => saysWords(each) && isFaint(getComputedStyle(each).color))
+      .map((each) => `faint ${getComputedStyle(each).color} ${each.outerHTML.slice(0, 100)}`),
+    ...all
+      .filter((each) => ["", "::before"].some((part) => isLost(getComputedStyle(each, part))))
+      .map((each) => `without its colour: ${each.outerHTML.slice(0, 100)}`),
+  ];
+}"""
+"""Of a dark page, too, paper is white, words on it are dark, and coloured parts keep their colour."""
 HEADS: Final = """() => [...document.querySelectorAll("main thead")]
   .filter((head) => head.offsetHeight > 1 && head.checkVisibility())
   .map((head) => getComputedStyle(head).display)"""
@@ -143,7 +176,7 @@ def test_every_page_prints_whole(address: str, cookie: str) -> None:
     wrong: list[str] = []
     with page_of(address, cookie, 1440, wanted=("status of 400", "status of 503")) as page:
         for path in PAGES:
-            page.emulate_media(media="screen")
+            page.emulate_media(media="screen", color_scheme="dark")
             page.set_viewport_size({"width": 1440, "height": 860})
             page.goto(path.format(month=month, uid=uid))
             page.emulate_media(media="print")
@@ -154,6 +187,7 @@ def test_every_page_prints_whole(address: str, cookie: str) -> None:
                 wrong.append(f"{path}: no title")
             if not page.get_by_text("As of 20").is_visible():
                 wrong.append(f"{path}: no time")
+            wrong += [f"{path}: paint: {each}" for each in page.evaluate(PAINT)]
             wrong += [f"{path}: to click: {each}" for each in page.evaluate(TO_CLICK)]
             tokens = page.locator("td.tokens details .granted")
             if tokens.count() and not tokens.last.is_visible():

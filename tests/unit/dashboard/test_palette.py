@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -115,6 +116,20 @@ def test_free_recedes_and_what_is_held_in_vain_stands_out(page: int, sight: str)
 def colours_of(pattern: str) -> dict[str, Colour]:
     """Return the colours of the rules of ipuhub.css that match, by the first group."""
     return {name: linear(text) for name, text in re.findall(pattern, CSS.read_text())}
+
+
+def test_others_and_waiting_time_are_grey_and_no_name_is() -> None:
+    """What has no name of its own has no colour of its own."""
+    greys = colours_of(r"\.(is-other|bar-waiting)\b[^{]*\{ (?:fill|--bar): #([0-9a-f]{6})")
+    assert sorted(greys) == ["bar-waiting", "is-other"]
+    assert max(colourfulness(each) for each in greys.values()) < 0.025
+    assert min(colourfulness(each) for each in palette()) > 0.08
+
+
+def colourfulness(colour: Colour) -> float:
+    """Return the chroma of OKLab."""
+    _, green_red, blue_yellow = seen(colour, SIGHT["all cones"])
+    return math.hypot(green_red, blue_yellow)
 
 
 STATES = r"\.is-(held|idle|removing|faulty)\b[^{]*\{ fill: #([0-9a-f]{6})"
