@@ -129,7 +129,7 @@ PAINT: Final = """() => {
       .map((each) => `without its colour: ${each.outerHTML.slice(0, 100)}`),
   ];
 }"""
-"""Of a dark page, too, paper is white, words on it are dark, and coloured parts keep their colour."""
+"""Of a dark page, too, paper is white, words on it are dark, and coloured parts keep theirs."""
 HEADS: Final = """() => [...document.querySelectorAll("main thead")]
   .filter((head) => head.offsetHeight > 1 && head.checkVisibility())
   .map((head) => getComputedStyle(head).display)"""
