@@ -119,7 +119,7 @@ def colours_of(pattern: str) -> dict[str, Colour]:
 
 
 def test_others_and_waiting_time_are_grey_and_no_name_is() -> None:
-    """What has no name of its own has no colour of its own."""
+    """Parts without a name have no colour of their own."""
     greys = colours_of(r"\.(is-other|bar-waiting)\b[^{]*\{ (?:fill|--bar): #([0-9a-f]{6})")
     assert sorted(greys) == ["bar-waiting", "is-other"]
     assert max(colourfulness(each) for each in greys.values()) < 0.025
