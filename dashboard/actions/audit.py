@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import structlog
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ipuhub.models import AuditEntry
     from ipuhub.web.audit import Author
 
+_LOG = structlog.get_logger(__name__)
 ACTIONS_OFF: Final = "This installation does not change jobs (IPUHUB_ACTIONS). Use kubectl."
 NO_IDENTITY: Final = (
     "You have no Kubernetes user, so you cannot change jobs here. Ask an administrator to add you "
@@ -73,7 +75,10 @@ def carry_out(change: Change, actor: Actor) -> Done:
         sent = send(change, actor.acts_as, dry_run=False)
     except WriteProblem as problem:
         outcome = UNKNOWN if problem.may_have_happened else REFUSED
-        answer(entry, outcome, problem.sentence(in_full=True), problem.status)
+        # All who see the job see the entry; details of the cluster are for administrators.
+        answer(entry, outcome, problem.sentence(in_full=False), problem.status)
+        if problem.detail:
+            _LOG.warning("a change was not made", audit=entry.pk, detail=problem.detail)
         raise
     except BaseException:
         answer(entry, UNKNOWN, "The dashboard failed; its log has the error.")

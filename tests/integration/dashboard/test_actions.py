@@ -156,6 +156,7 @@ def test_the_dashboard_can_impersonate_only_whom_its_role_names(lab: ActionsLab)
         "urn:ipuhub:problem:cluster-forbids",
     )
     assert "The dashboard may not act as you" in answer.json()["detail"]
+    assert AuditEntry.objects.get().message == answer.json()["detail"]
     assert lab.spec_of(job) is not None
 
 
@@ -269,7 +270,9 @@ def test_no_answer_is_recorded_as_unknown(
     assert answer.json()["type"] == "urn:ipuhub:problem:cluster-unavailable"
     assert answer.status_code == 503
     assert "look at the job before you try again" in answer.json()["detail"]
-    assert AuditEntry.objects.get().outcome == "unknown"
+    entry = AuditEntry.objects.get()
+    assert (entry.outcome, entry.message) == ("unknown", answer.json()["detail"])
+    assert "127.0.0.1" not in entry.message  # others see the entry, too
 
 
 def test_the_entry_is_there_before_the_write_is_sent(
