@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 
 from dashboard.fleetfits import FIT_KINDS
-from dashboard.fleetkept import board_of, groups_in, ipus_of, map_of
+from dashboard.fleetkept import board_of, groups_in, ipus_of, known_of_reading, map_of
 from dashboard.fleetmap import FILLS, IPU_STATES
 from dashboard.live import live_reader
 from dashboard.queue.lines import WaitingJobSerializer, record_of
@@ -19,8 +19,9 @@ from ipuhub.api.auth import IsSignedIn
 from ipuhub.api.views import LiveView
 from ipuhub.web.access import is_admin, scope_of, signed_in
 from ipuhub.web.filters import BadFilter, Mistake
+from ipuhub.web.pollcache import rows_now
 from ipuhub.web.problems import bad_parameters, takes
-from ipuhub.web.requests import live_page
+from ipuhub.web.requests import live_page, wants_fragment
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -158,6 +159,9 @@ def fleet_page(request: HttpRequest) -> HttpResponseBase:
         return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
     reading = live_reader().read(now)
+    rows = rows_now() if wants_fragment(request) else None
+    if rows and (same := known_of_reading(request, reading, scope, now, rows)):
+        return same
     drawn = map_of(reading, scope, now, fill, groups_in(reading, scope, now))
     facts = {
         "fill": fill,

@@ -8,7 +8,8 @@ drawing thousands of IPUs again.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -21,6 +22,8 @@ from dashboard.fleetmap import (
 )
 from dashboard.fleetqueue import JobFacts
 from ipuhub.partition import parse_time as parse_since
+from ipuhub.web.pollcache import for_seconds, known_unchanged, note_basis
+from ipuhub.web.requests import note_as_of
 from ipuhub.web.whilesame import WhileSame
 from jobs.history.rows import size_of
 from jobs.ipujob.conditions import JobState
@@ -31,6 +34,9 @@ from jobs.selectors import groups_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
     from dashboard.fleetmap import FleetMap, IpuRow
     from dashboard.live import LiveState
@@ -66,6 +72,9 @@ class Marked(Generic[_T]):
 
 
 _JOBS: Final[WhileSame[Scope, dict[str, JobFacts]]] = WhileSame()
+_COUNTED: Final = itertools.count()
+_NUMBERS: Final[WhileSame[None, int]] = WhileSame()
+_UNTIL: Final[WhileSame[Scope, datetime | None]] = WhileSame()
 _GROUPS: Final[WhileSame[Scope, Mapping[str, str]]] = WhileSame()
 _BOARDS: Final[WhileSame[Scope, Marked[FleetMap]]] = WhileSame()
 _MAPS: Final[WhileSame[tuple[Scope, str], Marked[FleetMap]]] = WhileSame()
@@ -154,6 +163,17 @@ def ipus_of(state: LiveState, scope: Scope, now: datetime) -> Marked[list[dict[s
     return _IPUS.get(scope, (fleet, jobs), now, build)
 
 
+def holds_until(state: LiveState, scope: Scope, now: datetime) -> datetime | None:
+    """Return when time alone changes what is shown of a reading; None: never."""
+    fleet, jobs = state.fleet.value, jobs_in(state, scope, now)
+
+    def build() -> tuple[datetime | None, datetime | None]:
+        until = _holds_until(fleet, jobs, now)
+        return until, until
+
+    return _UNTIL.get(scope, (fleet, jobs), now, build)
+
+
 def _holds_until(fleet: FleetJson, jobs: Mapping[str, JobFacts], now: datetime) -> datetime | None:
     """Return when time alone changes what is shown of a fleet: a partition is then held so long
     that it counts as idle, or a job reaches its limit. None: never."""
@@ -171,6 +191,29 @@ def _holds_until(fleet: FleetJson, jobs: Mapping[str, JobFacts], now: datetime) 
 
 def _ends(jobs: Mapping[str, JobFacts]) -> Iterator[datetime]:
     return (facts.ends_by for facts in jobs.values() if facts.ends_by)
+
+
+def number_of(state: LiveState, now: datetime) -> int:
+    """Return a number that no reading with other values has, or had before."""
+    values = tuple(reading.value for reading in state.readings)
+    return _NUMBERS.get(None, values, now, lambda: (next(_COUNTED), None))
+
+
+def known_of_reading(
+    request: HttpRequest, state: LiveState, scope: Scope, now: datetime, *values: object
+) -> HttpResponseBase | None:
+    """Return a 304 if the reader has the answer of this reading and `values`, else None: then the
+    ETag of the answer is kept for the next poll."""
+    problems = [
+        (each.problem, each.detail, each.read_at) for each in state.readings if each.problem
+    ]
+    basis = for_seconds(now, scope, number_of(state, now), tuple(problems), *values)
+    until = holds_until(state, scope, now)
+    if until is not None and basis.until is not None:
+        basis = replace(basis, until=min(until, basis.until))
+    note_as_of(request, state.fleet.read_at)
+    note_basis(request, basis)
+    return known_unchanged(request, basis)
 
 
 def holders(fleet: FleetJson) -> set[str]:

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleetkept import rows_of
+from dashboard.fleetkept import known_of_reading, rows_of
 from dashboard.live import live_reader
 from dashboard.templatetags.fleet import machine_address
 from ipuhub.web.access import is_admin, scope_of, signed_in
@@ -17,8 +17,9 @@ from ipuhub.web.cells import make_cells
 from ipuhub.web.columns import Column, columns_of
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import PAGE, BadFilter, read_page_number
+from ipuhub.web.pollcache import rows_now
 from ipuhub.web.problems import bad_parameters, takes
-from ipuhub.web.requests import live_page
+from ipuhub.web.requests import live_page, wants_fragment
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -80,6 +81,9 @@ def fleet_table(request: HttpRequest) -> HttpResponseBase:
         return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
     state = live_reader().read(now)
+    snapshot = rows_now() if wants_fragment(request) and not kind else None
+    if snapshot and (same := known_of_reading(request, state, scope, now, snapshot)):
+        return same
     rows = rows_of(state, scope, now)
     if kind:
         return export(kind, COLUMNS, rows, "ipus")

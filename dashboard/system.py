@@ -18,6 +18,7 @@ from rest_framework import serializers
 from dashboard.components import steady
 from dashboard.health import read_components, read_stored
 from dashboard.notify.outages import KEPT
+from dashboard.observing import observed, read_now
 from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.views import LiveView
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
@@ -25,9 +26,10 @@ from ipuhub.web.access import require_admin, signed_in
 from ipuhub.web.columns import Column
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.pollcache import for_seconds, known_unchanged, note_basis, rows_now
 from ipuhub.web.problems import bad_parameters, takes
 from ipuhub.web.readings import STALE_SECONDS
-from ipuhub.web.requests import live_page
+from ipuhub.web.requests import live_page, note_as_of, wants_fragment
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
@@ -87,12 +89,18 @@ def system(request: HttpRequest) -> HttpResponseBase:
     """Show the page, its fragment, or the twins of the watches. Raises PermissionDenied."""
     require_admin(request.user)
     now = timezone.now()
-    watches = _watches(now)
     try:
         if kind := known_format(request.GET.get("format", "")):
-            return export(kind, WATCH_COLUMNS, watches, "watches")
+            return export(kind, WATCH_COLUMNS, _watches(now), "watches")
     except BadFilter as error:
         return bad_parameters(request, error.messages)
+    if wants_fragment(request) and (rows := rows_now()) is not None:
+        basis = for_seconds(now, rows, tuple(steady(observed(read_now(now), now))))
+        note_as_of(request, now)
+        note_basis(request, basis)
+        if same := known_unchanged(request, basis):
+            return same
+    watches = _watches(now)
     stored = read_stored(now, watches)
     context = {
         "components": steady(read_components(now, stored)),

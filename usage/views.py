@@ -37,12 +37,14 @@ from usage.tables import (
 )
 from usage.time.months import POD_WATCH, usage_zone
 from usage.time.windows import WindowError
+from usage.unchanged import sums_poll
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
     from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
     from ipuhub.web.filters import Filters
     from usage.models import PodLifetime
@@ -55,16 +57,21 @@ _MOST_KEYS = 10_000  # whose cost in closed months the legend knows
 
 @require_safe
 @signed_in
-def month_chart(request: HttpRequest) -> JsonResponse:
+def month_chart(request: HttpRequest) -> HttpResponseBase:
     """Return what each day held, as the chart of the month page draws it."""
     now, zone = timezone.now(), usage_zone()
     params = {"by": ["group"], **given(request.GET)}
     try:
         question = read_question(params, request.user, now, zone, "measure", "compare", "total")
         output = read_output(params, question)
+        poll = sums_poll(request, question, now)
+        if same := poll.known():
+            return same
         step = step_of(question.window)
-        begins, sums = chart(question, step, output.amount, CHART_KEYS)
+        drawn = chart(question, step, output.amount, CHART_KEYS)
+        begins, sums = drawn.begins, drawn.sums
         closed = _closed_costs(question) if output is COST else None
+        poll.keep(are_summed=drawn.is_summed and closed is None)
     except BadFilter as error:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
     except WindowError as error:

@@ -27,6 +27,7 @@ from usage.time.months import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
@@ -43,12 +44,16 @@ def add_costs(user: Caller, rows: Sequence[Any]) -> None:
     priced = [job for job in rows if may_see_cost(user, job.namespace)]
     if not priced:
         return
-    # Whole minutes: running jobs would otherwise change the page with each poll.
-    now = timezone.now().replace(second=0, microsecond=0)
+    now = _minute(timezone.now())
     began = min(now, *(job.created_at for job in priced))
     costs = read_job_costs([job.uid for job in priced], began, now, usage_zone())
     for job in priced:
         job.cost = costs.get((job.uid, job.namespace))
+
+
+def _minute(now: datetime) -> datetime:
+    """Up to when costs count: running jobs would otherwise change the page with each poll."""
+    return now.replace(second=0, microsecond=0)
 
 
 def _prepare(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
@@ -74,10 +79,15 @@ class PricedJobs(JobList):
 
     serializer_class = ListedJobSerializer
     columns = _COLUMNS
+    is_of_rows = True
 
     def prepare(self, rows: Sequence[JobRecord]) -> None:
         """Add what they cost."""
         add_costs(self.request.user, rows)
+
+    def clock(self, now: datetime) -> datetime:
+        """Return up to when costs count; of jobs that ended in a span up to now, the time."""
+        return now if "ended" in self.request.query_params else _minute(now)
 
 
 @require_safe

@@ -9,15 +9,16 @@ from django.http import Http404
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleetkept import jobs_in
+from dashboard.fleetkept import jobs_in, known_of_reading
 from dashboard.fleetmap import Reader
 from dashboard.live import live_reader
 from dashboard.machines.facts import find_machine, is_open
 from dashboard.machines.heartbeat import heard_at, read_heartbeat, sensor_texts, sensors_of
 from dashboard.machines.past import read_events, read_stays
 from ipuhub.web.access import scope_of, signed_in
+from ipuhub.web.pollcache import rows_now
 from ipuhub.web.problems import takes
-from ipuhub.web.requests import live_page
+from ipuhub.web.requests import live_page, wants_fragment
 from partitions.vipu.telemetry import Heartbeat
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
+    from dashboard.live import LiveState
     from dashboard.machines.facts import MachineFacts
     from dashboard.machines.past import Stay
     from ipuhub.web.access import Scope
@@ -91,10 +93,28 @@ def ipu_page(request: HttpRequest, controller: str, name: str, position: int) ->
     return _answer(request, controller, name, position)
 
 
+def _heartbeat_of(state: LiveState, controller: str, name: str) -> Heartbeat:
+    """Return the same as `Seen.heartbeat`, before the machine is read."""
+    found = next(
+        (c for c in state.fleet.value.get("controllers") or () if c["address"] == controller), None
+    )
+    is_asked = found is not None and not found["message"] and not state.fleet.problem
+    if found is None or not is_asked or all(each["agent"] != name for each in found["machines"]):
+        return Heartbeat()
+    return read_heartbeat(controller, name)
+
+
 def _answer(
     request: HttpRequest, controller: str, name: str, position: int | None
 ) -> HttpResponseBase:
     now, scope = timezone.now(), scope_of(request.user)
+    heartbeat = None
+    if wants_fragment(request) and (rows := rows_now()) is not None:
+        state = live_reader().read(now)
+        heartbeat = _heartbeat_of(state, controller, name)
+        sensors = (heard_at(heartbeat), heartbeat.sensors)
+        if same := known_of_reading(request, state, scope, now, rows, sensors):
+            return same
     seen = see_machine(scope, controller, name, now)
     machine, ipu = seen.machine, None
     if machine is not None and position is not None:
@@ -103,7 +123,7 @@ def _answer(
             raise Http404(NO_IPU)
     stays = read_stays(scope, controller, name, now, position)
     require_machine(seen, stays)
-    heartbeat = seen.heartbeat
+    heartbeat = heartbeat or seen.heartbeat
     ipus = (ipu,) if ipu else machine.ipus if machine else ()
     context: dict[str, Any] = {
         "controller": controller,

@@ -11,8 +11,9 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.utils.urls import replace_query_param
 
+from dashboard.fleetkept import board_of, known_of_reading
+from dashboard.live import live_reader
 from dashboard.queue.lines import COLUMNS, WaitingJobSerializer, queue_file, record_of
-from dashboard.queue.page import read_queue
 from dashboard.queue.typical import with_typical_runs
 from ipuhub.api.auth import IsSignedIn
 from ipuhub.api.paging import MAX_PAGE_SIZE, PAGE_SIZE, page_size, refuse_cursor
@@ -70,11 +71,15 @@ class QueueView(LiveView):
         """Return a page, or all as a file. Raises BadFilter and ValidationError."""
         form, now, scope = form_of(request), timezone.now(), scope_of(request.user)
         size, cursor = page_size(request.query_params.get("page_size")), _cursor_of(request)
-        reading, marked = read_queue(scope, now)
-        board = marked.value
+        state = live_reader().read(now)
         if form != JSON:
             refuse_cursor(cursor)
-            return queue_file(form, with_typical_runs(board.queue, scope, now))
+            lines = board_of(state, scope, now).value.queue
+            return queue_file(form, with_typical_runs(lines, scope, now))
+        own = request._request  # noqa: SLF001  # DRF hides Django's
+        if same := known_of_reading(own, state, scope, now):
+            return same
+        reading, board = state.fleet, board_of(state, scope, now).value
         remaining = _after(board.queue, cursor)
         page = with_typical_runs(remaining[:size], scope, now)
         address = request.build_absolute_uri()

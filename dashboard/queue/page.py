@@ -8,7 +8,7 @@ from django.core.paginator import Paginator
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.fleetkept import board_of
+from dashboard.fleetkept import board_of, known_of_reading
 from dashboard.live import live_reader
 from dashboard.queue.lines import queue_file
 from dashboard.queue.typical import with_typical_runs
@@ -16,28 +16,14 @@ from ipuhub.web.access import scope_of, signed_in
 from ipuhub.web.exports import known_format
 from ipuhub.web.filters import PAGE, BadFilter, read_page_number
 from ipuhub.web.problems import bad_parameters, takes
-from ipuhub.web.requests import live_page
+from ipuhub.web.requests import live_page, wants_fragment
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
-    from dashboard.fleetkept import Marked
-    from dashboard.fleetmap import FleetMap
-    from ipuhub.web.access import Scope
-    from ipuhub.web.readings import Reading
-    from partitions.fleetjson import FleetJson
-
 A_PAGE: Final = 50
 """Lines of a page."""
-
-
-def read_queue(scope: Scope, now: datetime) -> tuple[Reading[FleetJson], Marked[FleetMap]]:
-    """Return the reading of the fleet, and its queue as far as a reader may see it."""
-    state = live_reader().read(now)
-    return state.fleet, board_of(state, scope, now)
 
 
 @require_safe
@@ -52,10 +38,15 @@ def queue_page(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return bad_parameters(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
-    reading, marked = read_queue(scope, now)
-    board = marked.value
+    state = live_reader().read(now)
     if kind:
-        return queue_file(kind, with_typical_runs(board.queue, scope, now))
+        return queue_file(
+            kind, with_typical_runs(board_of(state, scope, now).value.queue, scope, now)
+        )
+    if wants_fragment(request) and (same := known_of_reading(request, state, scope, now)):
+        return same
+    reading, marked = state.fleet, board_of(state, scope, now)
+    board = marked.value
     # A queue shrinks while it is read: a page beyond the end becomes the last page that is
     # left.
     page = Paginator(board.queue, A_PAGE).get_page(number)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django.db.models import Model
 from django.http import HttpResponseNotModified
+from django.utils import timezone
 from django.utils.http import parse_etags
 from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
@@ -16,8 +17,10 @@ from rest_framework.views import APIView
 
 from ipuhub.api.paging import order_of, page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
+from ipuhub.web.access import access_of
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
 from ipuhub.web.filters import TOTAL, BadFilter, Mistake, refuse_unknown, wants_total
+from ipuhub.web.pollcache import Basis, known_unchanged, note_basis, rows_now
 from ipuhub.web.requests import etag_of, note_as_of
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django.db.models import QuerySet
+    from django.http import HttpRequest
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
@@ -111,7 +115,8 @@ class LiveView(PlainView):
 class FileList(ListAPIView[_M], Generic[_M]):
     """A list in pages as JSON, or all filtered rows as CSV (`columns`) or JSON lines.
 
-    A JSON line has the same fields as a row of a page.
+    A JSON line has the same fields as a row of a page. `is_of_rows`: a page depends only on rows
+    and `clock`, so that an unchanged page is known without reading it again.
     """
 
     content_negotiation_class = AnyAccept
@@ -119,12 +124,14 @@ class FileList(ListAPIView[_M], Generic[_M]):
     columns: ClassVar[Sequence[Column]] = ()
     file_name: ClassVar[str] = "rows"
     ordering: ClassVar[tuple[str, str]] = ("created_at", "id")
+    is_of_rows: ClassVar[bool] = False
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page, or the file. Raises BadFilter, ValidationError and PermissionDenied."""
         form, has_total = form_of(request), wants_total(request.query_params.get(TOTAL, ""))
         if form == JSON:
-            return super().list(request, *args, **kwargs)
+            same = self._known(request) if self.is_of_rows else None
+            return same or super().list(request, *args, **kwargs)
         page_size(request.query_params.get("page_size"))
         refuse_cursor(request.query_params.get("cursor"))
         rows = PageFilterBackend().filter_queryset(request, self.get_queryset(), self)
@@ -142,6 +149,18 @@ class FileList(ListAPIView[_M], Generic[_M]):
 
     def prepare(self, rows: Sequence[_M]) -> None:
         """Add to the rows of a page, or of a part of a file, before they are written."""
+
+    def clock(self, now: datetime) -> object:
+        """Return what the rows of a page know of the time: nothing."""
+
+    def _known(self, request: Request) -> HttpResponseBase | None:
+        own: HttpRequest = request._request  # noqa: SLF001  # DRF hides Django's
+        if (rows := rows_now()) is None:
+            return None
+        now = timezone.now()
+        basis = Basis((access_of(request.user), rows, self.clock(now)), now)
+        note_basis(own, basis)
+        return known_unchanged(own, basis)
 
     def _records(self, rows: Iterator[_M]) -> Iterator[dict[str, Any]]:
         serializer = self.get_serializer()

@@ -28,6 +28,7 @@ from django_prometheus.middleware import PrometheusAfterMiddleware
 
 from ipuhub.api.kinds import RETRY_SECONDS
 from ipuhub.web.hashing import TooManyHashes
+from ipuhub.web.pollcache import keep_tag
 from ipuhub.web.problems import bad_request, busy
 from ipuhub.web.refusals import answer_recorded
 from ipuhub.web.requests import ADDED_HEADERS, client_address
@@ -63,10 +64,16 @@ class CompressAnswers(GZipMiddleware):
 
 
 class ConditionalReads(ConditionalGetMiddleware):
-    """Middleware: ETags and 304 for HEAD as for GET, which Django alone has them for."""
+    """Middleware: ETags and 304 for HEAD as for GET, which Django alone has them for; keeps those
+    whose answers say what they are made of."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
         """Return the answer, or a 304 if the caller has it."""
+        answer = self._conditional(request, response)
+        keep_tag(request, answer)
+        return answer
+
+    def _conditional(self, request: HttpRequest, response: HttpResponseBase) -> Any:
         if request.method != "HEAD":
             return super().process_response(request, response)
         request.method = "GET"  # the body is there until the server leaves it out

@@ -1,22 +1,27 @@
-"""glue: answers polls of pages that show only database rows without a query while no row has
-changed.
+"""glue: answers with 304 without computing an answer again while its inputs are unchanged.
+
+A view reads the `Basis` of its answer before the answer, and the middleware keeps the answer's ETag
+with it. An answer to the same reader at the same address with the same basis is the same answer, so
+its ETag is known.
 
 A snapshot of PostgreSQL names the transactions whose rows a statement sees. While the snapshot
-stays the same, every SELECT returns the same rows, so a fragment keeps its ETag without being read
-again.
+stays the same, every SELECT returns the same rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from django.db import connection
+from django.http import HttpResponseNotModified
 from django.utils import timezone
+from django.utils.http import parse_etags
 
-from ipuhub.web.requests import not_modified, wants_fragment
+from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,20 +33,69 @@ if TYPE_CHECKING:
 LATEST_SECONDS: Final = 10
 """Maximum delay of changes by time alone, such as the warning of a silent prober."""
 _MOST: Final = 4096
-_LIVE: Final = "_ipuhub_shows_live"
+_BASIS: Final = "_ipuhub_basis"
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """The ETag of a fragment, and the snapshot and time from before it was read."""
+class Basis:
+    """The `values` that determine an answer to a reader at an address, read at `since`. From
+    `until` on, time alone may change the answer (None: never)."""
 
-    tag: str
-    snapshot: str
-    at: datetime
+    values: tuple[object, ...]
+    since: datetime
+    until: datetime | None = None
+
+    def holds(self, other: Basis) -> bool:
+        """Return whether an answer of this basis is still current if `other` is the basis now."""
+        is_in_time = self.until is None or self.since <= other.since < self.until
+        return self.values == other.values and is_in_time
 
 
-_seen: Final[dict[tuple[object, str], _Seen]] = {}
+_seen: Final[dict[tuple[object, ...], tuple[str, Basis]]] = {}
 _lock: Final = Lock()
+
+
+def known_unchanged(request: HttpRequest, *bases: Basis) -> HttpResponseBase | None:
+    """Return a 304 if the reader has the answer and one of these is still its basis, else None."""
+    sent = {_opaque(tag) for tag in parse_etags(request.headers.get("If-None-Match", ""))}
+    if not sent:
+        return None
+    with _lock:
+        tag, known = _seen.get(_place(request), ("", None))
+    if known is None or _opaque(tag) not in sent or not any(map(known.holds, bases)):
+        return None
+    return HttpResponseNotModified(headers={"ETag": tag, "Cache-Control": "private, no-cache"})
+
+
+def note_basis(request: HttpRequest, basis: Basis | None) -> None:
+    """Note the basis of the answer; None: unknown, so the next request computes it again."""
+    setattr(request, _BASIS, basis)
+
+
+def keep_tag(request: HttpRequest, answer: HttpResponseBase) -> None:
+    """Keep the ETag of an answer whose basis is noted."""
+    basis, tag = getattr(request, _BASIS, None), answer.headers.get("ETag")
+    if basis is None or not tag or answer.status_code not in {200, 304}:
+        return
+    with _lock:
+        if len(_seen) >= _MOST:
+            _seen.clear()
+        _seen[_place(request)] = (tag, basis)
+
+
+def rows_now() -> str | None:
+    """Return the snapshot of PostgreSQL; None in a transaction, which has changes of its own that
+    its snapshot does not name."""
+    if connection.in_atomic_block:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_snapshot()::text")
+        return str(cursor.fetchone()[0])
+
+
+def for_seconds(now: datetime, *values: object) -> Basis:
+    """Return the basis of an answer in which a change by time alone may be a little late."""
+    return Basis(values, now, now + timedelta(seconds=LATEST_SECONDS))
 
 
 def cached_until_rows_change(
@@ -55,42 +109,31 @@ def cached_until_rows_change(
 
     @wraps(view)
     def answered(request: HttpRequest, *arguments: object, **options: object) -> HttpResponseBase:
-        # A transaction around the request has changes of its own, which its snapshot does not name.
-        if not wants_fragment(request) or connection.in_atomic_block:
+        if not wants_fragment(request) or (rows := rows_now()) is None:
             return view(request, *arguments, **options)
-        place, now, snapshot = (request.user.pk, request.get_full_path()), timezone.now(), _read()
-        with _lock:
-            seen = _seen.get(place)
-        if seen and seen.snapshot == snapshot and _is_young(seen, now):
-            same = not_modified(request, seen.tag)
-            if same is not None:
-                return same
-        answer = view(request, *arguments, **options)
-        tag = answer.headers.get("ETag")
-        if tag and not getattr(request, _LIVE, False):
-            _remember(place, _Seen(tag, snapshot, now))
-        return answer
+        basis = for_seconds(timezone.now(), rows)
+        if same := known_unchanged(request, basis):
+            return same
+        note_basis(request, basis)
+        return view(request, *arguments, **options)
 
     return answered
 
 
 def note_live_data(request: HttpRequest) -> None:
     """Note that the answer contains live data of another process, which no snapshot covers."""
-    setattr(request, _LIVE, True)
+    note_basis(request, None)
 
 
-def _read() -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_snapshot()::text")
-        return str(cursor.fetchone()[0])
+def _opaque(tag: str) -> str:
+    """A compressed answer's tag is the weak one."""
+    return tag.removeprefix("W/")
 
 
-def _is_young(seen: _Seen, now: datetime) -> bool:
-    return abs((now - seen.at).total_seconds()) < LATEST_SECONDS
-
-
-def _remember(place: tuple[object, str], seen: _Seen) -> None:
-    with _lock:
-        if len(_seen) >= _MOST:
-            _seen.clear()
-        _seen[place] = seen
+def _place(request: HttpRequest) -> tuple[object, ...]:
+    return (
+        request.user.pk,
+        wants_fragment(request),
+        request.headers.get("Accept", ""),
+        request.build_absolute_uri(),
+    )

@@ -89,6 +89,7 @@ def main() -> None:
         one.add_argument("--lifetimes", type=int, default=1_000_000)
         one.add_argument("--rounds", type=int, default=rounds)
         one.add_argument("--database", type=Path, help="folder of a database to fill once and keep")
+    full.add_argument("--only", nargs="+", default=[], help="pages whose address has one of these")
     opened = commands.add_parser("dashboards", help="open overviews at a running demo")
     opened.add_argument("--demo", type=Path, default=Path(".ipuhub"), help="folder of the demo")
     opened.add_argument("--url", default="http://localhost:8000")

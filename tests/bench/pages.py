@@ -138,10 +138,15 @@ def _measure(options: argparse.Namespace) -> None:
     print("".join(f"{name:>8}" for name in names), f"{'kB':>6} {'gz kB':>6}", end="")
     print(f"  page ({options.rounds} rounds; ms)")
     for part in PARTS:
+        pages = [page.format(job=job, last=last) for page in part.pages]
+        if options.only:
+            pages = [page for page in pages if any(each in page for each in options.only)]
+        if not pages:
+            continue
         with priced(part.prices):
             print(f"{part.heading}:")
-            for page in part.pages:
-                _print_page(client, page.format(job=job, last=last), options.rounds)
+            for page in pages:
+                _print_page(client, page, options.rounds)
 
 
 def signed_in() -> Client:

@@ -26,9 +26,11 @@ from usage.api.sums import CURSOR, RANGE, TOTAL
 from usage.query import given, read_total, single_value
 from usage.time.months import usage_zone
 from usage.time.windows import STEPS
-from usage.utilization.pages import (
+from usage.unchanged import capacity_poll
+from usage.utilization.answers import (
     OUTPUTS,
     WHOLE,
+    CapacityQuestion,
     amounts_record,
     answer_capacity,
     capacity_columns,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.utilization.pages import CapacityAnswer, CapacityRow
+    from usage.utilization.answers import CapacityAnswer, CapacityRow
 
 _CONTROLLER = OpenApiParameter(
     "controller", str, description="Restricts the result to this V-IPU controller."
@@ -129,19 +131,24 @@ class CapacityView(APIView):
         """The steps in order; administrators only. Raises BadFilter."""
         params = given(request.query_params)
         kind, has_total = form_of(request), read_total(params)
-        more = ("total", "cursor", "page_size")
+        now, more = timezone.now(), ("total", "cursor", "page_size")
+        question = CapacityQuestion.of(params, now, usage_zone(), *more)
         size = page_size(single_value(params, "page_size") or None)
         cursor = single_value(params, "cursor")
         if kind != JSON:
             refuse_cursor(cursor)
-            answer = answer_capacity(params, timezone.now(), usage_zone(), *more)
+            answer = answer_capacity(question)
             lines = answer.lines(has_total=has_total and kind == CSV)
             return export(kind, capacity_columns(), lines, "utilization")
         after = _read_cursor(cursor)
         begin = datetime.fromtimestamp(int(after[:12]), UTC) if after else None
         # A step has a row or more, but for the step of the cursor.
         excerpt = Excerpt(begin, size + 2)
-        answer = answer_capacity(params, timezone.now(), usage_zone(), *more, excerpt=excerpt)
+        poll = capacity_poll(request._request, question.window, now)  # noqa: SLF001  # DRF hides it
+        if same := poll.known():
+            return same
+        answer = answer_capacity(question, excerpt=excerpt)
+        poll.keep(are_summed=answer.record.is_summed)
         rows = [row for row in answer.rows if _position(row) > after]
         following = None
         if len(rows) > size:
@@ -151,7 +158,7 @@ class CapacityView(APIView):
             {
                 **_range_record(answer),
                 "step": answer.step,
-                "silent_seconds": answer.silent_seconds,
+                "silent_seconds": answer.record.silent_seconds,
                 "next": following,
                 "results": [
                     {"begin": row.begin, "end": row.end, "controller": row.controller}
@@ -208,9 +215,10 @@ class WeekView(APIView):
         params, zone = given(request.query_params), usage_zone()
         refuse_unknown(params, {each.name for each in (*RANGE, _CONTROLLER, TOTAL)} | {"format"})
         kind, has_total = form_of(request), read_total(params)
-        answer = answer_capacity(params, timezone.now(), zone, TOTAL_NAME, with_week=True)
+        question = CapacityQuestion.of(params, timezone.now(), zone, TOTAL_NAME)
+        answer = answer_capacity(question, with_week=True)
         if kind != JSON:
-            lines = hour_rows(answer.week, has_total=has_total and kind == CSV)
+            lines = hour_rows(answer.record.week, has_total=has_total and kind == CSV)
             return export(kind, week_columns(), lines, "utilization-week")
         return Response(
             {
@@ -223,7 +231,7 @@ class WeekView(APIView):
                         "reserved_percent": row.reserved_percent,
                     }
                     | amounts_record(row.amounts)
-                    for row in hour_rows(answer.week, has_total=False)
+                    for row in hour_rows(answer.record.week, has_total=False)
                 ],
             }
         )
@@ -235,7 +243,7 @@ def _range_record(answer: CapacityAnswer) -> dict[str, Any]:
         "begin": window.begin,
         "end": window.end,
         "until": window.until,
-        "known_until": answer.known_until,
+        "known_until": answer.record.known_until,
         "total": amounts_record(answer.total),
     }
 

@@ -91,11 +91,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Some rows in order, how many there are in all, and the sum of all."""
+    """Some rows in order, how many there are in all, and the sum of all. `is_summed`: no lifetimes
+    were read for them."""
 
     rows: Sequence[SumRow]
     count: int
     total: Measures
+    is_summed: bool = False
 
 
 @one_snapshot(read_only=True)
@@ -121,7 +123,8 @@ def read_sums(
     rows = run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
     sums = [_row(row) for row in rows if row[1] is not None]
-    return Sums(sums, count, total_as_closed(question, begins, measures_of(totals)))
+    total = total_as_closed(question, begins, measures_of(totals))
+    return Sums(sums, count, total, found.is_summed)
 
 
 @one_snapshot(read_only=True)
@@ -160,11 +163,18 @@ def series_begins(question: Question, step: str) -> list[datetime]:
     return step_begins(question.window, step, question.zone)
 
 
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The begins of steps, and sums by number of step and value; `is_summed` as in `Sums`."""
+
+    begins: Sequence[datetime]
+    sums: Mapping[tuple[int, str | tuple[str, ...] | None], int]
+    is_summed: bool = False
+
+
 @one_snapshot(read_only=True)
-def chart(
-    question: Question, step: str, amount: str, top: int
-) -> tuple[list[datetime], dict[tuple[int, str | tuple[str, ...] | None], int]]:
-    """Return when the steps begin, and one exact sum by number of step and by value.
+def chart(question: Question, step: str, amount: str, top: int) -> Chart:
+    """Return one exact sum by number of step and by value.
 
     Only the `top` values with most of it stand apart; all others are under None. Raises
     WindowError.
@@ -173,16 +183,17 @@ def chart(
     if amount != COST.amount:
         question = dataclasses.replace(question, pricing=None)
     if begins[0] >= question.window.until:
-        return begins, {}
+        return Chart(begins, {})
     cut = _cut(question, _steps(question, begins))
     if amount == COST.amount:
         found = _charted_cost(question, cut, begins)
     elif amount == "partition_ipu_seconds":
-        found = Select(*_partition_sql(question, cut), cut.is_dear)
+        found = Select(*_partition_sql(question, cut), cut.is_dear, cut.is_summed)
     else:
-        found = Select(*_pod_sql(question, cut, (amount,)), cut.is_dear)
+        found = Select(*_pod_sql(question, cut, (amount,)), cut.is_dear, cut.is_summed)
     rows = run(found.having(fold(found.sql, amount), {"top": top}))
-    return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
+    sums = {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
+    return Chart(begins, sums, found.is_summed)
 
 
 def _charted_cost(question: Question, cut: _Cut, begins: Sequence[datetime]) -> Select:
@@ -194,15 +205,16 @@ def _charted_cost(question: Question, cut: _Cut, begins: Sequence[datetime]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A SELECT and its parameters; `is_dear`: it reads many lifetimes."""
+    """A SELECT and its parameters; `is_dear`: it reads many lifetimes, `is_summed`: none."""
 
     sql: str
     parameters: dict[str, Any]
     is_dear: bool
+    is_summed: bool = False
 
     def having(self, sql: str, more: Mapping[str, Any]) -> Select:
         """Return another around it, with `more` parameters."""
-        return Select(sql, self.parameters | dict(more), self.is_dear)
+        return Select(sql, self.parameters | dict(more), self.is_dear, self.is_summed)
 
 
 def sums_sql(question: Question, begins: Sequence[datetime]) -> Select | None:
@@ -252,7 +264,7 @@ def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
 def _both_sql(question: Question, cut: _Cut) -> Select:
     pods, parameters = _pod_sql(question, cut)
     partitions, more = _partition_sql(question, cut)
-    return Select(joined(pods, partitions), parameters | more, cut.is_dear)
+    return Select(joined(pods, partitions), parameters | more, cut.is_dear, cut.is_summed)
 
 
 def _cost_sql(question: Question, cut: _Cut) -> Select:
@@ -264,7 +276,7 @@ def _cost_sql(question: Question, cut: _Cut) -> Select:
         f"SELECT bucket, key, cost FROM ({each}) AS {name}"  # noqa: S608  # our own SELECTs
         for each, name in ((pods, "p"), (partitions, "h"))
     )
-    return Select(both, parameters | more, cut.is_dear)
+    return Select(both, parameters | more, cut.is_dear, cut.is_summed)
 
 
 def _after(place: Place | None) -> dict[str, Any]:
@@ -321,6 +333,11 @@ class _Cut:
     def is_dear(self) -> bool:
         """Return whether many lifetimes are added up."""
         return self.parts.is_dear or (self.named is not None and self.named.is_dear)
+
+    @property
+    def is_summed(self) -> bool:
+        """Return whether no lifetimes are added up, so that all is read from sums."""
+        return not self.parts.stretches and not (self.named and self.named.stretches)
 
 
 def _cut(question: Question, steps: Steps) -> _Cut:

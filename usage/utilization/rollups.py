@@ -185,6 +185,8 @@ def _cut(of_row: str, rows: str = "true") -> str:
 _READ: Final = f"""
 SELECT controller, step, {_ADDED_UP} FROM ({_cut("controller")}) AS part GROUP BY 1, 2
 """  # noqa: S608  # text of this module
+_READ_TOTAL: Final = _READ.replace(_cut("controller"), _cut("''::text AS controller"))
+"""Of all controllers together, without a row for each."""
 _SLOT: Final = f"((extract(epoch FROM begin)::bigint + cut.shift) / 3600 + {FIRST}) %% {SLOTS}"
 _ONLY: Final = "(%s::text[] = '{}' OR controller = ANY(%s))"
 _READ_WEEK: Final = f"""
@@ -219,13 +221,15 @@ def missing(until: datetime) -> list[Range]:
 
 
 def read_quarters(
-    parts: Sequence[tuple[datetime, datetime, int]], standing: SummedTime
+    parts: Sequence[tuple[datetime, datetime, int]], standing: SummedTime, *, in_total: bool = False
 ) -> list[tuple[str, int, Utilization]]:
-    """Return controller, number and sum of each of `parts`: begin, end and its number."""
+    """Return controller, number and sum of each of `parts`: begin, end and its number; `in_total`:
+    of all controllers together, without a name."""
     if not parts:
         return []
+    sql = _READ_TOTAL if in_total else _READ
     with connection.cursor() as cursor:
-        cursor.execute(_READ, _by_grain([WholeQuarters(*each) for each in parts], standing))
+        cursor.execute(sql, _by_grain([WholeQuarters(*each) for each in parts], standing))
         return [(row[0], row[1], Utilization(*map(int, row[2:]))) for row in cursor.fetchall()]
 
 

@@ -35,12 +35,14 @@ class CapacityRecord:
 
     `known_until`: last poll of the controllers before the end of the range; None: never.
     `silent_seconds`: time in the range without polls. `week`: the sums by hour of the week.
+    `is_summed`: all of it was read from sums.
     """
 
     steps: Mapping[str, Sequence[Utilization]]
     known_until: datetime | None
     silent_seconds: int
     week: Mapping[int, Utilization]
+    is_summed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,17 @@ class Excerpt:
 
 @one_snapshot(read_only=True)
 def read_capacity(
-    begins: Sequence[datetime], until: datetime, week: Week | None = None
+    begins: Sequence[datetime],
+    until: datetime,
+    week: Week | None = None,
+    *,
+    in_total: bool = False,
 ) -> CapacityRecord:
     """Return the record of steps that begin at `begins`, the last of them up to `until`.
 
     All are whole seconds and `until` is past; steps that begin later are left out. With `week`
-    also by hour of the week. Raises BadFilter where rows are needed that retention deleted, or too
-    many.
+    also by hour of the week. `in_total`: one entry, without a name, for all controllers. Raises
+    BadFilter where rows are needed that retention deleted, or too many.
     """
     edges = [*(instant for instant in begins if instant < until), until]
     if len(edges) == 1:
@@ -77,7 +83,7 @@ def read_capacity(
     if week:
         quarters, slots = read_week(parts.sums, standing, week)
     else:
-        quarters = read_quarters(parts.sums, standing)
+        quarters = read_quarters(parts.sums, standing, in_total=in_total)
 
     def add(name: str, step: int, amounts: Utilization) -> None:
         own = steps.setdefault(name, [Utilization()] * (len(edges) - 1))
@@ -96,7 +102,7 @@ def read_capacity(
                     slot = hours.get(begin, slot)
                     if not amounts.capacity:  # most hours of the month of a new installation
                         continue
-                    add(name, first + bisect_right(stretch, begin) - 1, amounts)
+                    add("" if in_total else name, first + bisect_right(stretch, begin) - 1, amounts)
                     if week and week.counts(name):
                         slots[slot] = slots.get(slot, Utilization()) + amounts
     return CapacityRecord(
@@ -104,6 +110,7 @@ def read_capacity(
         _known_until(polls.gaps, until) if polls.has_capacity else None,
         sum(max(0, b - a) for a, b in _merged(polls.gaps, edges)) // _MICRO,
         slots,
+        is_summed=not parts.stretches,
     )
 
 

@@ -196,7 +196,7 @@ def test_the_chart_of_cost_reads_them_too() -> None:
     for model in BY_DAY:
         model.objects.update(gpu_seconds=3600)
     query = question(at("2026-11-09"), at("2026-11-21"), "group")
-    _, found = chart(query, "day", "cost", 3)
+    found = chart(query, "day", "cost", 3).sums
     assert set(found.values()) == {3 * 3600 * COST_UNIT}
 
 

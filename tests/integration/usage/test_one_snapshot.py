@@ -58,7 +58,7 @@ def _streamed(query: Question) -> int:
 
 
 def _charted(query: Question) -> int:
-    return sum(chart(query, "day", "seconds", 5)[1].values())
+    return sum(chart(query, "day", "seconds", 5).sums.values())
 
 
 @pytest.mark.parametrize("read", [_listed, _streamed, _charted])

@@ -31,7 +31,7 @@ from usage.models import (
 )
 from usage.time.windows import Window, step_begins
 from usage.utilization.amounts import NAMES, Utilization
-from usage.utilization.pages import OUTPUTS, exact_name
+from usage.utilization.answers import OUTPUTS, exact_name
 from usage.utilization.rollups import missing, read_summed_time, rebuild, refresh
 from usage.utilization.rows import read_polls, read_rows
 from usage.utilization.selectors import read_capacity

@@ -17,6 +17,8 @@ from ipuhub.web.pollcache import LATEST_SECONDS
 from jobs.ipujob.conditions import Reason
 from tests.builders import jobhistory
 from tests.builders.clients import browser
+from tests.builders.lifetimes import store_pod
+from tests.builders.rates import store_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,3 +182,36 @@ def test_the_place_of_a_waiting_job_is_looked_up_at_each_poll(staff: Client) -> 
         poll(staff, address, tag)
         query_count = len(queries.captured_queries)
     assert query_count > _OF_SIGN_IN + 1
+
+
+def test_a_page_of_the_api_is_known_while_no_row_changes(
+    staff: Client, recorder: psycopg.Connection[Any]
+) -> None:
+    jobhistory.job(status="Running", completed_at=None)
+    pod = store_pod("2026-11-01T00:00", "2026-11-01T01:00")
+    end = f"UPDATE usage_podlifetime SET finished_at = NULL WHERE id = {pod.pk}"
+    for address, change in (("/api/v1/jobs", RENAME), ("/api/v1/usage/lifetimes", end)):
+        tag = staff.get(address)["ETag"]
+        with CaptureQueriesContext(connection) as queries:
+            answer = staff.get(address, headers={"If-None-Match": tag})
+            query_count = len(queries.captured_queries)
+        assert answer.status_code == 304, address
+        # Lifetimes have a header about purges, too.
+        assert query_count == _OF_SIGN_IN + 1 + (address == "/api/v1/usage/lifetimes")
+        recorder.execute(change)
+        assert staff.get(address, headers={"If-None-Match": tag}).status_code == 200, address
+
+
+def test_what_costs_more_each_moment_is_read_again(
+    staff: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobhistory.job(status="Running", completed_at=None)
+    store_rate("cpu", "100")
+    store_pod("2026-11-01T00:00", job_uid="uid-team-a-train")
+    now = timezone.now().replace(second=5)
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    for address in ("/api/v1/jobs", "/api/v1/usage/lifetimes"):
+        tag = staff.get(address)["ETag"]
+        monkeypatch.setattr(timezone, "now", lambda: now + dt.timedelta(seconds=60))
+        assert staff.get(address, headers={"If-None-Match": tag}).status_code == 200, address
+        monkeypatch.setattr(timezone, "now", lambda: now)

@@ -22,8 +22,8 @@ from tests.builders.clients import api_client, browser
 from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.integration.web.test_overview_pages import empty_state
 from usage.query import given
-from usage.utilization.amounts import Utilization
-from usage.utilization.pages import answer_capacity
+from usage.utilization.amounts import NAMES, Utilization
+from usage.utilization.answers import CapacityQuestion, answer_capacity
 from usage.utilization.rollups import refresh
 from usage.utilization.selectors import read_capacity
 
@@ -108,17 +108,35 @@ def test_steps_of_any_length_have_one_total(admin: User, step: str) -> None:
     assert {r["controller"] for r in got["results"]} == {""}
 
 
+@pytest.mark.parametrize("more", ["", "&controller=v1:8090"])
+def test_the_total_of_each_step_is_the_sum_of_the_controllers(admin: User, more: str) -> None:
+    refresh(at("2026-11-03T20:07"))  # a part is summed, the rest is not
+    by_step: dict[str, Utilization] = {}
+    address = f"{API}?{RANGE}&step=hour&page_size=1000{more}"
+    for row in get_json(admin, address)["results"]:
+        before = by_step.get(row["begin"], Utilization())
+        by_step[row["begin"]] = before + _amounts(row)
+    whole = get_json(admin, f"{address}&by=total")["results"]
+    assert {row["begin"]: _amounts(row) for row in whole} == by_step
+
+
+def _amounts(row: dict) -> Utilization:
+    exact = row["exact"]
+    held = {name: exact[f"{name}_ipu_seconds"] for name in NAMES if name != "pod_micro"}
+    return Utilization(**held, pod_micro=exact["pod_micro_ipu_seconds"])
+
+
 @pytest.mark.parametrize("by", ["controller", "total"])
 def test_pages_follow_each_other_without_a_hole(
     admin: User, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
 
-    def counted(begins: list[datetime], *rest: Any) -> Any:
+    def counted(begins: list[datetime], *rest: Any, **options: Any) -> Any:
         read.append(len(begins))
-        return read_capacity(begins, *rest)
+        return read_capacity(begins, *rest, **options)
 
-    monkeypatch.setattr("usage.utilization.pages.read_capacity", counted)
+    monkeypatch.setattr("usage.utilization.answers.read_capacity", counted)
     whole = get_json(admin, f"{API}?{RANGE}&step=hour&page_size=96&by={by}")
     assert whole["next"] is None
     assert len(whole["results"]) == (96 if by == "controller" else 48)
@@ -217,9 +235,10 @@ def test_the_hours_of_the_week_add_up_to_the_totals(zone: str, step: str) -> Non
     refresh(at("2026-11-03T20:00"))
     for query in ("from=2026-11-01T00:07:01Z&to=2026-11-05T03:50:00Z", "window=7d"):
         params = given(QueryDict(f"{query}&step={step}"))
-        answer = answer_capacity(params, NOW, ZoneInfo(zone), with_week=True)
+        question = CapacityQuestion.of(params, NOW, ZoneInfo(zone))
+        answer = answer_capacity(question, with_week=True)
         assert answer.total.capacity
-        assert sum(answer.week.values(), Utilization()) == answer.total
+        assert sum(answer.record.week.values(), Utilization()) == answer.total
 
 
 @pytest.mark.parametrize(("seconds", "warned"), [(172, False), (174, True)])

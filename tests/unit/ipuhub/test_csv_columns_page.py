@@ -32,7 +32,7 @@ from usage.tables import (
     GAP_COLUMNS,
     LIFETIME_COLUMNS,
 )
-from usage.utilization.pages import capacity_columns, week_columns
+from usage.utilization.answers import capacity_columns, week_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
