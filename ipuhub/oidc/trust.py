@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from functools import cache
 from pathlib import Path
 
 import structlog
@@ -53,13 +54,15 @@ class Trust:
         return found.st_mtime_ns, found.st_ino, found.st_size
 
     def _loaded(self) -> ssl.SSLContext:
+        if not self._path:
+            return _of_the_system()
         try:
-            context = ssl.create_default_context(cafile=self._path or None)
+            context = ssl.create_default_context(cafile=self._path)
         except ssl.SSLError as error:  # an OSError, too
             raise self._empty() from error
         except OSError as error:
             raise self._unreadable(error) from error
-        if self._path and not context.cert_store_stats()["x509"]:  # a file of revocation lists
+        if not context.cert_store_stats()["x509"]:  # a file of revocation lists
             raise self._empty()
         return context
 
@@ -74,3 +77,9 @@ class Trust:
             f"IPUHUB_OIDC_CA_PATH: {self._path} has no certificate that can be read. Put the CA "
             "certificates there as PEM (-----BEGIN CERTIFICATE-----)"
         )
+
+
+@cache
+def _of_the_system() -> ssl.SSLContext:
+    """Read them once for a process: more than a hundred certificates take 30 ms of CPU."""
+    return ssl.create_default_context()

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.test import Client
 
+from ipuhub.oidc.trust import Trust
 from tests.fakes.oidcprovider import oidc_provider
 from tests.integration.kube.pki import Authority
 from tests.integration.web.oidcsignin import count, sign_in, use_provider, user_of
@@ -68,6 +69,16 @@ def test_without_its_ca_the_provider_is_sent_nothing(
     with private_provider(settings, tmp_path, Authority()) as provider:
         settings.OIDC_CA_PATH = ""
         assert_not_trusted(provider)
+
+
+def test_the_authorities_of_the_system_are_read_once_for_all_providers(tmp_path: Path) -> None:
+    system = Trust("").context()
+    assert system.cert_store_stats()["x509"] > 0
+    assert Trust("").context() is system
+    (tmp_path / "ca.pem").write_bytes(Authority().pem)
+    private = Trust(str(tmp_path / "ca.pem")).context()
+    assert private is not system
+    assert private.cert_store_stats()["x509"] == 1
 
 
 def test_a_certificate_for_another_host_is_not_trusted(
