@@ -1,4 +1,4 @@
-"""What `tests.fakes.emptytables` leaves of a test that committed: no row, and the files."""
+"""A database emptied after a test that committed: no row is left, small tables keep their file."""
 
 from __future__ import annotations
 
