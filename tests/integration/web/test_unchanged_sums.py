@@ -155,6 +155,7 @@ def test_no_change_of_utilization_is_missed(staff: Client) -> None:
         WatchCheckpoint.objects.update(position_at=at("2026-10-01T07:00"))
 
     for change in (hold, hold_and_sum, miss, poll_no_more):
+        summed()
         assert after(staff, addresses, change) == [True, True], change
 
 
@@ -163,6 +164,16 @@ def test_who_loses_a_namespace_loses_its_sums(alice: User) -> None:
     summed()
     client = browser(alice)
     assert after(client, (SUMS,), RoleGrant.objects.filter(user=alice).delete) == [True]
+
+
+def test_sums_of_lifetimes_change_with_any_row(staff: Client, settings: SettingsWrapper) -> None:
+    """Labels are in no tables of sums, so no trigger marks their change."""
+    settings.USAGE_LABELS = ["team"]
+    pod = store_pod("2026-10-10T00:00", "2026-10-10T02:00", ipus=4, labels={"team": "a"})
+    summed()
+    rows = PodLifetime.objects.filter(pk=pod.pk)
+    addresses = ("/api/v1/usage/summary?month=2026-10&by=label:team",)
+    assert after(staff, addresses, lambda: rows.update(labels={"team": "b"})) == [True]
 
 
 def test_what_still_runs_is_added_up_each_second(
