@@ -13,9 +13,11 @@ from django.utils import timezone
 
 from dashboard import components, fleettable
 from dashboard.components import UNKNOWN, UP, Component
+from dashboard.fleetmap import FILLS
 from ipuhub.web.cells import make_cells
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.builders.fleetmaps import NOW, controller, draw
 from tests.builders.lifetimes import store_pod
 from tests.builders.rates import store_rate
 from tests.integration.web.livepages import page_of
@@ -53,6 +55,25 @@ def test_the_header_of_a_desk_says_in_full_how_many_components_are_up(
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440
 
 
+def test_the_names_of_domains_of_the_map_take_one_line(address: str, cookie: str) -> None:
+    """Also those of two digits."""
+    context = {"map": draw(controller(machines=256)), "page": "overview", "fills": FILLS}
+    html = render_to_string("fleet/_map.html", context | {"fill": FILLS[0], "now": NOW})
+    with page_of(address, cookie, 1440) as page:
+        page.goto("/")
+        page.evaluate("(html) => { document.querySelector('.fleet').outerHTML = html; }", html)
+        names = page.locator(".overview-grid .domain-name")
+        assert names.count() == 16
+        assert names.evaluate_all(LINES_OF_WORDS) == [1] * 16
+        assert not any(names.evaluate_all(CUT))
+
+
+LINES_OF_WORDS = """(all) => all.map((name) => {
+  const range = document.createRange();
+  range.selectNodeContents(name);
+  return range.getClientRects().length;
+})"""
+CUT = "(all) => all.map((name) => name.scrollWidth > name.clientWidth)"
 MEASURED = """() => ({
   page: document.documentElement.scrollHeight,
   wide: document.documentElement.scrollWidth,

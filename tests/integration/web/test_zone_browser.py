@@ -139,6 +139,9 @@ def test_the_menu_shows_the_zone_and_switches_it_by_keyboard(
         expect(page.locator("#said")).to_have_text(f"Times are local time, {zone}")
         name = switch(page).locator("span")
         assert name.evaluate("(text) => text.scrollWidth <= text.clientWidth")
+        health = page.locator("#health.is-down .sentence")  # in full, now that the switch is gone
+        if width >= 768:
+            assert health.evaluate("(text) => text.scrollWidth <= text.clientWidth")
         box, above = switch(page).bounding_box(), theme.bounding_box()
         assert box
         assert above

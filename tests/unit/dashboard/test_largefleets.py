@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +48,22 @@ def test_beyond_1024_ipus_each_rack_is_one_bar_that_names_its_machines() -> None
         (70, "ag0 to ag1, a/bert, p-bert, anna, group ml, held since 2026-11-21 11:00 UTC"),
         (694, "ag1 to ag15, free"),
     ]
+
+
+def test_numbers_of_a_large_fleet_have_their_thousands_apart() -> None:
+    found = draw(controller(partition("bert", 1022), machines=1024), running=("bert",))
+    legend = drawn_map(found, "overview")
+    assert ("<strong>1,022</strong>" in legend, "<strong>3,074</strong>" in legend) == (True, True)
+    fleet = SimpleNamespace(held=1022, free=3074, total=4096)
+    figures = render_to_string("overview/_figures.html", {"fleet": fleet, "map": found} | SEES_ALL)
+    assert re.search(r">1,022 <span [^>]*>of 4,096</span>", figures)
+    own = render_to_string("overview/_figures.html", {"fleet": fleet, "map": found})
+    assert "held, 3,074 free in the fleet" in own
+    day = {"day": SimpleNamespace(areas=(1,), capacity=4096)}
+    assert ">capacity 4,096<" in render_to_string("fleet/_day.html", day)
+
+
+SEES_ALL = {"sees_all": True}
 
 
 def drawn_map(found: FleetMap, page: str) -> str:
