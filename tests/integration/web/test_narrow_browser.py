@@ -56,7 +56,7 @@ def test_the_header_of_a_desk_says_in_full_how_many_components_are_up(
 
 
 def test_the_names_of_domains_of_the_map_take_one_line(address: str, cookie: str) -> None:
-    """Also those of two digits."""
+    """Names with two digits, too."""
     context = {"map": draw(controller(machines=256)), "page": "overview", "fills": FILLS}
     html = render_to_string("fleet/_map.html", context | {"fill": FILLS[0], "now": NOW})
     with page_of(address, cookie, 1440) as page:
