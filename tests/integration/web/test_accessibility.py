@@ -99,6 +99,6 @@ def test_times_of_the_browsers_zone_break_no_rule_either(
         found = []
         for path in WITH_TIMES if IS_LONG else WITH_TIMES[turn::2]:
             found += axe_violations(page, path.format(job=job))
-            assert page.locator("[data-zone-switch] span").inner_text() == "Australia/Adelaide"
+            assert page.locator("[data-zone-switch] span").text_content() == "Australia/Adelaide"
             assert page.locator("[data-zone-note]").is_visible()
     assert not found, "\n".join(found)
