@@ -88,8 +88,11 @@ class Poll:
 
 
 def sums_poll(request: HttpRequest, question: Question, now: datetime) -> Poll:
-    """Return the poll of the sums of a question, before they are read. One query."""
-    inputs = (question.scope, question.window, question.zone.key)
+    """Return the poll of the sums of a question, before they are read. One query.
+
+    The question has read its prices already: they count as it has them, not as they are now.
+    """
+    inputs = (question.scope, question.window, question.zone.key, question.pricing)
     return _poll(request, now, inputs, _SUMS, {})
 
 

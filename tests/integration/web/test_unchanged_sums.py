@@ -17,6 +17,7 @@ from tests.builders.clients import browser
 from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.builders.rates import store_rate
 from tests.integration.usage.reading import make
+from usage import unchanged
 from usage.models import PodLifetime, PurgeState, RollupDirt, UtilizationDirt
 from usage.reports.making import correct_month
 from usage.sums import rollups
@@ -130,6 +131,25 @@ def test_no_change_of_sums_is_missed(staff: Client, settings: SettingsWrapper) -
         )
 
     assert after(staff, (BY_USER,), purge) == [True]
+
+
+@pytest.mark.parametrize("address", [SUMS, SERIES])
+def test_a_price_that_comes_between_the_question_and_its_sums_is_not_missed(
+    staff: Client, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00", ipus=4)
+    summed()
+
+    def late(*given: Any) -> unchanged.Poll:
+        store_rate("ipu", "1")
+        return unchanged.sums_poll(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("usage.api.sums.sums_poll", late)
+        before = ask(staff, address)[0]
+    answer = ask(staff, address, before["ETag"])[0]
+    assert answer.status_code == 200
+    assert answer.json() != before.json()
 
 
 def test_no_change_of_utilization_is_missed(staff: Client) -> None:
