@@ -28,7 +28,7 @@ from django_prometheus.middleware import PrometheusAfterMiddleware
 
 from ipuhub.api.kinds import RETRY_SECONDS
 from ipuhub.web.hashing import TooManyHashes
-from ipuhub.web.pollcache import keep_tag
+from ipuhub.web.pollcache import BASIS, keep_tag
 from ipuhub.web.problems import bad_request, busy
 from ipuhub.web.refusals import answer_recorded
 from ipuhub.web.requests import ADDED_HEADERS, client_address
@@ -70,7 +70,8 @@ class ConditionalReads(ConditionalGetMiddleware):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
         """Return the answer, or a 304 if the caller has it."""
         answer = self._conditional(request, response)
-        keep_tag(request, answer)
+        if hasattr(request, BASIS):
+            keep_tag(request, answer)
         return answer
 
     def _conditional(self, request: HttpRequest, response: HttpResponseBase) -> Any:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 LATEST_SECONDS: Final = 10
 """Maximum delay of changes by time alone, such as the warning of a silent prober."""
 _MOST: Final = 4096
-_BASIS: Final = "_ipuhub_basis"
+BASIS: Final = "_ipuhub_basis"
+"""The attribute of a request with the basis of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,12 @@ def known_unchanged(request: HttpRequest, *bases: Basis) -> HttpResponseBase | N
 
 def note_basis(request: HttpRequest, basis: Basis | None) -> None:
     """Note the basis of the answer; None: unknown, so the next request computes it again."""
-    setattr(request, _BASIS, basis)
+    setattr(request, BASIS, basis)
 
 
 def keep_tag(request: HttpRequest, answer: HttpResponseBase) -> None:
     """Keep the ETag of an answer whose basis is noted."""
-    basis, tag = getattr(request, _BASIS, None), answer.headers.get("ETag")
+    basis, tag = getattr(request, BASIS, None), answer.headers.get("ETag")
     if basis is None or not tag or answer.status_code not in {200, 304}:
         return
     with _lock:
