@@ -54,6 +54,17 @@ def hold(cluster: Cluster, proxy: Proxy, name: str, namespace: str, size: int) -
     return f"uid-{name}"
 
 
+def hold_without_pods(cluster: Cluster, proxy: Proxy, clock: Clock) -> Any:
+    """Reserve a partition for a job that starts no pod; return its reading, at its beginning."""
+    uid = cluster.add_job("lazy", "team-a", launcherStatus="Pending")
+    proxy.hold("lazy", "team-a", 4, uid=uid)
+    clock.hold()
+    first = live_reader().read(clock.now())
+    (held,) = first.fleet.value["controllers"][0]["partitions"]
+    clock.later((dt.datetime.fromisoformat(held["job"]["since"]) - clock.now()).total_seconds())
+    return first
+
+
 def test_a_job_with_a_malformed_status_breaks_no_page_and_no_list(
     admin: Client, cluster: Cluster, proxy: Proxy
 ) -> None:
@@ -164,12 +175,7 @@ def test_the_polled_part_is_304_until_something_changes(
 def test_while_nothing_changes_a_reading_is_the_same_and_time_alone_makes_a_partition_idle(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    uid = cluster.add_job("lazy", "team-a", launcherStatus="Pending")
-    proxy.hold("lazy", "team-a", 4, uid=uid)
-    clock.hold()
-    first = live_reader().read(clock.now())
-    (held,) = first.fleet.value["controllers"][0]["partitions"]
-    clock.later((dt.datetime.fromisoformat(held["job"]["since"]) - clock.now()).total_seconds())
+    first = hold_without_pods(cluster, proxy, clock)
     states, tags = [], []
     for seconds in (3, 3, 60, 3):
         clock.later(seconds)

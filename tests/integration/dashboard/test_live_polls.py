@@ -9,11 +9,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.live import live_reader
 from partitions.models import PartitionLifetime
 from partitions.vipu.telemetry import Heartbeat
 from tests.builders.fleetrows import partition_row
-from tests.integration.dashboard.test_fleet_page import hold
+from tests.integration.dashboard.test_fleet_page import hold, hold_without_pods
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -74,11 +73,7 @@ def test_an_unchanged_reading_is_known_and_each_change_is_seen(
 def test_a_partition_becomes_idle_in_time(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    uid = cluster.add_job("lazy", "team-a", launcherStatus="Pending")
-    proxy.hold("lazy", "team-a", 4, uid=uid)
-    clock.hold()
-    (held,) = live_reader().read(clock.now()).fleet.value["controllers"][0]["partitions"]
-    clock.later((dt.datetime.fromisoformat(held["job"]["since"]) - clock.now()).total_seconds())
+    hold_without_pods(cluster, proxy, clock)
     clock.later(57)
     tags = tags_of(admin, "/fleet/", "/fleet/table/", AG0)
     assert changed(admin, tags) == []
