@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Final
 
-from devcluster.demo.forkserver import MOST_BYTES
+from devcluster.demo.forkserver import BEGIN, GIVE_UP, MOST_BYTES
 from devcluster.demo.kinship import adopting
 from devcluster.demo.supervisor import Process
 
@@ -83,10 +84,10 @@ class ForkServer:
                     if not answer:
                         raise ConnectionError("it has ended")
                 except BaseException:
-                    # An answer that nobody takes is never given: the server gives up the fork.
+                    # Without a next word the server gives up the fork.
                     self._drop(connection)
                     raise
-            return _child(int(answer))
+            return _watched(int(answer), connection)
 
     def close(self) -> None:
         """End the server, unless it has ended."""
@@ -108,11 +109,16 @@ class ForkServer:
             self._connection = None
 
 
-def _child(pid: int) -> ForkedChild:
-    """Return the child. If it cannot be watched, kill it and raise OSError."""
+def _watched(pid: int, connection: socket.socket) -> ForkedChild:
+    """Return the child, which begins now. If it cannot be watched, end it and raise OSError."""
     try:
-        return ForkedChild(pid)
+        child = ForkedChild(pid)
     except OSError:
+        with contextlib.suppress(OSError):
+            connection.send(GIVE_UP)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
+    with contextlib.suppress(OSError):  # the server has ended, and the child with it
+        connection.send(BEGIN)
+    return child

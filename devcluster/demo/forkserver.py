@@ -12,7 +12,8 @@ must not share: no thread, event loop, gRPC channel or database connection. If i
 go on.
 
 Requests arrive on standard input, a socket: command and environment, with the descriptor of the
-output. The answer is the process id.
+output. The answer is the process id. The process begins when the demo answers `BEGIN`: it is
+watched now.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ REST: Final = (
 )
 MOST_BYTES: Final = 128 * 1024
 """The length of the longest request."""
+BEGIN: Final = b"begin"
+GIVE_UP: Final = b"give up"
 
 
 def main() -> None:
@@ -99,7 +102,7 @@ def _fork_next(connection: socket.socket, demo: int) -> list[str] | None:
     """Fork a process for the next request. Return its command there, and None here.
 
     A process in between forks it and exits, so that the demo becomes its parent. It begins once
-    its process id is sent to the demo. Exit if the demo has ended.
+    the demo watches it: until then nothing of its command has run. Exit if the demo has ended.
     """
     request, outputs, _, _ = socket.recv_fds(connection, MOST_BYTES, 1)
     if not request:
@@ -119,9 +122,10 @@ def _fork_next(connection: socket.socket, demo: int) -> list[str] | None:
         its.close()
         os.close(outputs[0])
         os.waitpid(between, 0)
-        with contextlib.suppress(BrokenPipeError):  # the demo has given up this fork
+        with contextlib.suppress(ConnectionError):  # the demo or the fork has ended
             connection.send(ours.recv(32))
-            ours.send(b"\n")
+            if connection.recv(32) == BEGIN:
+                ours.send(b"\n")
     return None
 
 

@@ -225,13 +225,16 @@ async def test_an_answer_that_comes_too_late_is_nobodys(
         assert not (tmp_path / "a").exists()  # no second one was forked
 
 
-async def test_a_fork_that_cannot_be_watched_ends_and_is_an_exec(
+async def test_a_fork_that_cannot_be_watched_never_begins_and_is_an_exec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forked = []
 
     def refuse(pid: int) -> int:
         forked.append(pid)
+        # A fork that has begun writes its report before an interpreter has started.
+        subprocess.run([sys.executable, "-c", ""], check=True)
+        assert not (tmp_path / "a").exists()
         raise OSError(errno.ENOSYS, "no such call")
 
     monkeypatch.setattr("os.pidfd_open", refuse)
