@@ -26,7 +26,7 @@ from ipuhub.web.pollcache import for_seconds, known_unchanged, note_basis
 from ipuhub.web.requests import note_as_of
 from ipuhub.web.whilesame import WhileSame
 from jobs.history.rows import size_of
-from jobs.ipujob.conditions import JobState
+from jobs.ipujob.conditions import JobState, Reason
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of, parse_time
 from jobs.selectors import groups_of
@@ -241,6 +241,15 @@ def _facts(job: Manifest, now: datetime) -> JobFacts:
         ends_by=_ends_by(job, now),
         workers=workers if isinstance(workers, int) else None,
         all_workers=size_of(job.get("spec") or {}).workers if active else 0,
+        waits=_waits(status),
+    )
+
+
+def _waits(status: Mapping[str, Any]) -> bool:
+    """Return whether a job was refused IPUs and has not got them since."""
+    return status.get("launcherStatus") == JobState.PENDING.value and any(
+        each["status"] == "True" and each.get("reason") == Reason.NO_CAPACITY.value
+        for each in status.get("conditions") or ()
     )
 
 

@@ -19,6 +19,7 @@ from dashboard.fleetqueue import (
     queue_lines,
     served_first,
     silent_of,
+    unasked,
 )
 from ipuhub.partition import parse_time
 from ipuhub.text import short_names
@@ -90,7 +91,8 @@ class FleetMap:
     count the IPUs drawn, `closed` those that are free and no job can get; `next`: the job that
     would get the dashed machines; `silent`: the controllers that do not answer; `out_of_service`:
     which IPUs get no new partition, and why; `policy`: the order of service in words; `names`:
-    controller and agent of each machine, where the map draws no names.
+    controller and agent of each machine, where the map draws no names; `unasked`: how many jobs
+    wait and are not in the queue.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -109,6 +111,7 @@ class FleetMap:
     out_of_service: str = ""
     policy: str = ""
     names: tuple[tuple[str, str], ...] = ()
+    unasked: int = 0
 
     @property
     def full(self) -> tuple[str, ...]:
@@ -150,6 +153,11 @@ class FleetMap:
     def waiting_ipus(self) -> int:
         """IPUs that all together ask for who wait."""
         return sum(waiting.ipus for waiting in self.queue)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many jobs wait, in the queue or not."""
+        return len(self.queue) + self.unasked
 
     @property
     def never(self) -> int:
@@ -232,6 +240,7 @@ def _undrawn(
         total=sum(len(m["ipus"]) for c in controllers for m in c["machines"]),
         out_of_service=fleet.get("outOfService") or "",
         policy=policy_of(fleet),
+        unasked=unasked(fleet, jobs, holdings),
     )
 
 

@@ -27,7 +27,7 @@ class JobFacts:
     """The facts about a job on the map. `runs`: some pod of it does; `ends_by`: when it frees its
     IPUs at the latest, by its time limit (None: no limit); `workers`: how many of `all_workers`
     run (None: it has no status yet); `group`: the group that its usage counts for (empty: not
-    known)."""
+    known); `waits`: it was refused IPUs and waits for them."""
 
     uid: str
     namespace: str
@@ -38,6 +38,7 @@ class JobFacts:
     workers: int | None = None
     all_workers: int = 0
     group: str = ""
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,21 @@ def queue_lines(
             )
         )
     return tuple(lines)
+
+
+def unasked(
+    fleet: FleetJson,
+    jobs: Mapping[str, JobFacts],
+    holdings: Mapping[tuple[str, str], Holding],
+) -> int:
+    """Return how many jobs wait that are in no queue: the proxy forgets a request that the operator
+    does not repeat. Of a proxy that never answered no queue is known."""
+    queue = fleet.get("queue")
+    if queue is None:
+        return 0
+    known = {each["uid"] for each in queue}
+    known |= {each.job.uid for each in holdings.values() if each.job}
+    return sum(job.waits and job.uid not in known for job in jobs.values())
 
 
 def served_first(lines: Iterable[Waiting]) -> tuple[Waiting, ...]:

@@ -100,9 +100,11 @@ def recorded(rows: Iterable[Heartbeat], now: dt.datetime) -> list[Component]:
 
 
 def missing(found: Iterable[Component], known: Iterable[Component]) -> list[Component]:
-    """Return recorded components that were not found and whose state no other source reports."""
+    """Return recorded components that were not found and whose state no other source reports, V-IPU
+    agents after the controllers."""
     states = {each.name: each.state for each in found}
-    return [each for each in known if each.name not in states and not _is_gone(each.name, states)]
+    kept = (each for each in known if each.name not in states and not _is_gone(each.name, states))
+    return sorted(kept, key=lambda each: bool(each.members))
 
 
 def _is_gone(name: str, states: Mapping[str, str]) -> bool:

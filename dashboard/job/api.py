@@ -152,7 +152,8 @@ class JobWaitingSerializer(serializers.Serializer[Any]):
     )
     free_as_of = serializers.DateTimeField(
         allow_null=True,
-        help_text="When `free` was read, if the V-IPU Proxy does not answer now; null: just now.",
+        help_text="When `free` was read, if the V-IPU Proxy or a V-IPU controller does not answer "
+        "now; null: just now.",
     )
     problem = serializers.CharField(
         help_text="Why `free` is old or unknown; empty if `free` is current."

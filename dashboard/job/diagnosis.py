@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ipuhub.text import spell_duration
 from jobs.ipujob.advice import ADVICE, ADVICE_AT_THE_END
-from jobs.ipujob.conditions import SENTENCES, JobState, brief_message
+from jobs.ipujob.conditions import SENTENCES, JobState, Reason, brief_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
 LOG_LINES: Final = 20
+_UNASKED: Final = (
+    "The IPU Operator does not ask for the job's IPUs, so that it is not in the queue."
+)
 _QUIET: Final = frozenset({"IPUJobPending", "IPUJobRunning", "IPUJobSucceeded"})
 _KIND_OF_STATE: Final = {
     JobState.PENDING.value: "waiting",
@@ -32,10 +35,10 @@ class Place:
     """The position of a waiting job, from one snapshot of the fleet.
 
     `before`: older jobs that wait; `line`: its line of the queue (None: the proxy does not know of
-    it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block, the
-    `largest` block there could be. `free_as_of` is set while the proxy does not answer, and
-    `problem` says so. `out_of_service`: which IPUs no job gets, and why. `fleet` and its
-    `holdings`: the snapshot, for a map.
+    it yet); `queue`: how many wait there; `free` IPUs in all, the `largest_free` block (None: not
+    known), the `largest` block there could be. `free_as_of` is set while the proxy or a controller
+    does not answer; `problem` says so of the proxy. `out_of_service`: which IPUs no job gets, and
+    why. `fleet` and its `holdings`: the snapshot, for a map.
     """
 
     before: int
@@ -124,6 +127,8 @@ def _waiting(job: Job, place: Place) -> Diagnosis:
                 f"{free if place.largest_free else none}."
             )
     facts = tuple(_waiting_facts(place))
+    # A job that was refused once is in the queue for as long as the operator asks again.
+    is_unasked = line is None and job.reason == Reason.NO_CAPACITY.value
     advice = "Ask for fewer IPUs." if line is not None and line.kind == "never" else ""
     return Diagnosis(
         "waiting",
@@ -131,7 +136,7 @@ def _waiting(job: Job, place: Place) -> Diagnosis:
         facts,
         reason=job.reason,
         advice=advice or _advice(job.reason),
-        problem=place.problem,
+        problem=place.problem or (_UNASKED if is_unasked else ""),
     )
 
 

@@ -269,7 +269,7 @@ def _sparklines(reading: Reading, scope: Scope) -> dict[str, sparklines.Sparklin
     days = reading.month.days if reading.month else ()
     return {
         "held": sparklines.draw_day("IPUs held", held, reading.fleet.held, reading.fleet.total),
-        "waiting": sparklines.draw_day("Jobs waiting", waiting, len(drawn.queue)),
+        "waiting": sparklines.draw_day("Jobs waiting", waiting, drawn.waiting),
         "idle": sparklines.draw_day("IPUs held but idle", idle, drawn.idle_ipus),
         "failed": sparklines.draw_failures(reading.ended.outcome.steps),
         "month": sparklines.draw_line("This month, added up day by day", (0.0, *days)),

@@ -15,6 +15,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from dashboard import observing
+from dashboard.components import UP, Component
 from dashboard.health import read_stored
 from dashboard.notify.rounds import make_round
 from ipuhub.kube.client import KubeClient
@@ -117,6 +119,12 @@ def outage(name: str, since: dt.datetime, minutes: float | None, **more: str) ->
     ComponentOutage.objects.create(name=name, since=since, ended_at=ended_at, **values)
 
 
+def test_recorded_agents_come_after_controllers_as_where_they_are_found() -> None:
+    agents = Component("V-IPU agents of v1:8090", UP, "answer", members=("ag0",))
+    controllers = [Component(f"V-IPU controller v{n}:8090", UP, "answers") for n in (1, 2)]
+    assert observing.missing([], [agents, *controllers]) == [*controllers, agents]
+
+
 def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client) -> None:
     day = dt.datetime(2026, 11, 26, 14, 2, tzinfo=dt.UTC)
     outage("Prober", day - dt.timedelta(days=2), 9, detail="an older one")
@@ -146,7 +154,7 @@ def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client
     assert last.reason == "ag1, ag2: does not answer"
     assert "Last outage 2026-11-26 14:02 to 14:07 : stopped: no" in tile_text(admin, "Prober")
     assert "2026-11-26 14:02 to 2026-11-27 14:02 :" in tile_text(admin, "Beat")
-    assert "Last outage 2026-11-26 14:02 until now: no heartbeat" in tile_text(admin, "Worker")
+    assert tile_text(admin, "Worker").endswith("Last outage 2026-11-26 14:02 until now")
     assert "Last outage none in 60 days" in tile_text(admin, "Monitor")
 
 

@@ -44,6 +44,26 @@ def test_the_queue_names_who_is_in_the_way(
     assert "1 can never fit" in get_page(admin, "/")
 
 
+def test_a_job_for_which_the_operator_no_longer_asks_still_waits(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    refused = {"type": "Pending", "status": "True", "reason": "NoCapacity"}
+    uid = cluster.add_job("bert", "team-a", launcherStatus="Pending", conditions=[refused])
+    for address in ("/", "/fleet/", "/queue/"):
+        text = get_page(admin, address)
+        assert "1 job waits and is not in the queue</strong>: the IPU Operator" in text, address
+        assert "No job is waiting" not in text, address
+    assert "1 not in the queue" in get_page(admin, "/")
+    proxy.hold("other", "team-a", 64)
+    clock.later(2)
+    text = get_page(admin, "/queue/")
+    assert "never fits" in text
+    assert "1 job waits and is not in the queue" in text
+    proxy.hold("bert", "team-a", 64, uid=uid)
+    clock.later(2)
+    assert "not in the queue" not in get_page(admin, "/queue/")
+
+
 def test_all_who_wait_are_on_the_pages_of_the_queue(
     user: Client, cluster: Cluster, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from jobs.models import JobRecord
 from jobs.operator.observer import waiting_order
+from partitions.vipu.errors import Unavailable
 from tests.builders import jobhistory
 
 if TYPE_CHECKING:
@@ -222,6 +224,34 @@ def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_
     found = admin.get("/api/v1/fleet").json()
     assert [each["free_by"] for each in found["queue"]] == [f"{end:%Y-%m-%dT%H:%M:%SZ}"] * 2
     assert found["policy"].startswith("Oldest first.")
+
+
+def test_of_a_controller_that_is_silent_no_block_is_said_to_be_free_or_not(
+    admin: Client, proxy: Proxy, clock: Clock
+) -> None:
+    job = waits("large", uid="uid-large", ipus=32)
+    proxy.hold("small", "team-a", 1)
+    proxy.hold("large", "team-a", 32)
+    assert "the largest free block has 16." in card(admin, job)
+    proxy.world.vipu.down = Unavailable("v1:8090: deadline exceeded")
+    proxy.world.later(5)
+    clock.later(10)
+    text = card(admin, job)
+    assert "16 IPUs in one block are needed" in text  # what the operator said last
+    assert "no IPU is free" not in text
+    assert re.fullmatch(r"31 at \d\d:\d\d:\d\d UTC", facts(admin, job)["Free IPUs"])
+    assert get_waiting(admin, job)["largest_free"] is None
+
+
+def test_a_job_for_which_the_operator_no_longer_asks_says_so(
+    admin: Client, proxy: Proxy, clock: Clock
+) -> None:
+    job = waits("large", uid="uid-large", ipus=32)
+    assert "The IPU Operator does not ask for the job's IPUs" in html.unescape(card(admin, job))
+    proxy.hold("small", "team-a", 1)
+    proxy.hold("large", "team-a", 32)
+    clock.later(2)
+    assert "does not ask" not in card(admin, job)
 
 
 def test_the_limit_of_one_job_says_nothing_where_a_hidden_one_holds_the_block_too(

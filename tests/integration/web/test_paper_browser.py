@@ -77,7 +77,7 @@ PORTRAIT, LANDSCAPE = 703, 1032
 IS_WIDE: Final = "() => getComputedStyle(document.body).page === 'wide'"
 TO_CLICK: Final = """() => [...document.querySelectorAll(
     "header.navbar, nav, button, .btn, select, input:not([type=hidden]), textarea, summary, form,"
-    + "td a[download], [role=group] a")]
+    + "td a[download], [role=group] a, .card-header > a")]
   .filter((each) => each.checkVisibility({visibilityProperty: true}) && each.offsetWidth > 1
     && !each.closest(".filters") && !each.closest("details[open]"))
   .map((each) => each.outerHTML.slice(0, 120))"""
@@ -130,6 +130,10 @@ PAINT: Final = """() => {
   ];
 }"""
 """Of a dark page, too, paper is white, words on it are dark, and coloured parts keep theirs."""
+NARROW: Final = """() => [...document.querySelectorAll(".overview-grid .card")]
+  .filter((card) => card.offsetWidth < document.querySelector(".figures").offsetWidth - 1)
+  .map((card) => card.textContent.trim().slice(0, 40))"""
+"""Names of the overview have no room in half a sheet."""
 HEADS: Final = """() => [...document.querySelectorAll("main thead")]
   .filter((head) => head.offsetHeight > 1 && head.checkVisibility())
   .map((head) => getComputedStyle(head).display)"""
@@ -193,6 +197,7 @@ def test_every_page_prints_whole(address: str, cookie: str) -> None:
             if tokens.count() and not tokens.last.is_visible():
                 wrong.append(f"{path}: folded tokens")
             wrong += [f"{path}: cut: {each}" for each in page.evaluate(CUT)]
+            wrong += [f"{path}: half a sheet: {each}" for each in page.evaluate(NARROW)]
             heads = {*page.evaluate(HEADS)} - {"table-header-group"}
             wrong += [f"{path}: head of a table: {each}" for each in heads]
             wrong += [f"{path}: letters of a badge: {each}" for each in page.evaluate(BADGES)]
