@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jobs.models import JobRecord
     from partitions.models import PartitionLifetime
     from usage.models import PodLifetime
-    from usage.rates.pricing import Money
+    from usage.rates.pricing import LineCost, Money
 
 SHOWN = 200
 
@@ -40,7 +40,7 @@ class JobUsage:
     cpu_millicore_seconds: int
     memory_byte_seconds: int
     partition_ipu_seconds: int
-    costs: tuple[Money, ...] = ()
+    costs: tuple[LineCost, ...] = ()
 
     @property
     def ipu_hours(self) -> float:
@@ -60,9 +60,15 @@ class JobUsage:
         return self.partition_ipu_seconds / 3600
 
     @property
+    def held_hours(self) -> float:
+        """IPU-hours that the job took: its pods' IPUs are of its partitions, held before and after
+        them."""
+        return max(self.ipu_hours, self.partition_ipu_hours)
+
+    @property
     def money(self) -> Money | None:
         """Return their cost; None without a price, or with several currencies."""
-        return self.costs[0] if len(self.costs) == 1 else None
+        return self.costs[0].money if len(self.costs) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)

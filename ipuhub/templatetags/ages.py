@@ -27,6 +27,12 @@ def age(instant: datetime | None, now: datetime) -> str:
 
 
 @register.filter
+def brief_age(instant: datetime, now: datetime) -> str:
+    """Return the same in its first unit alone, where there is no room for two: `8 h`."""
+    return " ".join(age(instant, now).split()[:2])
+
+
+@register.filter
 def duration(seconds: float | None) -> str:
     """Return a span of time in words; a dash for none."""
     return "–" if seconds is None else spell_duration(seconds)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from zoneinfo import ZoneInfo
 
-    from usage.rates.pricing import Money, Pricing
+    from usage.rates.pricing import Pricing
 
 EVER: Final = datetime(1970, 1, 2, tzinfo=UTC)
 """Before all that was recorded."""
@@ -100,14 +100,16 @@ def read_job_costs(
 
 def read_job_cost(
     job_uid: str, namespace: str, began: datetime, until: datetime, zone: ZoneInfo
-) -> list[Money]:
+) -> list[LineCost]:
     """Return the cost of the pods and partitions of a job in [began, until), by currency."""
     pricing = pricing_at(began, until, zone)
     own = (pricing.only(currency) for currency in pricing.currencies)
-    return [money for each in own if (money := _job_cost(each, job_uid, namespace))]
+    return [cost for each in own if (cost := _job_cost(each, job_uid, namespace))]
 
 
-def _job_cost(pricing: Pricing, job_uid: str, namespace: str) -> Money | None:
+def _job_cost(pricing: Pricing, job_uid: str, namespace: str) -> LineCost | None:
+    if not pricing.currency:
+        return None
     cost = CostSql(pricing.usable)
     # The third condition lets PostgreSQL use the index.
     where = "job_uid = %(job_uid)s AND namespace = %(namespace)s AND job_uid <> ''"
@@ -116,4 +118,4 @@ def _job_cost(pricing: Pricing, job_uid: str, namespace: str) -> Money | None:
     names = {"job_uid": job_uid, "namespace": namespace}
     parameters = bounds(begin, until) | cost.parameters | names
     ((total,),) = fetch(f"SELECT COALESCE(sum(cost), 0) FROM ({lines}) AS lines", parameters)  # noqa: S608
-    return pricing.money(int(total))
+    return LineCost(int(total), pricing.currency, pricing.decimals, pricing.decimals)

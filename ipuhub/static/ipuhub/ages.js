@@ -13,8 +13,9 @@
     if (document.hidden) return;
     document.querySelectorAll("time[data-age]").forEach((time) => {
       const seconds = Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000);
-      if (seconds < 0 || time.textContent === words(seconds)) return; // a selection in it stays
-      time.textContent = words(seconds);
+      const whole = words(seconds), text = time.dataset.age === "brief" ? whole.split(" ", 2).join(" ") : whole;
+      if (seconds < 0 || time.textContent === text) return; // a selection in it stays
+      time.textContent = text;
     });
   }, 1000);
 })();

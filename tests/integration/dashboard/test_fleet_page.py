@@ -235,7 +235,7 @@ def test_what_was_never_read_is_unknown_and_not_nothing(
     for address, count in (("/", 3), ("/fleet/", 1), ("/queue/", 1)):
         text = get_page(admin, address)
         assert text.count(unknown) == count
-        for claim in ("No job waits", "No job is waiting", "Pods run on all", "0 IPU-Machines"):
+        for claim in ("No job waits", "No job is waiting", "All that is held", "0 IPU-Machines"):
             assert claim not in text
     proxy.start()
 

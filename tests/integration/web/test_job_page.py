@@ -80,7 +80,7 @@ def test_usage_sums_scheduled_to_ended_and_keeps_partition_hours_apart(
     assert usage["ipu_hours"] == pytest.approx(800 / 3600)
     text = staff.get(f"/jobs/{ended.uid}/").content.decode()
     assert re.search(r"0\.22\s*<span[^>]*>IPU-hours", text)
-    assert "0.32 IPU-h" in text  # of the partition
+    assert "<span>0.32 IPU-h held</span>" in text  # of the partition, which the pods' are part of
 
 
 def test_a_running_pod_counts_up_to_now_and_a_pending_one_not_at_all(staff: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -242,6 +243,15 @@ def test_a_job_costs_what_all_its_pods_and_partitions_cost_so_far(
     running.completed_at = at("2026-11-21T12:00")
     running.save()
     assert "Cost 3,080.00 EUR" in text_of(admin, f"/jobs/{running.uid}/")
+
+
+def test_a_job_that_costs_less_than_a_cent_is_not_said_to_cost_nothing(
+    admin: User, running: JobRecord
+) -> None:
+    store_rate("partition-ipu", "0.0001")
+    text = html.unescape(text_of(admin, f"/jobs/{running.uid}/"))
+    assert text.count("< 0.01 EUR") == 2  # in its head and beside its hours
+    assert "0.00 EUR" not in text
 
 
 def test_a_job_with_prices_in_two_currencies_costs_so_much_of_each(

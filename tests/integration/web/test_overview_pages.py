@@ -107,16 +107,16 @@ def test_the_jobs_that_ended_last_stand_in_six_lines_with_their_cause(
             "message": "launcher exited with code 137",
         }
         outcome = (failed, coded, {"status": "Completed"})[min(number, 2)]
-        began, ended = now - timedelta(hours=3), now - timedelta(minutes=number + 1)
+        began, ended = now - timedelta(hours=3), now - timedelta(minutes=number + 1, seconds=5)
         times = {"created_at": began, "completed_at": ended}
         jobhistory.job(f"job-{number}", user="ada", **times, **outcome)
     card = client.get("/").content.decode().partition('<div class="card ended">')[2]
     rows = re.findall("<tr data-toast.*?</tr>", card.partition("</table>")[0], re.DOTALL)
     words = [" ".join(re.sub("<[^>]+>", " ", row).split()) for row in rows]
     assert words == [
-        "Failed job-0 ada out of memory 4 IPUs 60 s ago",
+        "Failed job-0 ada out of memory 4 IPUs 65 s ago",
         "Failed job-1 ada exit code 137 4 IPUs 2 min ago",
-        *(f"Completed job-{n} ada 2 h {59 - n} min 4 IPUs {n + 1} min ago" for n in range(2, 6)),
+        *(f"Completed job-{n} ada 2 h {58 - n} min 4 IPUs {n + 1} min ago" for n in range(2, 6)),
     ]
 
 

@@ -250,7 +250,8 @@ def test_unknown_time_is_a_warning_only_above_a_thousandth(
         watch="capacity", began_at=begin, ended_at=begin + timedelta(seconds=seconds), cause=""
     )
     page = browser(admin).get(f"/utilization/?{RANGE}&controller=v1:8090").content.decode()
-    assert ("alert-warning" in page) is warned
+    assert ("alert-warning" in page) is ("usage-state" in page) is warned
+    assert ("Complete for the whole range." in page) is not warned
     assert ("of the capacity is unknown. No data for 2 min 54 s" in page) is warned
 
 
