@@ -123,6 +123,18 @@ def test_no_text_is_cut_without_a_title_broken_or_covered(
     assert not found, "\n".join(found)
 
 
+def test_the_name_of_a_pod_has_the_room_that_the_other_columns_leave(
+    address: str, cookie: str
+) -> None:
+    with page_of(address, cookie, 768) as page:
+        page.goto("/usage/pods/")
+        names = page.locator('[data-label="Pod"] code')
+        names.first.evaluate("(name) => { name.textContent = 'enformer-finetune-02060-worker-0'; }")
+        assert names.first.evaluate("(name) => name.scrollWidth <= name.clientWidth")
+        names.last.evaluate("(name) => { name.textContent = 'enformer-finetune-'.repeat(6); }")
+        assert page.evaluate(ASIDE) == []
+
+
 SPOILT = """() => {
   const cell = document.querySelector("td.whole > :is(span, a)");
   cell.textContent = "a-name-that-has-no-room ".repeat(9);
