@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from django.conf import settings
 from django.db import DatabaseError
-from django.db.models import OuterRef, Q, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, OuterRef, Q, Subquery, Value
+from django.db.models.functions import Coalesce, Concat
 
 from dashboard.notify.metrics import Count, count
 from dashboard.notify.outages import read_episodes
@@ -29,7 +29,7 @@ from partitions.models import CapacityChange
 from usage.models import MonthReport, ReportState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from django.db.models import QuerySet
 
@@ -58,8 +58,9 @@ _MOST_AWAY: Final = 3
 # longest ago: else three who fail in each round would silence all who come after them.
 _FAILED: Final[dict[int, dt.datetime]] = {}
 _OLDEST_WAITING: Final = dt.timedelta(days=30)
-_MOST: Final = 500  # of one subscription and round
+_MOST: Final = 500  # new facts of one subscription and round
 _PENDING: Final = "Pending"
+_OF_JOB: Final = ("uid", "namespace", "name", "user", "group", "ipus", "reason")
 _LOG = structlog.get_logger(__name__)
 
 
@@ -95,7 +96,7 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
         if len(away) >= _MOST_AWAY and not is_admin(subscription.owner):
             continue
         try:
-            facts = list(_facts(subscription, now))
+            made += queue(subscription, _facts(subscription, now), now)
         except ClusterAway:
             away.add(subscription.owner_id)
             _FAILED[subscription.owner_id] = now
@@ -106,7 +107,6 @@ def collect(now: dt.datetime, events: Collection[str] = tuple(EVENTS)) -> int:
             _LOG.exception("subscription failed", id=subscription.pk)
             count(Count.COLLECT_ERROR)
             continue
-        made += queue(subscription, facts, now)
         _FAILED.pop(subscription.owner_id, None)
     return made
 
@@ -116,17 +116,24 @@ def _turn(subscription: Subscription) -> tuple[float, int]:
     return (failed_at.timestamp() if failed_at else 0.0, subscription.pk)
 
 
-def queue(subscription: Subscription, facts: list[Fact], now: dt.datetime) -> int:
-    """Queue the facts that are not queued yet; return how many."""
-    known = set(
-        Notification.objects.filter(
-            subscription=subscription, key__in=[fact.key for fact in facts]
-        ).values_list("key", flat=True)
-    )
-    rows = [_row(subscription, fact, now) for fact in facts if fact.key not in known]
-    # Another worker may have queued them in between: the constraint decides.
-    Notification.objects.bulk_create(rows, ignore_conflicts=True)
-    return len(rows)
+def queue(subscription: Subscription, facts: Iterable[Fact], now: dt.datetime) -> int:
+    """Queue the facts that are not queued yet, at most _MOST; return how many.
+
+    Facts that are queued already do not count: else the first _MOST of a day would hide the rest.
+    """
+    made, left = 0, iter(facts)
+    while made < _MOST and (batch := list(islice(left, _MOST))):
+        known = set(
+            Notification.objects.filter(
+                subscription=subscription, key__in=[fact.key for fact in batch]
+            ).values_list("key", flat=True)
+        )
+        rows = [_row(subscription, fact, now) for fact in batch if fact.key not in known]
+        rows = rows[: _MOST - made]
+        # Another worker may have queued them in between: the constraint decides.
+        Notification.objects.bulk_create(rows, ignore_conflicts=True)
+        made += len(rows)
+    return made
 
 
 def _row(subscription: Subscription, fact: Fact, now: dt.datetime) -> Notification:
@@ -148,7 +155,7 @@ def _facts(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
     since = max(subscription.since, now - LOOK_BACK)
     access = access_of(subscription.owner)
     if subscription.event == JOB_ENDED:
-        yield from _ended(_jobs(subscription), since)
+        yield from _ended(_jobs(subscription), subscription, since)
     elif subscription.event == JOB_WAITING:
         yield from _waiting(_jobs(subscription), subscription, now)
     elif subscription.event == CONTROLLER_DOWN and access.is_admin:
@@ -167,8 +174,13 @@ def _jobs(subscription: Subscription) -> QuerySet[JobRecord]:
     return visible_jobs(access_of(subscription.owner).jobs).filter(narrowed)
 
 
-def _ended(jobs: QuerySet[JobRecord], since: dt.datetime) -> Iterator[Fact]:
-    rows = jobs.annotate(over=ENDED_AT).filter(over__gte=since).order_by("over", "id")
+def _ended(
+    jobs: QuerySet[JobRecord], subscription: Subscription, since: dt.datetime
+) -> Iterator[Fact]:
+    key = Concat(Value(f"{JOB_ENDED}:"), OuterRef("uid"))
+    queued = Notification.objects.filter(subscription=subscription, key=key)
+    ended = jobs.annotate(over=ENDED_AT).filter(~Exists(queued), over__gte=since)
+    rows = ended.order_by("over", "id")
     for job in rows[:_MOST]:
         at = job.completed_at or job.deleted_at
         state = state_of(job)
@@ -180,7 +192,8 @@ def _waiting(
     jobs: QuerySet[JobRecord], subscription: Subscription, now: dt.datetime
 ) -> Iterator[Fact]:
     patience = dt.timedelta(minutes=subscription.minutes)
-    for job in _pending_since(jobs, now - _OLDEST_WAITING, now - patience)[:_MOST]:
+    rows = _pending_since(jobs, now - _OLDEST_WAITING, now - patience)
+    for job in rows.only(*_OF_JOB, "created_at").iterator(_MOST):
         subject = (
             f"Job {job.namespace}/{job.name} waits for more than {subscription.minutes} minutes"
         )
@@ -210,14 +223,13 @@ def _pending_since(
 
 
 def _of(job: JobRecord, state: str) -> tuple[str, dict[str, Any]]:
-    names = ("uid", "namespace", "name", "user", "group", "ipus", "reason")
-    fields = {name: getattr(job, name) for name in names} | {"state": state}
+    fields = {name: getattr(job, name) for name in _OF_JOB} | {"state": state}
     return f"/jobs/{job.uid}/", {"job": fields}
 
 
 def _down(since: dt.datetime) -> Iterator[Fact]:
     rows = CapacityChange.objects.filter(at__gte=since, reachable=False).order_by("at")
-    for row in rows[:_MOST]:
+    for row in rows.iterator(_MOST):
         key = f"{CONTROLLER_DOWN}:{row.controller}:{row.at.isoformat()}"
         subject = f"V-IPU controller {row.controller} does not answer"
         details = {"controller": {"address": row.controller, "ipus": row.total}}
@@ -226,7 +238,7 @@ def _down(since: dt.datetime) -> Iterator[Fact]:
 
 def _outages(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
     """Return the outages since the subscription, and the ends of outages that were already sent."""
-    for episode in islice(read_episodes(now, ended_after=now - LOOK_BACK), _MOST):
+    for episode in read_episodes(now, ended_after=now - LOOK_BACK):
         key = f"{COMPONENT_DOWN}:{episode.name}:{episode.began_at.isoformat()}"
         if episode.noticed_at >= subscription.since and episode.ended_at is None:
             subject = f"{episode.subject} {episode.verb} down: {episode.detail}"
@@ -251,7 +263,7 @@ def _closed(since: dt.datetime) -> Iterator[Fact]:
     rows = MonthReport.objects.filter(
         state=ReportState.CLOSED, number=0, generated_at__gte=since
     ).order_by("generated_at")
-    for row in rows[:_MOST]:
+    for row in rows.iterator(_MOST):
         subject = f"The month {row.month} was closed"
         details = {"month": {"month": row.month, "version": row.version}}
         key = f"{MONTH_CLOSED}:{row.month}"

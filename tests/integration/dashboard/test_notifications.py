@@ -81,6 +81,29 @@ def test_a_job_that_waits_too_long_is_told_once(ann: User, receiver: HttpReceive
     assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["long"]
 
 
+@pytest.mark.parametrize("event", ["job-ended", "job-waiting", "controller-down"])
+def test_a_round_queues_a_part_and_the_next_rounds_the_rest(
+    ann: User, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """Notifications that are queued already do not take the place of new ones."""
+    monkeypatch.setattr("dashboard.notify.events._MOST", 2)
+    root = get_user_model().objects.create_user("root", is_staff=True)
+    subscribe(root, event, target="https://chat.example/", minutes=30)
+    now = timezone.now()
+    for number in range(5):
+        at = now - (40 - number) * MINUTE
+        if event == "job-ended":
+            store_ended_job(f"job{number}", completed_at=at)
+        elif event == "job-waiting":
+            jobhistory.job(f"job{number}", status="Pending", created_at=at)
+        else:
+            CapacityChange.objects.create(
+                controller=f"pod{number}:8090", at=at, total=64, free=0, reachable=False
+            )
+    assert [collect(now) for _round in range(4)] == [2, 2, 1, 0]
+    assert Notification.objects.count() == 5
+
+
 def test_waiting_counts_from_when_it_began_and_each_wait_is_told(
     ann: User, receiver: HttpReceiver
 ) -> None:
