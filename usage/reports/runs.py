@@ -50,8 +50,9 @@ SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s
 _WAITS: Final = timedelta(minutes=10)
 """For how long a run waits for a worker before its message is held to be lost."""
 BUSY: Final = "Another run is in progress. Try again when it has finished."
-_FAULTS: Final = (DatabaseError, psycopg.Error, ValueError, OverflowError)
-"""Errors that can end the making of a file; psycopg's own, because COPY bypasses Django."""
+_FAULTS: Final = (DatabaseError, psycopg.Error, OSError, ValueError, OverflowError)
+"""Errors that can end the making of a file; psycopg's own, because COPY bypasses Django; a full
+disk."""
 _LOST: Final = "The process that generated the report stopped before the run finished."
 
 

@@ -67,6 +67,15 @@ def test_a_run_whose_process_died_is_not_at_work_for_ever():
     assert (lost.state, bool(lost.message)) == ("failed", True)
 
 
+def test_a_run_without_room_on_disk_fails_and_names_each_month(monkeypatch, tmp_path):
+    """Files of a report wait on disk, here in a folder that is missing."""
+    store_pod("2026-09-20T00:00", "2026-10-02T00:00")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    run = _run()
+    assert (run.state, run.done) == ("failed", 3)
+    assert run.message.count("failed: [Errno 2] No such file or directory") == 3
+
+
 def test_a_claimed_run_that_was_taken_for_lost_is_at_work_again():
     claimed = request_run("demand", "ada", _NOW, UTC_ZONE)
     claimed.state = ReportRun.State.RUNNING
