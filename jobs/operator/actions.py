@@ -156,10 +156,10 @@ class Plan:
     requeue_after: float | None = None
     beside: tuple[Step, ...] = ()
 
-    def requeued(self, seconds: float | None) -> Plan:
-        """Return the plan with a next pass after at most `seconds`; None: no change."""
-        waits = [wait for wait in (self.requeue_after, seconds) if wait is not None]
-        return replace(self, requeue_after=min(waits) if waits else None)
+    def requeued(self, *seconds: float | None) -> Plan:
+        """Return the plan with a next pass after at most these `seconds`; None: no change."""
+        waits = [wait for wait in (self.requeue_after, *seconds) if wait is not None]
+        return replace(self, requeue_after=min(waits)) if waits else self
 
     @property
     def actions(self) -> tuple[Action, ...]:

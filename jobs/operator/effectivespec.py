@@ -152,7 +152,12 @@ class PodFingerprint:
 
     def to_text(self) -> str:
         """As the pods carry it."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return _text_of(self)
+
+
+@lru_cache(maxsize=4096)  # every pass asks for it, and equal jobs share it
+def _text_of(fingerprint: PodFingerprint) -> str:
+    return json.dumps(asdict(fingerprint), sort_keys=True, separators=(",", ":"))
 
 
 def fingerprint_of(spec: JobSpec) -> PodFingerprint:

@@ -141,17 +141,16 @@ def _plan_valid(observed: Observed, written: JobSpec, now: datetime) -> Plan:
     records = decisions.renewed(instances, effective)
     if records:
         return _plan_decision(observed, instances, records, now)
-    return _plan_giving_up(observed, instances, now) or _plan_bring_up(
-        observed, effective, instances, now
-    )
+    standing = _standing_verdict(observed, instances, now)
+    giving_up = _plan_giving_up(observed, instances, standing, now)
+    return giving_up or _plan_bring_up(observed, effective, instances, standing, now)
 
 
 def _plan_giving_up(
-    observed: Observed, instances: tuple[Instance, ...], now: datetime
+    observed: Observed, instances: tuple[Instance, ...], standing: Verdict, now: datetime
 ) -> Plan | None:
     """Plan the end of attempts that held a partition for too long without a start; None: there are
     none."""
-    standing = _standing_verdict(observed, instances, now)
     records = waiting.given_up(instances, standing, now, observed.patience)
     if not records:
         return None
@@ -198,9 +197,7 @@ def _plan_invalid(observed: Observed, now: datetime) -> Plan:
     text = f"{warning}. {message}" if warning else message
     status = next_status(observed, Verdict(state, Reason.INVALID_SPEC, text), instances, {}, now)
     planned = with_status(observed, status, now, (), tuple(_session_news(observed, warning)))
-    for seconds in _waits(observed, parsed, instances, now):
-        planned = planned.requeued(seconds)
-    return planned
+    return planned.requeued(*_waits(observed, parsed, instances, now))
 
 
 def _plan_lost(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Plan:
@@ -256,9 +253,14 @@ def _with_waiting_edit(observed: Observed, verdict: Verdict) -> Verdict:
 
 
 def _plan_bring_up(
-    observed: Observed, effective: EffectiveSpec, instances: tuple[Instance, ...], now: datetime
+    observed: Observed,
+    effective: EffectiveSpec,
+    instances: tuple[Instance, ...],
+    verdict: Verdict,
+    now: datetime,
 ) -> Plan:
-    """Finalizer, partitions, children, pods: whatever is missing."""
+    """Finalizer, partitions, children, pods: whatever is missing. `verdict`: the state of a job in
+    which nothing has ended."""
     spec = effective.spec
     context = BuildContext(
         observed.key,
@@ -293,7 +295,6 @@ def _plan_bring_up(
         ]
         beside = access_steps(observed, context, instances)
     warning = decisions.warning(instances[0], spec, now)
-    verdict = _standing_verdict(observed, instances, now)
     if effective.waiting and verdict.state is JobState.RUNNING:
         verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, effective.waiting)
     if warning:  # its launcher has started
@@ -306,10 +307,8 @@ def _plan_bring_up(
         tuple(step for step in steps if step.actions),
         tuple(_news(observed, spec, warning)),
     )
-    for seconds in _waits(observed, spec, instances, now):
-        planned = planned.requeued(seconds)
-    planned = planned.requeued(restore_again_after(observed, changed, now))
-    return replace(planned, beside=beside)
+    waits = (*_waits(observed, spec, instances, now), restore_again_after(observed, changed, now))
+    return replace(planned.requeued(*waits), beside=beside)
 
 
 def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:
