@@ -140,26 +140,29 @@ def read_tail(wanted: LogRequest, most: int) -> Tail:
     return Tail(lines, is_cut)
 
 
-def stream_lines(wanted: LogRequest) -> LogLines:
+def stream_lines(wanted: LogRequest, *, in_full: bool) -> LogLines:
     """Open the log now, to read it later. Raise LogProblem."""
     with _explained(wanted.container):
-        return LogLines(BlockingLog(sources().kube, wanted, settings.WEB_DOWNLOAD_SECONDS))
+        log = BlockingLog(sources().kube, wanted, settings.WEB_DOWNLOAD_SECONDS)
+    return LogLines(log, in_full=in_full)
 
 
 class LogLines:
-    """The lines of an open log, a piece at a time; what breaks it off is its last line.
+    """The lines of an open log, a piece at a time; what breaks it off is its last line, with its
+    detail only `in_full`.
 
     Close it, or read it to its end.
     """
 
-    def __init__(self, log: BlockingLog) -> None:
-        self._log = log
+    def __init__(self, log: BlockingLog, *, in_full: bool) -> None:
+        self._log, self._in_full = log, in_full
 
     def __iter__(self) -> Iterator[Line]:
         try:
             yield from read_lines(self._log)
         except ApiError as error:
-            yield Line("", f"[The log is incomplete: {error.message}]")
+            sentence = explain(error, "").sentence(in_full=self._in_full)
+            yield Line("", f"[The log is incomplete: {sentence.removesuffix('.')}]")
 
     def close(self) -> None:
         """Close the log."""

@@ -313,7 +313,7 @@ def _file(
     try:
         container = _choose(containers_now(ref_of(pod)), query.container)
         wanted = LogRequest(ref_of(pod), container.name, previous=query.previous)
-        body = AsText(stream_lines(wanted))
+        body = AsText(stream_lines(wanted, in_full=is_admin(request.user)))
     except LogProblem as problem:
         attempt = stored_attempt(job, pod) if problem.is_gone else None
         if attempt is None:

@@ -110,7 +110,8 @@ class JobLogs(PlainView):
         pod = find_pod(job, request.query_params.get("pod", ""))
         try:
             name = _choose(containers_now(ref_of(pod)), request.query_params.get("container", ""))
-            lines: Any = stream_lines(LogRequest(ref_of(pod), name, previous, tail, since))
+            wanted = LogRequest(ref_of(pod), name, previous, tail, since)
+            lines: Any = stream_lines(wanted, in_full=is_admin(request.user))
             source = "live"
         except LogProblem as problem:
             attempt = stored_attempt(job, pod) if problem.is_gone else None

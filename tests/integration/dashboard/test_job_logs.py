@@ -16,10 +16,13 @@ from devcluster.kubelet.options import StandInOptions
 from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from ipuhub.kube.podlogs import LogRequest
+from ipuhub.kube.errors import Unreachable
+from ipuhub.kube.podlogs import BlockingLog, LogRequest
 from ipuhub.kube.resources import PODS
 from partitions.connections import sources
 from tests.builders import jobhistory
+from tests.builders.clients import browser
+from tests.builders.roles import grant
 from tests.fakes.logpods import BEGAN, LogPods, at, ended, running
 from tests.fakes.waiting import wait_until
 
@@ -235,6 +238,26 @@ def test_ten_megabytes_are_streamed_in_little_memory(
     tracemalloc.stop()
     assert size > 10_000_000
     assert peak - before < 3_000_000
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/{uid}/logs", "/jobs/{uid}/logs/?format=text"])
+def test_a_log_that_breaks_off_says_so_and_its_detail_to_administrators_only(
+    admin: Client, pods: LogPods, job: JobRecord, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    pods.say(pods.add(log="hello\n"), running())
+    user = get_user_model().objects.create_user("olga", password="x")
+    grant(user, "operator", job.namespace)
+
+    broke = "https://10.0.0.7:6443 closed the connection"
+
+    def broken(log: BlockingLog) -> Iterator[bytes]:
+        yield b"2026-11-01T00:00:00Z hello\n"
+        raise Unreachable(broke)
+
+    monkeypatch.setattr(BlockingLog, "__iter__", broken)
+    for client, detail in ((admin, f": {broke}"), (browser(user), "")):
+        last = text_of(client.get(path.format(uid=job.uid))).splitlines()[-1]
+        assert last == f"[The log is incomplete: The Kubernetes API does not answer{detail}]"
 
 
 def test_what_cannot_be_read_is_said(
