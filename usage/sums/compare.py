@@ -156,13 +156,15 @@ def pair_sql(question: Question, before: Window | None) -> Select | None:
 
 def _begins(question: Question, before: Window | None) -> tuple[list[datetime], Question]:
     """Return the begins of the steps, the first the period before and the last the question's,
-    and the question over both."""
+    and the question over both. While the question's has not ended, the rest of the period before
+    is between them, and nobody asks for it."""
     window = question.window
     if before is None:
         return [window.begin], question
     begins = sorted({before.begin, before.until, window.begin})
     wide = Window(before.begin, window.end, window.until)
-    return begins, dataclasses.replace(question, window=wide)
+    unasked = (before.until, window.begin) if before.until < window.begin else None
+    return begins, dataclasses.replace(question, window=wide, unasked=unasked)
 
 
 def _total(side: str, name: str) -> str:

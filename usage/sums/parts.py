@@ -167,15 +167,20 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Steps:
     """Steps that begin at `begins`, cut once more at `cuts` into buckets: what is counted counts
-    in a step, whatever it is cut into."""
+    in a step, whatever it is cut into. `unasked`: a range whose buckets may be left out."""
 
     begins: tuple[datetime, ...]
     cuts: tuple[datetime, ...] = ()
+    unasked: Range | None = None
 
     @property
     def bounds(self) -> list[datetime]:
         """Return the times at which the buckets begin."""
         return sorted({*self.begins, *(each for each in self.cuts if each > self.begins[0])})
+
+    def leaves_out(self, begin: datetime, end: datetime) -> bool:
+        """Return whether nobody asks for [begin, end)."""
+        return self.unasked is not None and self.unasked[0] <= begin and end <= self.unasked[1]
 
     @property
     def numbers(self) -> list[int]:
@@ -193,22 +198,24 @@ def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Par
     def rolled(begin: datetime, end: datetime, day: date | None = None) -> Rolled:
         return Rolled(begin, end, bisect_right(begins, begin) - 1, begin in opening, day)
 
-    taken = [rolled(a, b, day) for day, a, b in _summed_days(begins, until, zone, cover)]
+    def gaps_of(taken: Sequence[Rolled]) -> list[Range]:
+        ranges = [(each.begin, each.end) for each in taken]
+        unasked = [steps.unasked] if steps.unasked else []
+        return list(gaps_between(sorted([*ranges, *unasked]), begins[0], until))
+
+    days = _summed_days(begins, until, zone, cover)
+    taken = [rolled(a, b, day) for day, a, b in days if not steps.leaves_out(a, b)]
     if cover.zone == zone.key:
-        hours = [
-            hour
-            for gap in gaps_between([(each.begin, each.end) for each in taken], begins[0], until)
-            for hour in _summed_hours(begins, gap, cover)
-        ]
+        hours = [hour for gap in gaps_of(taken) for hour in _summed_hours(begins, gap, cover)]
         taken = sorted([*taken, *(rolled(a, a + HOUR) for a in hours)], key=_begin)
-    gaps = list(gaps_between([(each.begin, each.end) for each in taken], begins[0], until))
+    gaps = gaps_of(taken)
     if len(gaps) > MAX_STRETCHES:
         gaps = _joined(gaps)
         taken = [each for each in taken if not any(a <= each.begin < b for a, b in gaps)]
-    days = [each for each in taken if each.day is not None]
-    spans, days = _merged(days) if cover.accelerated_from is not None else ([], days)
+    whole = [each for each in taken if each.day is not None]
+    spans, rest = _merged(whole) if cover.accelerated_from is not None else ([], whole)
     return Parts(
-        tuple(days),
+        tuple(rest),
         tuple(each for each in taken if each.day is None),
         tuple(_after_hour(_stretch(a, b, begins, opening), cover) for a, b in gaps),
         tuple(spans),

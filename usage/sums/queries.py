@@ -43,6 +43,7 @@ class Question:
     """The question: whose usage, grouped by what, filtered by what, and at which prices.
 
     `equals`: any of these values of each dimension. Prices are None if the user may not see them.
+    `unasked`: a range whose sums nobody asks for, between steps that somebody asks for.
     """
 
     scope: Scope
@@ -51,6 +52,7 @@ class Question:
     by: tuple[Dimension, ...] = ()
     equals: tuple[tuple[Dimension, tuple[str, ...]], ...] = ()
     pricing: Pricing | None = None
+    unasked: tuple[datetime, datetime] | None = None
 
     @property
     def rolled(self) -> bool:
@@ -258,7 +260,7 @@ def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
     until = question.window.until
     cuts = [each.begin for each in question.pricing.usable] if question.pricing else []
     begun, cut = ([each for each in instants if each < until] for instants in (begins, cuts))
-    return Steps(tuple(begun), tuple(cut))
+    return Steps(tuple(begun), tuple(cut), question.unasked)
 
 
 def _both_sql(question: Question, cut: _Cut) -> Select:

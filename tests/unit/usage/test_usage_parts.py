@@ -65,6 +65,27 @@ def test_days_that_make_a_third_of_a_month_are_taken_as_one() -> None:
     assert not split(Steps(begins), at("2027-03-01"), UTC_ZONE, SUMMED).spans
 
 
+def test_a_range_that_nobody_asks_for_is_left_out_and_cuts_what_is_before_it() -> None:
+    """As of a month up to now beside the month before: its rest is in neither."""
+    hours = (at("2026-11-21"), at("2026-11-21T10:00"))
+    kept = Coverage("UTC", date(2026, 11, 21), (), hours, accelerated_from=date(1970, 1, 1))
+    kept = replace(kept, kept_from=at("2026-10-01")).of_kept_hours
+    rest = (at("2026-10-21T10:20"), at("2026-11-01"))
+    steps = Steps((at("2026-10-01"), *rest))
+    parts = split(replace(steps, unasked=rest), at("2026-11-21T10:20"), UTC_ZONE, kept)
+    assert [(each.day, each.bucket) for each in parts.spans] == [
+        *((date(2026, 10, 1), 0), (date(2026, 10, 11), 0)),
+        *((date(2026, 11, 1), 2), (date(2026, 11, 11), 2)),
+    ]
+    assert not parts.days
+    assert [(each.bounds, each.after) for each in parts.stretches] == [
+        ((at(f"{day}T10:00"), at(f"{day}T10:20")), at(f"{day}T09:00"))
+        for day in ("2026-10-21", "2026-11-21")
+    ]
+    whole = split(steps, at("2026-11-21T10:20"), UTC_ZONE, kept)
+    assert len(whole.days) + len(whole.hours) > len(parts.hours)
+
+
 def test_a_third_of_a_month_with_a_change_is_taken_by_day() -> None:
     dirt = ((at("2026-11-13T12:00"), at("2026-11-13T12:00")),)
     cover = Coverage("UTC", date(2026, 12, 1), dirt, accelerated_from=date(1970, 1, 1))
