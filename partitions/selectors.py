@@ -130,7 +130,9 @@ _OF_JOB: Final = """
 SELECT *, count(*) OVER () AS total, min(reserved_at) OVER () AS began,
   coalesce(sum(size * (
     floor(extract(epoch FROM greatest(reserved_at, least(coalesce(released_at, %(now)s), %(now)s))))
-    - floor(extract(epoch FROM reserved_at)))) OVER (), 0) AS held
+    - floor(extract(epoch FROM reserved_at)))) OVER (), 0) AS held,
+  bool_and(coalesce(greatest(reserved_at, released_at) <= %(now)s AND released_at IS NOT NULL,
+    false)) OVER () AS all_over
 FROM partitions_partitionlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s
 ORDER BY reserved_at DESC, id DESC LIMIT %(limit)s
 """
@@ -140,6 +142,7 @@ def partitions_of_job(
     uid: str, namespace: str, now: datetime, limit: int | None
 ) -> Sequence[PartitionLifetime]:
     """Return the newest `limit` holdings of a job (None: all), oldest first; each has `total`,
-    `began` and the IPU-seconds `held` of all of them up to `now`."""
+    `began` and the IPU-seconds `held` of all of them up to `now`, and whether they are
+    `all_over`."""
     values = {"uid": uid, "namespace": namespace, "now": now, "limit": limit}
     return list(PartitionLifetime.objects.raw(_OF_JOB, values))[::-1]

@@ -162,7 +162,9 @@ _OF_JOB: Final = f"""
 SELECT *, count(*) OVER () AS total, min(scheduled_at) OVER () AS began,
   coalesce(sum(micro_ipus * {_SECONDS}) OVER (), 0) AS ipu_sum,
   coalesce(sum(cpu_millicores * {_SECONDS}) OVER (), 0) AS cpu_sum,
-  coalesce(sum(memory_bytes * {_SECONDS}) OVER (), 0) AS memory_sum
+  coalesce(sum(memory_bytes * {_SECONDS}) OVER (), 0) AS memory_sum,
+  bool_and(coalesce(greatest(scheduled_at, finished_at) <= %(now)s AND finished_at IS NOT NULL,
+    false)) OVER () AS all_over
 FROM usage_podlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s AND job_uid <> ''
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 """  # noqa: S608  # no value of a request in it
@@ -172,6 +174,7 @@ def pods_of_job(
     uid: str, namespace: str, now: datetime, limit: int | None
 ) -> Sequence[PodLifetime]:
     """Return the newest `limit` pods of a job (None: all), oldest first; each has `total`, `began`
-    and the sums `ipu_sum`, `cpu_sum` and `memory_sum` of all of them up to `now`."""
+    and the sums `ipu_sum`, `cpu_sum` and `memory_sum` of all of them up to `now`, and whether they
+    are `all_over`."""
     values = {"uid": uid, "namespace": namespace, "now": now, "limit": limit}
     return list(PodLifetime.objects.raw(_OF_JOB, values))[::-1]

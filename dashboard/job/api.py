@@ -16,14 +16,19 @@ from dashboard.job.queue import read_place
 from dashboard.job.usage import read_held
 from dashboard.queue.lines import WaitingJobSerializer, record_of
 from ipuhub.api.views import FileList, LiveView, PlainView, without
-from ipuhub.web.access import may_see_cost, scope_of
+from ipuhub.web.access import access_of, may_see_cost, scope_of
 from ipuhub.web.columns import file_columns
+from ipuhub.web.pollcache import known_by_rows, note_live_data, rows_now
+from ipuhub.web.requests import note_as_of
 from jobs.models import JobEvent
 from jobs.selectors import find_job
 from usage.models import PodLifetime
+from usage.time.months import usage_zone
+from usage.time.windows import local_day
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
+    from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
 
@@ -233,11 +238,19 @@ class JobManifest(PlainView):
 class JobUsageSoFar(LiveView):
     """The amounts that a job's pods and partitions held so far."""
 
-    def get(self, request: Request, uid: str) -> Response:
+    def get(self, request: Request, uid: str) -> HttpResponseBase:
         """Return it. Raises Http404."""
+        own, now = request._request, timezone.now()  # noqa: SLF001  # DRF hides Django's
+        # A price that begins later may bring a currency that nothing of the job costs.
+        values = (access_of(request.user), local_day(now, usage_zone()))
+        if same := known_by_rows(own, now, rows_now(), *values):
+            note_as_of(own, now)
+            return same
         job = require_own_job(request.user, uid)
         costed = may_see_cost(request.user, job.namespace)
-        usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
+        usage = read_held(job, now, limit=1, costed=costed).usage
+        if not usage.is_over:
+            note_live_data(own)
         data = JobUsageSerializer(usage).data
         return self.answer(request, data, without(data, "until"), usage.until)
 

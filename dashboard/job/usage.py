@@ -30,7 +30,8 @@ SHOWN = 200
 class JobUsage:
     """Whole numbers: amounts times seconds, from `began` (the first allocation) to `until`.
 
-    Partitions are separate from pods, except in `costs`: the cost of both, by currency.
+    Partitions are separate from pods, except in `costs`: the cost of both, by currency. `is_over`:
+    there are some, and all have ended, so that time alone adds nothing.
     """
 
     until: datetime
@@ -41,6 +42,7 @@ class JobUsage:
     memory_byte_seconds: int
     partition_ipu_seconds: int
     costs: tuple[LineCost, ...] = ()
+    is_over: bool = False
 
     @property
     def ipu_hours(self) -> float:
@@ -98,6 +100,7 @@ def read_held(
         cpu_millicore_seconds=_sum(pods, "cpu_sum"),
         memory_byte_seconds=_sum(pods, "memory_sum"),
         partition_ipu_seconds=_sum(partitions, "held"),
+        is_over=_are_over(pods) and _are_over(partitions) and bool(pods or partitions),
     )
     if costed:
         own = job.uid, job.namespace, usage.began, now
@@ -109,6 +112,11 @@ def _began(rows: Sequence[object], now: datetime) -> datetime:
     """Return the earliest beginning, which stands in each row; `now` without rows."""
     found: datetime | None = getattr(rows[0], "began", None) if rows else None
     return min(found or now, now)
+
+
+def _are_over(rows: Sequence[object]) -> bool:
+    """Return whether all have ended, which stands in each row."""
+    return not rows or bool(getattr(rows[0], "all_over", False))
 
 
 def _sum(rows: Sequence[object], name: str) -> int:

@@ -20,7 +20,7 @@ from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.access import access_of
 from ipuhub.web.exports import CHUNK_ROWS, export, in_chunks, lines_download
 from ipuhub.web.filters import TOTAL, BadFilter, Mistake, refuse_unknown, wants_total
-from ipuhub.web.pollcache import Basis, known_unchanged, note_basis, rows_now
+from ipuhub.web.pollcache import known_by_rows, rows_now
 from ipuhub.web.requests import etag_of, note_as_of
 
 if TYPE_CHECKING:
@@ -154,13 +154,9 @@ class FileList(ListAPIView[_M], Generic[_M]):
         """Return what the rows of a page know of the time: nothing."""
 
     def _known(self, request: Request) -> HttpResponseBase | None:
-        own: HttpRequest = request._request  # noqa: SLF001  # DRF hides Django's
-        if (rows := rows_now()) is None:
-            return None
         now = timezone.now()
-        basis = Basis((access_of(request.user), rows, self.clock(now)), now)
-        note_basis(own, basis)
-        return known_unchanged(own, basis)
+        own: HttpRequest = request._request  # noqa: SLF001  # DRF hides Django's
+        return known_by_rows(own, now, rows_now(), access_of(request.user), self.clock(now))
 
     def _records(self, rows: Iterator[_M]) -> Iterator[dict[str, Any]]:
         serializer = self.get_serializer()

@@ -94,6 +94,18 @@ def rows_now() -> str | None:
         return str(cursor.fetchone()[0])
 
 
+def known_by_rows(
+    request: HttpRequest, now: datetime, rows: str | None, *values: object
+) -> HttpResponseBase | None:
+    """Return a 304 if the reader has the answer, and neither `rows_now` nor these values differ;
+    else None, and the answer's ETag is kept unless the view calls `note_live_data`."""
+    if rows is None:
+        return None
+    basis = Basis((rows, *values), now)
+    note_basis(request, basis)
+    return known_unchanged(request, basis)
+
+
 def for_seconds(now: datetime, *values: object) -> Basis:
     """Return the basis of an answer in which a change by time alone may be a little late."""
     return Basis(values, now, now + timedelta(seconds=LATEST_SECONDS))
@@ -122,7 +134,8 @@ def cached_until_rows_change(
 
 
 def note_live_data(request: HttpRequest) -> None:
-    """Note that the answer contains live data of another process, which no snapshot covers."""
+    """Note that the answer contains what no snapshot covers, such as live data of another process
+    or a sum that grows by the second."""
     note_basis(request, None)
 
 

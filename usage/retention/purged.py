@@ -53,10 +53,13 @@ def purged_before() -> date | None:
     return found
 
 
+_PURGED: Final = (
+    "(SELECT max(purged_before) FROM usage_purgestate WHERE purged_before >= '1971-01-01')"
+)
 _NOTES: Final = f"""
-SELECT (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %s),
-  (SELECT max(purged_before) FROM usage_purgestate WHERE purged_before >= '1971-01-01')
+SELECT (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %s), {_PURGED}
 """  # noqa: S608  # no value is pasted in
+_ROWS: Final = f"SELECT pg_current_snapshot()::text, {_PURGED}"  # likewise
 
 
 def list_notes(watch: str, now: datetime) -> dict[str, Any]:
@@ -68,7 +71,20 @@ def list_notes(watch: str, now: datetime) -> dict[str, Any]:
     return {"freshness": freshness_of(seen, now), "purged_before": purged}
 
 
+def rows_and_purged() -> tuple[str | None, date | None]:
+    """Return what `rows_now` returns, and the day before which lifetimes were purged. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ROWS)
+        rows, day = cursor.fetchone()
+    return None if connection.in_atomic_block else str(rows), day
+
+
 def mark_purged(answer: HttpResponseBase) -> None:
-    """Put it into a header of an answer that lists lifetimes."""
-    if day := purged_before():
+    """Put that day into a header of an answer that lists lifetimes."""
+    mark_day(answer, purged_before())
+
+
+def mark_day(answer: HttpResponseBase, day: date | None) -> None:
+    """Likewise, where it was read before."""
+    if day:
         answer[HEADER] = day.isoformat()

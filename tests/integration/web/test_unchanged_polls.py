@@ -17,7 +17,7 @@ from ipuhub.web.pollcache import LATEST_SECONDS
 from jobs.ipujob.conditions import Reason
 from tests.builders import jobhistory
 from tests.builders.clients import browser
-from tests.builders.lifetimes import store_pod
+from tests.builders.lifetimes import at, store_partition, store_pod
 from tests.builders.rates import store_rate
 
 if TYPE_CHECKING:
@@ -188,16 +188,24 @@ def test_a_page_of_the_api_is_known_while_no_row_changes(
     staff: Client, recorder: psycopg.Connection[Any]
 ) -> None:
     jobhistory.job(status="Running", completed_at=None)
-    pod = store_pod("2026-11-01T00:00", "2026-11-01T01:00")
+    pod = store_pod("2025-11-01T00:00", "2025-11-01T01:00", job_uid="uid-team-a-train")
+    store_partition("2025-11-01T00:00", "2025-11-01T01:00", job_uid="uid-team-a-train")
     end = f"UPDATE usage_podlifetime SET finished_at = NULL WHERE id = {pod.pk}"
-    for address, change in (("/api/v1/jobs", RENAME), ("/api/v1/usage/lifetimes", end)):
+    held = "/api/v1/usage/partitions?month=2025-11"
+    # Lifetimes have a header about purges, too, and a month its report, whose zone it has.
+    more = {"/api/v1/usage/lifetimes": 1, held: 1}
+    for address, change in (
+        ("/api/v1/jobs", RENAME),
+        ("/api/v1/jobs/uid-team-a-train/usage", "UPDATE usage_podlifetime SET micro_ipus = 7"),
+        ("/api/v1/usage/lifetimes", end),
+        (held, "UPDATE partitions_partitionlifetime SET size = 8"),
+    ):
         tag = staff.get(address)["ETag"]
         with CaptureQueriesContext(connection) as queries:
             answer = staff.get(address, headers={"If-None-Match": tag})
             query_count = len(queries.captured_queries)
         assert answer.status_code == 304, address
-        # Lifetimes have a header about purges, too.
-        assert query_count == _OF_SIGN_IN + 1 + (address == "/api/v1/usage/lifetimes")
+        assert query_count == _OF_SIGN_IN + 1 + more.get(address, 0)
         recorder.execute(change)
         assert staff.get(address, headers={"If-None-Match": tag}).status_code == 200, address
 
@@ -208,10 +216,34 @@ def test_what_costs_more_each_moment_is_read_again(
     jobhistory.job(status="Running", completed_at=None)
     store_rate("cpu", "100")
     store_pod("2026-11-01T00:00", job_uid="uid-team-a-train")
+    store_partition("2026-11-01T00:00", job_uid="uid-team-a-train")
     now = timezone.now().replace(second=5)
     monkeypatch.setattr(timezone, "now", lambda: now)
-    for address in ("/api/v1/jobs", "/api/v1/usage/lifetimes"):
+    usage = "/api/v1/jobs/uid-team-a-train/usage"
+    for address in ("/api/v1/jobs", "/api/v1/usage/lifetimes", "/api/v1/usage/partitions", usage):
         tag = staff.get(address)["ETag"]
         monkeypatch.setattr(timezone, "now", lambda: now + dt.timedelta(seconds=60))
         assert staff.get(address, headers={"If-None-Match": tag}).status_code == 200, address
         monkeypatch.setattr(timezone, "now", lambda: now)
+
+
+@pytest.mark.parametrize("is_of_pod", [True, False])
+def test_usage_of_a_job_grows_until_its_last_pod_and_partition_have_ended(
+    staff: Client, monkeypatch: pytest.MonkeyPatch, *, is_of_pod: bool
+) -> None:
+    """Neither one that ended, nor an end that is still to come, tells of the others."""
+    jobhistory.job()
+    own: dict[str, Any] = {"job_uid": "uid-team-a-train"}
+    later, over = "2026-11-02T00:00", "2026-11-01T01:00"
+    store_pod("2026-11-01T00:00", later if is_of_pod else over, **own)
+    store_pod("2026-11-01T00:30", over, **own)
+    store_partition("2026-11-01T00:00", over if is_of_pod else later, **own)
+    found = []
+    for minute in ("01T02:00", "01T02:01", "02T00:00", "02T00:01"):
+        now = at(f"2026-11-{minute}")
+        monkeypatch.setattr(timezone, "now", lambda now=now: now)
+        tag = found[-1]["ETag"] if found else ""
+        headers = {"If-None-Match": tag} if tag else {}
+        found.append(staff.get("/api/v1/jobs/uid-team-a-train/usage", headers=headers))
+    assert [each.status_code for each in found] == [200, 200, 200, 304]
+    assert found[-1]["X-As-Of"] == "2026-11-02T00:01:00Z"
