@@ -157,7 +157,7 @@ def pair_sql(question: Question, before: Window | None) -> Select | None:
 def _begins(question: Question, before: Window | None) -> tuple[list[datetime], Question]:
     """Return the begins of the steps, the first the period before and the last the question's,
     and the question over both. While the question's has not ended, the rest of the period before
-    is between them, and nobody asks for it."""
+    is between them, and its sums are not needed."""
     window = question.window
     if before is None:
         return [window.begin], question

@@ -179,7 +179,7 @@ class Steps:
         return sorted({*self.begins, *(each for each in self.cuts if each > self.begins[0])})
 
     def leaves_out(self, begin: datetime, end: datetime) -> bool:
-        """Return whether nobody asks for [begin, end)."""
+        """Return whether [begin, end) is within the range that is not needed."""
         return self.unasked is not None and self.unasked[0] <= begin and end <= self.unasked[1]
 
     @property

@@ -43,7 +43,7 @@ class Question:
     """The question: whose usage, grouped by what, filtered by what, and at which prices.
 
     `equals`: any of these values of each dimension. Prices are None if the user may not see them.
-    `unasked`: a range whose sums nobody asks for, between steps that somebody asks for.
+    `unasked`: a range between two steps whose sums are not needed.
     """
 
     scope: Scope
