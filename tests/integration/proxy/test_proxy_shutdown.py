@@ -21,6 +21,7 @@ from partitions.configured import configured
 from partitions.errors import ProxyUnavailable
 from partitions.proxy.fleet import FleetOptions
 from partitions.proxy.process import running, serve
+from partitions.proxy.sweep import Sweep
 from partitions.proxy.tracker import decode_entry
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import JOB, SYSTEM, read_path, ready
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from partitions.client import ProxyClient
+    from partitions.proxy.drift import Drift
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.process import ProxyOptions
     from tests.fakes.proxylab import Lab
@@ -101,17 +103,28 @@ class Served:
 
 @asynccontextmanager
 async def serving(options: ProxyOptions) -> AsyncIterator[Served]:
-    port = free_port()
-    task = asyncio.create_task(serve(replace(options, port=port)))
-    served = Served(port, task)
+    """A proxy whose first sweep is over: a test holds a call that it asked for, not the sweep's."""
+    port, swept = free_port(), asyncio.Event()
+    sweep_once = Sweep.once
 
-    async def answers() -> bool:
-        try:
-            return await ready(served)
-        except OSError:
-            return False
+    async def once(sweep: Sweep) -> Drift:
+        drift = await sweep_once(sweep)
+        swept.set()
+        return drift
 
-    await eventually(answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sweep, "once", once)
+        task = asyncio.create_task(serve(replace(options, port=port)))
+        served = Served(port, task)
+
+        async def answers() -> bool:
+            try:
+                return await ready(served)
+            except OSError:
+                return False
+
+        await eventually(answers)
+        await asyncio.wait_for(swept.wait(), 30)
     try:
         yield served
     finally:
