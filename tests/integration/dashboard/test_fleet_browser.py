@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from django.conf import settings as django_settings
 
 from tests.builders.clients import browser as signed_in_client
-from tests.builders.fleetrows import job_row
+from tests.builders.fleetrows import NOON, job_row
 from tests.fakes.chromium import expect
 from tests.integration.web.livepages import axe_violations, live_server, page_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 FOCUSED = "document.activeElement.querySelector('title')?.textContent ?? ''"
 STOPS = "document.querySelectorAll('[data-map] svg a[tabindex=\"0\"]').length"
+IS_WHOLE = "cell => cell.scrollWidth <= cell.clientWidth"
 NUMBER = "[...document.querySelectorAll('[data-map] svg a')].indexOf(document.activeElement)"
 NOTE_AFTER_SWAP = (
     f"document.addEventListener('htmx:afterSwap', () => {{ window.numberAfterSwap = {NUMBER}; }})"
@@ -100,3 +102,26 @@ def test_the_map_is_one_stop_whose_arrows_reach_every_ipu_and_a_toast_says_what_
             page.goto("/fleet/")
             page.get_by_role("link", name="As a table").click()
             expect(page.locator("tbody tr")).to_have_count(32)
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_the_overview_cuts_how_long_others_ran_before_the_blockers_of_a_job(
+    cluster: Cluster, proxy: Proxy, django_user_model: type
+) -> None:
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+    for name in ("resnet50", "bert-large"):
+        cluster.add_job(name, "team-a", launcherStatus="Running", workersStatus={"active": 1})
+        proxy.hold(name, "team-a", 16)
+        job_row(name, uid=f"uid-{name}")
+    uid = cluster.add_job("large", "team-a")
+    proxy.hold("large", "team-a", 32, uid=uid)
+    job_row("large", uid=uid, ipus=32)
+    job_row("before", ipus=32, started_at=NOON, completed_at=NOON + timedelta(minutes=25))
+    with live_server() as address, page_of(address, cookie, 1440) as page:
+        page.goto("/")
+        line = page.locator(".fleet-queue .reason")
+        expect(line.locator(".because")).to_contain_text("bert-large")
+        assert line.locator(".because").evaluate(IS_WHOLE)
+        assert not line.locator(".when").evaluate(IS_WHOLE)  # else there was room for both
+        assert "jobs of this size ran 25 min" in (line.get_attribute("title") or "")
