@@ -154,7 +154,7 @@ def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client
     assert last.reason == "ag1, ag2: does not answer"
     assert "Last outage 2026-11-26 14:02 to 14:07 : stopped: no" in tile_text(admin, "Prober")
     assert "2026-11-26 14:02 to 2026-11-27 14:02 :" in tile_text(admin, "Beat")
-    assert tile_text(admin, "Worker").endswith("Last outage 2026-11-26 14:02 until now")
+    assert "Last outage 2026-11-26 14:02 until now: no heartbeat" in tile_text(admin, "Worker")
     assert "Last outage none in 60 days" in tile_text(admin, "Monitor")
 
 
@@ -230,6 +230,8 @@ def test_a_worker_that_leaves_tasks_waiting_is_down(admin: Client, clock: Clock)
     queued = clock.now() - dt.timedelta(seconds=200)
     TaskMessage.objects.create(queue="celery", body="{}", queued_at=queued)
     assert (states(admin)["Worker"], states(admin)["Beat"]) == ("down", "up")
+    outage("Worker", clock.now(), None, detail="its reason stands above")
+    assert tile_text(admin, "Worker").endswith(" until now")
 
 
 @pytest.mark.parametrize("part", ["Prober", "Monitor", "Worker", "Beat"])
