@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Real time, or a moment that is held, plus what a test adds."""
+    """The moment at which a test began, plus what it adds: no age depends on the machine."""
 
     def __init__(self) -> None:
         self._added = dt.timedelta()
-        self._held: dt.datetime | None = None
+        self._held: dt.datetime | None = dt.datetime.now(dt.UTC)
 
     def now(self) -> dt.datetime:
         return (self._held or dt.datetime.now(dt.UTC)) + self._added
 
-    def hold(self) -> None:
-        """Stay at this moment, however slow the machine is."""
-        self._held = dt.datetime.now(dt.UTC)
+    def go(self) -> None:
+        """Go with real time from now on, for what a page does after some seconds."""
+        self._held = None
 
     def later(self, seconds: float) -> None:
         self._added += dt.timedelta(seconds=seconds)

@@ -58,7 +58,6 @@ def hold_without_pods(cluster: Cluster, proxy: Proxy, clock: Clock) -> Any:
     """Reserve a partition for a job that starts no pod; return its reading, at its beginning."""
     uid = cluster.add_job("lazy", "team-a", launcherStatus="Pending")
     proxy.hold("lazy", "team-a", 4, uid=uid)
-    clock.hold()
     first = live_reader().read(clock.now())
     (held,) = first.fleet.value["controllers"][0]["partitions"]
     clock.later((dt.datetime.fromisoformat(held["job"]["since"]) - clock.now()).total_seconds())

@@ -159,7 +159,6 @@ def test_the_last_outage_of_a_component_stays_on_its_tile_after_it(admin: Client
 
 
 def test_how_far_the_work_of_prober_and_worker_is_behind(admin: Client, clock: Clock) -> None:
-    clock.hold()
     for name, lag in (("pods", 0.25), ("jobs", 1.5), ("nodes", None)):
         WatchCheckpoint.objects.create(name=name, position_at=clock.now(), lag_seconds=lag)
     Heartbeat.objects.create(name="worker", at=clock.now())
@@ -372,7 +371,6 @@ def test_others_learn_that_something_is_down_and_not_what(
 def test_the_dots_of_all_readers_share_what_is_stored_for_a_few_seconds(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    clock.hold()
     other = Client()
     other.force_login(get_user_model().objects.create_user("bob"))
 

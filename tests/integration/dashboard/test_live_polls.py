@@ -46,7 +46,6 @@ def changed(client: Client, tags: dict[str, str]) -> list[str]:
 def test_an_unchanged_reading_is_known_and_each_change_is_seen(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
-    clock.hold()
     hold(cluster, proxy, "bert", "team-a", 4)
     row = partition_row("past", machines={"ag0": [0]}, reserved_at=clock.now())
     tags = tags_of(admin, *OF_ROWS, *QUEUE)

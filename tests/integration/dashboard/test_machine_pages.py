@@ -311,6 +311,7 @@ def test_patterns_are_painted_when_the_page_has_changed_around_them(
     cluster.add_job("lazy", "team-a", launcherStatus="Pending")
     proxy.hold("lazy", "team-a", 4)
     clock.later(3600)  # it is idle
+    clock.go()
     root: Any = get_user_model().objects.create_user("root", password="x", is_staff=True)
     cookie = signed_in_client(root).cookies[django_settings.SESSION_COOKIE_NAME].value
     with live_server() as address, page_of(address, cookie, 1280) as page:

@@ -200,7 +200,6 @@ def test_polls_of_the_same_moment_share_one_rendering(
     admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
 ) -> None:
     """The frame has the same data as a page, and names only the reader, who sees nothing yet."""
-    clock.hold()
     cluster.add_job("bert", "team-a", **RUNNING)
     poll = {"HX-Request": "true"}
     other = Client()
@@ -218,7 +217,6 @@ def test_polls_of_the_same_moment_share_one_reading(
     admin: Client, cluster: Cluster, clock: Clock, django_user_model: Any
 ) -> None:
     """Many dashboards that stay open: each asks the database for its user alone."""
-    clock.hold()
     cluster.add_job("bert", "team-a", **RUNNING)
     poll = {"HX-Request": "true"}
     assert "1 running" in admin.get("/", headers=poll).text

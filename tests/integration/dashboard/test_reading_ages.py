@@ -49,7 +49,6 @@ def as_of(text: str) -> tuple[str, str]:
 def test_a_page_of_the_present_says_when_it_was_read(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
 ) -> None:
-    clock.hold()
     word, at = as_of(get_page(admin, address))
     assert word == "Read"
     assert abs(dt.datetime.fromisoformat(at) - clock.now()) < dt.timedelta(seconds=1)
@@ -57,7 +56,6 @@ def test_a_page_of_the_present_says_when_it_was_read(
 
 @pytest.mark.parametrize("address", RECORDED)
 def test_a_page_of_records_says_how_far_they_go(admin: Client, clock: Clock, address: str) -> None:
-    clock.hold()
     seen = clock.now() - dt.timedelta(seconds=20)
     for watch in ("ipujobs", "tracker", "pods"):
         checkpoint(watch, seen)
@@ -84,7 +82,6 @@ def test_a_poll_says_it_without_a_new_text(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock, address: str
 ) -> None:
     """An unchanged part is a 304, whose header has the new age."""
-    clock.hold()
     seen = checkpoint("ipujobs", clock.now())
     htmx = {"HX-Request": "true"}
     first = admin.get(address, headers=htmx)
@@ -103,7 +100,6 @@ def test_a_call_that_reads_the_same_again_is_a_304_with_the_new_age(
 ) -> None:
     job_row("bert")
     proxy.hold("bert", "team-a", 2)
-    clock.hold()
     first = admin.get(address)
     clock.later(5)
     again = admin.get(address, headers={"If-None-Match": first["ETag"]})
@@ -126,7 +122,6 @@ def test_a_call_that_reads_something_else_has_another_tag(
 def test_a_service_that_stops_two_readings_is_named_once_with_the_older_time(
     admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.hold()
     now, problem = clock.now(), "The V-IPU Proxy does not answer"
     partitions = Reading((), now - dt.timedelta(seconds=75), problem, "no answer in time")
     fleet = Reading({}, now - dt.timedelta(seconds=65), problem, "no answer within 3 s")
@@ -142,7 +137,6 @@ def test_the_record_does_not_stand_in_for_a_proxy_that_never_answered(
     admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its notice has no time: nothing of it is shown. What is recorded of jobs is shown."""
-    clock.hold()
     for watch in ("ipujobs", "pods"):
         checkpoint(watch, clock.now() - dt.timedelta(seconds=54))
     proxy, cluster = "The V-IPU Proxy does not answer", "The Kubernetes API does not answer"
