@@ -117,12 +117,17 @@ class AgentClient:
             raise self._late(self._deadline_seconds) from error
 
     async def _followed(self, orders: Sequence[Order]) -> Outcome:
-        stub = await self._stub()
-        if self._following is None or self._following.done():
-            self._following = stub.Follow(None, wait_for_ready=True, metadata=self._headers)
-        call = self._following
+        stub, message = await self._stub(), wire.orders_to_message(orders)
         try:
-            await call.write(wire.orders_to_message(orders))
+            try:
+                call = self._opened_call(stub)
+                await call.write(message)
+            except aio.AioRpcError as error:
+                if not _had_ended(error):
+                    raise
+                self._hang_up()
+                call = self._opened_call(stub)  # on which an agent that refuses us says so
+                await call.write(message)
             answer = await call.read()
         except BaseException as error:
             # What is still on its way would answer the next question.
@@ -139,6 +144,13 @@ class AgentClient:
             return wire.outcome_from_message(answer)
         self._hang_up()
         raise NoAnswer(f"agent {self.address} has ended the call")
+
+    def _opened_call(
+        self, stub: AgentServiceAsyncStub
+    ) -> aio.StreamStreamCall[pb.Orders, pb.FollowReply]:
+        if self._following is None or self._following.done():
+            self._following = stub.Follow(None, wait_for_ready=True, metadata=self._headers)
+        return self._following
 
     def _hang_up(self) -> None:
         call, self._following = self._following, None
@@ -233,3 +245,13 @@ class AgentClient:
 
     def _late(self, seconds: float) -> NoAnswer:
         return NoAnswer(f"agent {self.address} did not answer within {seconds:g} s")
+
+
+def _had_ended(error: aio.AioRpcError) -> bool:
+    """Return whether the agent had ended the call before it was written to.
+
+    gRPC learns that with the next turn of the event loop; until then it names an internal error.
+    """
+    return error.code() is StatusCode.INTERNAL and "execute_batch" in str(
+        error.debug_error_string()
+    )

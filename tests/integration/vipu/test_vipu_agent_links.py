@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +23,15 @@ from partitions.vipu.agent import client as agent_client
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Configure, Fault, FaultKind, PartitionState, Release
 from partitions.vipu.client import CreateRequest
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import Refused, Unavailable
 from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
+from partitions.vipu.protos import vipu_agent_pb2 as agent_pb
 from partitions.vipu.protos import vipu_fleet_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
+from partitions.vipu.protos.vipu_agent_pb2_grpc import (
+    AgentServiceServicer,
+    add_AgentServiceServicer_to_server,
+)
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
 from partitions.vipu.server.agents.fleet import LinkTiming
 from partitions.vipu.server.main import VipuServer
@@ -136,6 +143,39 @@ async def test_an_order_takes_one_message(
         await vipu.remove_partition("p")
         await eventually(lambda: len(server.controller.list()) == 1)
     assert [[type(order) for order in orders] for orders in received] == [[Configure], [Release]]
+
+
+class _Refusing(AgentServiceServicer):
+    """An agent that answers once, and refuses its controller from `end` on."""
+
+    def __init__(self) -> None:
+        self.end, self.ended = threading.Event(), threading.Event()
+
+    def Follow(  # noqa: N802  # gRPC's name
+        self, request_iterator: Iterator[agent_pb.Orders], context: grpc.ServicerContext
+    ) -> Iterator[agent_pb.FollowReply]:
+        if not self.end.is_set():
+            context.add_callback(self.ended.set)
+            next(request_iterator)
+            yield agent_pb.FollowReply()
+            self.end.wait(PATIENCE_SECONDS)
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "another controller has it")
+
+
+async def test_an_agent_that_ends_the_call_while_it_is_written_to_says_its_reason() -> None:
+    agent, server = _Refusing(), grpc.server(ThreadPoolExecutor(2))
+    add_AgentServiceServicer_to_server(agent, server)  # type: ignore[no-untyped-call]
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        async with AgentClient(address, deadline_seconds=PATIENCE_SECONDS) as link:
+            await link.follow()
+            agent.end.set()
+            agent.ended.wait(PATIENCE_SECONDS)  # without a turn of the loop: it knows nothing yet
+            with pytest.raises(Refused, match="another controller has it"):
+                await link.follow(Release("p1"))
+    finally:
+        server.stop(None)
 
 
 async def test_an_agent_that_vanished_without_a_word_is_found_on_a_new_connection(
