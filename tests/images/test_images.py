@@ -69,6 +69,7 @@ def size(root: Path) -> int:
     return sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
 
 
+@pytest.mark.timeout(1800)  # a build takes minutes of two cores that others use, too
 def test_two_builds_are_the_same_bytes(archives: Path, tmp_path: Path) -> None:
     where = {**os.environ, "OUT": str(tmp_path)}
     done = subprocess.run(
