@@ -11,6 +11,7 @@ import structlog
 
 from ipuhub.kube.errors import ApiError, Gone, ServerError
 from ipuhub.kube.resources import ListResult, WriteOptions
+from ipuhub.kube.shapes import read_object
 from ipuhub.kube.transport import Request, Transport
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest, PatchType, Propagation, Resource
 
 _UNPAGED_SECONDS: Final = 120.0  # ten thousand pods are 25 MB
+_MOST_LOGGED: Final = 1000  # objects with malformed fields in the log; the count goes on
+_MOST_NAMED: Final = 5
 _PLAIN: Final = WriteOptions()
 _TRY: Final = WriteOptions(dry_run=True)
 log = structlog.get_logger(__name__)
@@ -37,6 +40,7 @@ class KubeClient:
     Every method raises `ipuhub.kube.errors.ApiError`. Connections are opened on first use.
     `calls` counts requests by (verb, plural): get, list, watch, create, replace, patch, delete.
     `on_called` gets verb, plural, "ok" or the status of a failure ("none": no answer), seconds.
+    `on_malformed` gets the plural of each Pod, Node or Lease that is read with malformed fields.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class KubeClient:
         self.config = config
         self.calls: Counter[tuple[str, str]] = Counter()
         self.on_called: Callable[[str, str, str, float], None] | None = None
+        self.on_malformed: Callable[[str], None] = lambda _: None
+        self._logged: set[tuple[str, ...]] = set()
         self._transport = Transport(config, user_agent, timeout_seconds, max_connections)
 
     async def __aenter__(self) -> Self:
@@ -71,7 +77,11 @@ class KubeClient:
     ) -> Manifest:
         """Read one object, or its subresource."""
         path = resource.path(namespace, name, subresource)
-        return await self._send("get", resource, Request("GET", path))
+        found = await self._send("get", resource, Request("GET", path))
+        read = found if subresource else self.readable(resource, found)
+        if read is None:
+            raise _bad_answer(f"{path} did not answer with a {resource.kind}")
+        return read
 
     async def list(  # noqa: PLR0913  # the API's own parameters, and what to keep
         self,
@@ -203,6 +213,21 @@ class KubeClient:
         """
         return await self._timed("request", method, Request(method, path, params, body))
 
+    def readable(self, resource: Resource, found: object) -> Manifest | None:
+        """Return an object of the server without its malformed fields, or None if it has no name.
+        Malformed objects are counted and logged."""
+        read = read_object(resource, found)
+        if read.malformed:
+            self.on_malformed(resource.plural)
+            metadata = (read.manifest or {}).get("metadata") or {}
+            where = (metadata.get("namespace") or "", metadata.get("name") or "")
+            entry = (resource.plural, *where, *read.malformed)
+            if entry not in self._logged and len(self._logged) < _MOST_LOGGED:
+                self._logged.add(entry)
+                fields = ", ".join(read.malformed[:_MOST_NAMED])
+                log.warning("malformed fields ignored", resource=entry[0], about=where, what=fields)
+        return read.manifest
+
     def stream(
         self, resource: Resource, path: str, params: Mapping[str, str], silence_seconds: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -239,10 +264,11 @@ class KubeClient:
                 # Taken for an empty list, it would make a cache forget everything.
                 raise _bad_answer(f"{request.path} did not answer with a list")
             for item in page["items"] or ():
-                # The API leaves both out of list items.
-                item.setdefault("apiVersion", resource.api_version)
-                item.setdefault("kind", resource.kind)
-                items.append(keep(item))
+                if (read := self.readable(resource, item)) is not None:
+                    # The API leaves both out of list items.
+                    read.setdefault("apiVersion", resource.api_version)
+                    read.setdefault("kind", resource.kind)
+                    items.append(keep(read))
             token = page["metadata"].get("continue")
             if not token:
                 return ListResult(items, page["metadata"].get("resourceVersion", ""))

@@ -102,7 +102,12 @@ class Watch:
             async for batch in batches:
                 for event in batch:
                     self.resource_version = event.resource_version
-                    yield event
+                    if event.type == "BOOKMARK":
+                        yield event
+                        continue
+                    found = self._client.readable(self._scope.resource, event.object)
+                    if found is not None:
+                        yield WatchEvent(event.type, found)
 
     async def batches(self, decode: Callable[[bytes], E]) -> AsyncGenerator[list[E], None]:
         """Yield the same events as they arrive together, each line decoded by `decode`.

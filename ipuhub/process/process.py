@@ -85,6 +85,13 @@ KUBE_REQUESTS = WITH_API.counter(
     "resource",
     "code",
 )
+KUBE_MALFORMED = WITH_API.counter(
+    "ipuhub_kube_malformed_objects_total",
+    "Pods, Nodes and Leases with fields of wrong types, which are ignored; counted at each read. "
+    "The log names the fields.",
+    "Does the API server send objects that cannot be read in full?",
+    "resource",
+)
 
 WITH_WATCHES = Meters()
 WATCH_AGE = WITH_WATCHES.gauge(
@@ -135,6 +142,7 @@ class ClusterProcess(Process):
         super().__init__(WITH_API, *meters)
         self.client = client
         self.client.on_called = _count_call
+        self.client.on_malformed = lambda plural: KUBE_MALFORMED.labels(plural).inc()
         self.leadership = Leadership(client, None)
 
     def metrics_guard(self, token: str) -> Guard:

@@ -305,14 +305,15 @@ class Launcher:
             path += f"&watch=1&timeoutSeconds={max(int(seconds), 1)}"
             path += f"&resourceVersion={found['metadata']['resourceVersion']}"
             for event in self._api.watch(path, seconds):
-                pod = event["object"]
                 if event["type"] in {"ERROR", "DELETED"}:
                     return False
-                pods[pod["metadata"]["name"]] = pod
+                pods[event["object"]["metadata"]["name"]] = event["object"]
                 if self._is_all(pods):
                     return True
         except NoAnswerError as error:
             self._rest(error)
+        except (AttributeError, KeyError, TypeError) as error:
+            self._rest(NoAnswerError(f"the API server sent a malformed pod: {error!r}"))
         return False
 
     def _is_all(self, pods: Mapping[str, Manifest]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ClusterConfig
@@ -251,3 +252,23 @@ async def test_a_closed_client_says_so(client: KubeClient) -> None:
     await client.close()
     with pytest.raises(RuntimeError, match="closed"):
         await client.get(PODS, "a", "x")
+
+
+async def test_malformed_pods_are_read_without_what_is_wrong_and_counted(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    counted: list[str] = []
+    client.on_malformed = counted.append
+    broken = pod("a", "1") | {"status": {"phase": "Running", "conditions": "x"}}
+    nameless = {"metadata": {"resourceVersion": "3"}}
+    api.answers += [page(broken, nameless, pod("b", "2")), reply(broken), reply(nameless)]
+    with capture_logs() as logs:
+        found = (await client.list(PODS)).items
+        assert [each["metadata"]["name"] for each in found] == ["a", "b"]
+        assert found[0]["status"] == {"phase": "Running"}
+        assert (await client.get(PODS, "a", "x"))["status"] == {"phase": "Running"}
+        with pytest.raises(ServerError, match="did not answer with a Pod"):
+            await client.get(PODS, "c", "x")
+    assert counted == ["pods"] * 4
+    warned = [each["what"] for each in logs if each["event"] == "malformed fields ignored"]
+    assert warned == ["status.conditions", "metadata.name"]  # the same object once

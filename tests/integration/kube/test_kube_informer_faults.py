@@ -15,6 +15,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ClusterConfig
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import PODS
+from jobs.operator.ownership import trim_pod
 
 from .conftest import BRISK, break_off, event, events, gone_event, page, pod, reply, status
 
@@ -286,3 +287,22 @@ async def test_wrong_answers_to_a_list_do_not_end_the_cache(
     api.answers += [reply("text"), reply({"kind": "Status"}), page(pod("a", "1"))]
     async with following(Informer(client, PODS, pace=BRISK)) as changes:
         assert await changes.next(1) == [("came", "a@1")]
+
+
+async def test_a_cache_follows_past_malformed_objects(api: ScriptedApi, client: KubeClient) -> None:
+    broken, later = pod("a", "1"), pod("a", "103")
+    broken["spec"], later["status"] = None, {"containerStatuses": "x"}
+    nameless = {"metadata": {"resourceVersion": "102"}}
+    api.answers.append(page(broken, nameless, version="100"))
+    api.watches.append(
+        events(
+            event("ADDED", nameless),
+            event("MODIFIED", later),
+            event("ADDED", pod("b", "104")),
+            then=api.hang,
+        )
+    )
+    informer = Informer(client, PODS, pace=BRISK, transform=trim_pod)
+    async with following(informer) as changes:
+        assert await changes.next(3) == [("came", "a@1"), ("changed", "a@103"), ("came", "b@104")]
+    assert informer.relists == 1

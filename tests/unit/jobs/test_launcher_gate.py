@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.launcher.main import CARRIER, NoAnswerError, awaited, closed_because
+from jobs.launcher.main import (
+    CARRIER,
+    RETRY_SECONDS,
+    Launcher,
+    NoAnswerError,
+    awaited,
+    closed_because,
+)
 from jobs.operator.statuscarrier import with_carrier
 from tests.builders.ipujobs import ipujob, worker
 from tests.builders.publishedcrd import STATUS_FIELDS
@@ -104,3 +112,19 @@ def test_the_gate_waits_until_a_malformed_status_is_rewritten(status: object) ->
     """A launcher that fails would end an attempt of a job that may well run."""
     with pytest.raises(NoAnswerError, match="malformed"):
         closed_because(ipujob().build() | {"status": status}, "uid-sample", 0, 0)
+
+
+@pytest.mark.parametrize("status", ["x", {"conditions": "x"}, {"conditions": [None]}], ids=str)
+def test_a_malformed_worker_is_waited_for(status: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    meta = {"name": "w", "labels": {"graphcore.ai/attempt": "0"}}
+    lines: list[str] = []
+    slept: list[float] = []
+    api = SimpleNamespace(get=lambda _: {"items": [{"metadata": meta, "status": status}]})
+    task = SimpleNamespace(
+        uid="u", namespace="x", attempt=0, worker_names=["w"], workers=1, wait_seconds=0
+    )
+    monkeypatch.setattr("time.sleep", slept.append)
+    launcher = Launcher(task, api, lines.append)  # type: ignore[arg-type]
+    assert not launcher._are_workers_ready()
+    assert "the API server sent a malformed pod" in lines[-1]
+    assert slept == [RETRY_SECONDS]
