@@ -102,6 +102,14 @@ ACTIONS: Final = {
         Action(CREATE, "Create", "The job is created.", "created"),
     )
 }
+_DELETE: Final = replace(
+    ACTIONS[CANCEL],
+    label="Delete",
+    effect="The ended job is deleted from the cluster, with the pods that it kept. This page and "
+    "the usage stay.",
+    done="deleted",
+)
+"""Cancel, in the words for a job that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +141,23 @@ def offered_actions(job: Job) -> list[Action]:
     if job.deleted_at is not None:
         return [ACTIONS[RUN_AGAIN]]
     if job.completed_at is not None:
-        return [ACTIONS[RUN_AGAIN], ACTIONS[CANCEL]]
+        return [ACTIONS[RUN_AGAIN], _DELETE]
     keys = [RESUME if job.spec.get("suspend") is True else SUSPEND]
     if can_scale(job.spec):
         keys.append(SCALE)
     return [ACTIONS[key] for key in (*keys, RUN_AGAIN, CANCEL)]
+
+
+def action_of(job: Job, key: str) -> Action:
+    """Return the action `key` in the words for the job's state."""
+    return next((each for each in offered_actions(job) if each.key == key), ACTIONS[key])
+
+
+def requested_verb(key: str, at: datetime, ended_at: datetime | None) -> str:
+    """Return the verb for an action requested `at`, on a job that ended at `ended_at`, if ever."""
+    is_ended = ended_at is not None and ended_at <= at
+    action = _DELETE if key == CANCEL and is_ended else ACTIONS.get(key)
+    return action.label.lower() if action else key
 
 
 def can_scale(spec: Mapping[str, Any]) -> bool:
@@ -176,7 +196,8 @@ def _of(job: Job, key: str, method: str, body: dict[str, Any], line: str) -> Cha
         # The server refuses to change a UID: a new job of the same name is never touched.
         body = {"metadata": {"uid": job.uid}, **body}
     kubectl = f"kubectl -n {shlex.quote(job.namespace)} {line}"
-    return Change(ACTIONS[key], method, job.namespace, job.name, body, kubectl, job.uid, fields)
+    action = action_of(job, key)
+    return Change(action, method, job.namespace, job.name, body, kubectl, job.uid, fields)
 
 
 def _not_now(job: Job, key: str) -> str:

@@ -23,6 +23,7 @@ from dashboard.actions.changes import (
     RUN_AGAIN,
     SCALE,
     BadChangeError,
+    action_of,
     change_of,
     create,
     next_name,
@@ -83,7 +84,7 @@ def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
         raise Http404(f"Actions are {', '.join(key for key in ACTIONS if key != CREATE)}.")
     given = request.POST if request.method == "POST" else request.GET
     values = {"instances": given.get("instances"), "name": given.get("name")}
-    context: dict[str, Any] = {"job": job, "action": ACTIONS[key], "actor": actor}
+    context: dict[str, Any] = {"job": job, "action": action_of(job, key), "actor": actor}
     context |= {"asks_name": key == RUN_AGAIN, "asks_instances": key == SCALE}
     context |= {"name": values["name"] or next_name(job.name)}
     context |= {"instances": values["instances"] or job.instances}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from dashboard.actions.changes import requested_verb
 from dashboard.job.shapes import STOPPED, is_stopped
 from ipuhub.text import spell_ipus
 
@@ -63,9 +64,12 @@ def newest_within(events: Sequence[Event], most: int) -> list[Event]:
     return [event for event in events if event.kind != "event" or id(event) in newest][:most]
 
 
-def with_requests(events: Sequence[Event], requests: Iterable[Request]) -> list[Event]:
-    """Return events, newest first, with what people requested among them."""
-    both = sorted([*events, *map(_of_request, requests)], key=_place, reverse=True)
+def with_requests(
+    events: Sequence[Event], requests: Iterable[Request], ended_at: datetime | None
+) -> list[Event]:
+    """Return events, newest first, with what people requested of a job that ended at `ended_at`."""
+    entries = (_of_request(each, ended_at) for each in requests)
+    both = sorted([*events, *entries], key=_place, reverse=True)
     return list(_without_echoes(both))
 
 
@@ -96,8 +100,9 @@ def _of_attempts(job: Job) -> Iterator[Event]:
         yield Event(each.ended_at, "attempt", what, "Failed", each.reason, each.message)
 
 
-def _of_request(each: Request) -> Event:
-    what = f"{each.user_name} asked to {each.action.replace('-', ' ')} the job"
+def _of_request(each: Request, ended_at: datetime | None) -> Event:
+    verb = requested_verb(each.action, each.at, ended_at)
+    what = f"{each.user_name} asked to {verb} the job"
     if each.outcome != "accepted":
         what += f": {each.outcome}"
     state = "Failed" if each.outcome == "refused" else ""

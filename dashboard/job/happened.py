@@ -40,7 +40,7 @@ def read_timeline(job: JobRecord, happened: Sequence[Event], most: int | None) -
     requests = (
         AuditEntry.objects.filter(kind=JOB, uid=job.uid).defer("change").order_by("-at")[:most]
     )
-    return with_requests(happened, requests)
+    return with_requests(happened, requests, job.completed_at)
 
 
 class TimelineEventSerializer(serializers.Serializer[Any]):

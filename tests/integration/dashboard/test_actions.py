@@ -344,6 +344,21 @@ def test_the_events_of_a_job_say_who_asked_for_what(lab: ActionsLab) -> None:
     assert "bob asked to cancel the job: refused" in text
 
 
+def test_an_ended_job_is_deleted_in_the_words_of_its_page(lab: ActionsLab) -> None:
+    job, ann = lab.add(), browser("ann")
+    job.status, job.completed_at = "Completed", timezone.now()
+    job.save()
+    page = ann.get(f"/jobs/{job.uid}/").content.decode()
+    assert f'href="/jobs/{job.uid}/do/cancel/">Delete</a>' in page
+    asks = ann.get(f"/jobs/{job.uid}/do/cancel/").content.decode()
+    assert 'type="submit">Delete the job' in asks
+    assert "The ended job is deleted" in asks
+    done = ann.post(f"/jobs/{job.uid}/do/cancel/", follow=True).content.decode()
+    assert "Job team-a/train was deleted." in done
+    assert AuditEntry.objects.get().action == "cancel"  # as the API names it
+    assert "ann asked to delete the job" in ann.get(f"/jobs/{job.uid}/events/").content.decode()
+
+
 def test_the_requests_of_a_job_s_events_are_a_file_too(lab: ActionsLab) -> None:
     """Of this job alone, as the audit has them, safe in a spreadsheet, and in the API."""
     job, other = lab.add(), lab.add("other")

@@ -17,6 +17,7 @@ from dashboard.actions.changes import (
     create,
     next_name,
     offered_actions,
+    requested_verb,
     run_again,
 )
 from dashboard.actions.manifests import MOST_BYTES, read_manifest
@@ -44,6 +45,30 @@ def job(**given: Any) -> JobRecord:
 )
 def test_a_state_offers_what_makes_sense_in_it(given: dict[str, Any], want: list[str]) -> None:
     assert [action.key for action in offered_actions(job(**given))] == want
+
+
+@pytest.mark.parametrize(("given", "want"), [({}, "Cancel"), ({"completed_at": NINE}, "Delete")])
+def test_an_ended_job_is_deleted_and_not_canceled(given: dict[str, Any], want: str) -> None:
+    (offered,) = (each for each in offered_actions(job(**given)) if each.key == "cancel")
+    change = change_of(job(**given), "cancel", {})
+    assert (offered.label, change.action) == (want, offered)
+    assert change.kubectl == "kubectl -n team-a delete ipujob train"
+
+
+@pytest.mark.parametrize(
+    ("key", "ended_at", "want"),
+    [
+        ("cancel", None, "cancel"),
+        ("cancel", NINE + dt.timedelta(seconds=1), "cancel"),
+        ("cancel", NINE, "delete"),
+        ("run-again", NINE, "run again"),
+        ("of-a-later-release", NINE, "of-a-later-release"),
+    ],
+)
+def test_a_request_is_named_by_the_state_of_its_job_then(
+    key: str, ended_at: dt.datetime | None, want: str
+) -> None:
+    assert requested_verb(key, NINE, ended_at) == want
 
 
 @pytest.mark.parametrize(
