@@ -169,15 +169,16 @@ FROM usage_utilizationquarter WHERE begin >= %s AND begin < %s GROUP BY 1, 2
 """  # noqa: S608
 
 
-def _cut(of_row: str, rows: str = "true") -> str:
-    """Return the query of sums of cuts. Each is summed by itself: of the groups of one the planner
-    knows the number, of all cuts at once it expects one for each row, and sorts a year on disk."""
+def _cut(*of_row: str) -> str:
+    """Return the query of sums of cuts, by what is said of a row. Each is summed by itself: of the
+    groups of one the planner knows the number, of all cuts at once it expects one for each row, and
+    sorts a year on disk."""
+    by = ", ".join(str(n + 1) for n in range(len(of_row)))
     return " UNION ALL ".join(
         f"SELECT cut.step, sums.* FROM unnest(%s::timestamptz[], %s::timestamptz[],"  # noqa: S608
         f" %s::int[], %s::int[]) AS cut (begin, until, step, shift)"
-        f" CROSS JOIN LATERAL (SELECT {of_row}, {_NAMED_SUMS} FROM {table}"
-        f" WHERE {table}.begin >= cut.begin AND {table}.begin < cut.until AND {rows}"
-        " GROUP BY 1) AS sums"
+        f" CROSS JOIN LATERAL (SELECT {', '.join(of_row)}, {_NAMED_SUMS} FROM {table}"
+        f" WHERE {table}.begin >= cut.begin AND {table}.begin < cut.until GROUP BY {by}) AS sums"
         for table in ("usage_utilizationhour", "usage_utilizationquarter")
     )
 
@@ -187,16 +188,12 @@ SELECT controller, step, {_ADDED_UP} FROM ({_cut("controller")}) AS part GROUP B
 """  # noqa: S608  # text of this module
 _READ_TOTAL: Final = _READ.replace(_cut("controller"), _cut("''::text AS controller"))
 """Of all controllers together, without a row for each."""
-_SLOT: Final = f"((extract(epoch FROM begin)::bigint + cut.shift) / 3600 + {FIRST}) %% {SLOTS}"
-_ONLY: Final = "(%s::text[] = '{}' OR controller = ANY(%s))"
+_SLOT: Final = f"((date_part('epoch', begin)::bigint + cut.shift) / 3600 + {FIRST}) %% {SLOTS}"
 _READ_WEEK: Final = f"""
-SELECT controller, step, NULL::bigint, {_ADDED_UP}
-FROM ({_cut("controller")}) AS part GROUP BY 1, 2
-UNION ALL
-SELECT NULL, NULL, slot, {_ADDED_UP}
-FROM ({_cut(f"{_SLOT} AS slot", _ONLY)}) AS part GROUP BY slot
+SELECT controller, step, slot, {_ADDED_UP}
+FROM ({_cut("controller", f"{_SLOT} AS slot")}) AS part GROUP BY 1, 2, 3
 """  # noqa: S608  # text of this module
-"""By controller and step, or by hour of the week: both in one reading."""
+"""By controller, step and hour of the week: a year is read once, for the steps and the week."""
 HELD: Final = """
 SELECT CASE WHEN sum(capacity) > sum(unknown)
   THEN json_build_array(sum(reserved), sum(capacity)) END
@@ -242,16 +239,14 @@ def read_week(
     ]
     if not cuts:
         return [], {}
-    only = list(week.controllers)
     with connection.cursor() as cursor:
-        cut = _by_grain(cuts, standing)
-        hours, quarters = cut[: len(cut) // 2], cut[len(cut) // 2 :]
-        cursor.execute(_READ_WEEK, [*cut, *hours, only, only, *quarters, only, only])
+        cursor.execute(_READ_WEEK, _by_grain(cuts, standing))
         rows = [(*row[:3], Utilization(*map(int, row[3:]))) for row in cursor.fetchall()]
-    return (
-        [(name, step, amounts) for name, step, _, amounts in rows if name is not None],
-        {int(slot): amounts for _, _, slot, amounts in rows if slot is not None},
-    )
+    slots: dict[int, Utilization] = {}
+    for name, _, slot, amounts in rows:
+        if week.counts(name):
+            slots[slot] = slots.get(slot, Utilization()) + amounts
+    return [(name, step, amounts) for name, step, _, amounts in rows], slots
 
 
 class WholeQuarters(NamedTuple):

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -292,6 +293,24 @@ def test_clocks_beside_whole_hours_read_quarters_for_the_hours_of_the_week() -> 
     assert record.steps["v1"][0].idle == 16 * 3600 * 48
     assert record.week[5 + 24].idle == 16 * 900  # Tuesday 05:45 to 06:00, where all begins
     assert sum(each.idle for each in record.week.values()) == 16 * 3600 * 48
+
+
+def test_a_week_of_one_controller_and_the_sums_of_all_are_read_at_once() -> None:
+    """A year of hours was read twice for them."""
+    for name, total in (("v1", 16), ("v2", 8)):
+        CapacityChange.objects.create(controller=name, at=FIRST, total=total, free=total)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+    refresh(NOW)
+    with CaptureQueriesContext(connection) as queries:
+        record = read_capacity([FIRST], NOW, week_of(FIRST, NOW, ZONES[0], "v2"))
+    assert {name: step.idle for name, (step,) in record.steps.items()} == {
+        "v1": 48 * 16 * 3600,
+        "v2": 48 * 8 * 3600,
+    }
+    assert {slot: each.idle for slot, each in record.week.items()} == dict.fromkeys(
+        range(24, 72), 8 * 3600
+    )
+    assert sum(each["sql"].count("FROM usage_utilizationhour") for each in queries) == 1
 
 
 LATE_CHANGES: dict[str, Callable[[], object]] = {
