@@ -171,6 +171,12 @@ def read_coverage() -> Coverage:
         return coverage_of(cursor.fetchall())
 
 
+def read_coverage_with(columns: str) -> tuple[Coverage, str]:
+    """Return which sums stand now, and the text of a row of `columns`, in one query."""
+    rows = fetch(_COVERAGE.replace("s.zone", f"ROW({columns})::text, s.zone", 1), {})
+    return coverage_of([row[1:] for row in rows]), rows[0][0]
+
+
 def coverage_of(rows: Sequence[tuple[Any, ...]]) -> Coverage:
     zone, until, hours_from, hours_until, accelerated, kept, frozen, frozen_zone = rows[0][:8]
     if zone is None:

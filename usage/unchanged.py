@@ -43,9 +43,8 @@ def _number(table: str) -> str:
 
 
 _SNAPSHOT: Final = "pg_current_snapshot()::text"
-_SUMS: Final = ", ".join(
+SUMS_VERSIONS: Final = ", ".join(
     (
-        _SNAPSHOT,
         *map(
             _versions,
             ("usage_rollupstate", "usage_purgestate", "usage_rate", "usage_monthreport"),
@@ -53,6 +52,7 @@ _SUMS: Final = ", ".join(
         _number("usage_rollupdirt"),
     )
 )
+"""SQL of the versions of all that sums of past time are read from."""
 _KNOWN_THEN: Final = f"""
 (SELECT ROW(known IS NULL, least(known, %(until)s))::text FROM (SELECT {KNOWN} AS known) AS polls)
 """  # noqa: S608  # text of this module
@@ -93,7 +93,7 @@ def sums_poll(request: HttpRequest, question: Question, now: datetime) -> Poll:
     The question has read its prices already: they count as it has them, not as they are now.
     """
     inputs = (question.scope, question.window, question.zone.key, question.pricing)
-    return _poll(request, now, inputs, _SUMS, {})
+    return _poll(request, now, inputs, f"{_SNAPSHOT}, {SUMS_VERSIONS}", {})
 
 
 def capacity_poll(request: HttpRequest, window: Window, now: datetime) -> Poll:

@@ -48,6 +48,7 @@ from usage.sums.columns import (
 )
 from usage.sums.measures import COST, DIMENSIONS, OUTPUTS
 from usage.sums.queries import Place, all_sums, read_sums, series_begins, with_total
+from usage.sums.series import read_series
 from usage.sums.sql import STEP
 from usage.tables import (
     FAULT_COLUMNS,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from usage.rates.pricing import Money, Pricing
     from usage.sums.measures import Measures
     from usage.sums.queries import Question, SumRow, Sums
+    from usage.sums.series import SeriesPage
 
 RANGE: Final = (
     OpenApiParameter("month", str, description="YYYY-MM; default: the current month."),
@@ -212,7 +214,7 @@ class SeriesView(APIView):
         poll = sums_poll(request._request, question, timezone.now())  # noqa: SLF001
         if same := poll.known():
             return same
-        sums = read_sums(question, begins, STEP, size + 1, after)
+        sums = read_series(question, begins, size + 1, after)
         poll.keep(are_summed=sums.is_summed)
         page_rows = sums.rows[:size]
         results = [
@@ -240,7 +242,9 @@ def _later(question: Question, text: str) -> tuple[Question, Place | None]:
     return dataclasses.replace(question, window=then), cursor.place
 
 
-def _next(request: Request, question: Question, sums: Sums, size: int, order: str) -> str | None:
+def _next(
+    request: Request, question: Question, sums: Sums | SeriesPage, size: int, order: str
+) -> str | None:
     if len(sums.rows) <= size:
         return None
     last = sums.rows[size - 1]

@@ -121,10 +121,10 @@ def read_sums(
     found = sums_sql(question, begins)
     if found is None:
         return Sums([], 0, Measures())
-    more = {"limit": limit} | _after(after)
+    more = {"limit": limit} | after_parameters(after)
     rows = run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
-    sums = [_row(row) for row in rows if row[1] is not None]
+    sums = [row_of(row) for row in rows if row[1] is not None]
     total = total_as_closed(question, begins, measures_of(totals))
     return Sums(sums, count, total, found.is_summed)
 
@@ -136,7 +136,7 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
     if found is None:
         return iter(())
     query = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
-    return map(_row, stream_rows(query))
+    return map(row_of, stream_rows(query))
 
 
 def with_total(
@@ -219,14 +219,16 @@ class Select:
         return Select(sql, self.parameters | dict(more), self.is_dear, self.is_summed)
 
 
-def sums_sql(question: Question, begins: Sequence[datetime]) -> Select | None:
+def sums_sql(
+    question: Question, begins: Sequence[datetime], cover: Coverage | None = None
+) -> Select | None:
     if begins[0] >= question.window.until:
         return None
     closed = closed_steps(question.pricing, begins, question.window.end)
     if closed is None or question.pricing is None or not question.rolled:
-        return _both_sql(question, _cut(question, _steps(question, begins)))
+        return _both_sql(question, _cut(question, _steps(question, begins), cover))
     others = dataclasses.replace(question, pricing=closed.priced_by_reports(question.pricing))
-    found = _both_sql(others, _cut(others, _steps(others, begins)))
+    found = _both_sql(others, _cut(others, _steps(others, begins), cover))
     return _as_closed(question, found, closed)
 
 
@@ -281,22 +283,22 @@ def _cost_sql(question: Question, cut: _Cut) -> Select:
     return Select(both, parameters | more, cut.is_dear, cut.is_summed)
 
 
-def _after(place: Place | None) -> dict[str, Any]:
+def after_parameters(place: Place | None) -> dict[str, Any]:
     if place is None:
         return {}
     key = list(place.key) if len(place.key) > 1 else "".join(place.key)
     return {"after_rank": place.rank, "after_key": key}
 
 
-def _row(row: Sequence[Any]) -> SumRow:
+def row_of(row: Sequence[Any], first: int = 0) -> SumRow:
     step, key, *sums = row
-    return SumRow(step, tuple(key), measures_of(sums))
+    return SumRow(first + step, tuple(key), measures_of(sums))
 
 
 def measures_of(sums: Sequence[Any]) -> Measures:
     """Return the sums of a row; only their last, the cost, may be none."""
-    *held, cost = sums
-    return dataclasses.replace(Measures(*map(int, held)), cost=None if cost is None else int(cost))
+    exact: list[Any] = [None if each is None else int(each) for each in sums]
+    return Measures(*exact)
 
 
 def _pod_sql(
@@ -342,8 +344,8 @@ class _Cut:
         return not self.parts.stretches and not (self.named and self.named.stretches)
 
 
-def _cut(question: Question, steps: Steps) -> _Cut:
-    cover = read_coverage()
+def _cut(question: Question, steps: Steps, cover: Coverage | None = None) -> _Cut:
+    cover = cover or read_coverage()
     known = cover.of_kept_hours if question.tables.keeps_hours else cover
     usable = known if question.rolled else Coverage()
     until, zone = question.window.until, question.zone

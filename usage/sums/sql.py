@@ -14,7 +14,7 @@ from usage.sums.pieces import PIECE_COLUMNS, PIECE_SUMS, pieces, stretch_paramet
 from usage.time.windows import PARTITION_PIECES, POD_ENDS, POD_PARTS, POD_PIECES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from usage.sums.parts import Parts, Rolled, Stretch
     from usage.sums.pieces import Prices, Tables
@@ -116,18 +116,24 @@ def _rolled_sums(summed: Summed, grain: str, kind: str, name: str, *, single: bo
 
 
 def _rolled_parameters(name: str, taken: Sequence[Rolled]) -> dict[str, Any]:
-    openings = dict.fromkeys(each.bucket for each in taken)
-    openings |= {each.bucket: each.time for each in taken if each.opens}
+    times = [each.time.isoformat() for each in taken]
+    openings = dict.fromkeys((each.bucket for each in taken), "NULL")
+    openings |= {each.bucket: at for each, at in zip(taken, times, strict=True) if each.opens}
     highs = {each.bucket: number for number, each in enumerate(taken, 1)}
     lows = [1, *(high + 1 for high in list(highs.values())[:-1])]
     return {
-        f"{name}_times": [each.time for each in taken],
+        f"{name}_times": _as_array(times),
         f"{name}_numbers": list(openings),
-        f"{name}_openings": list(openings.values()),
+        f"{name}_openings": _as_array(openings.values()),
         f"{name}_lows": lows,
         f"{name}_highs": list(highs.values()),
-        f"{name}_firsts": [taken[low - 1].time for low in lows],
+        f"{name}_firsts": _as_array(times[low - 1] for low in lows),
     }
+
+
+def _as_array(times: Iterable[str]) -> str:
+    """Return the text of an array: psycopg takes 10 ms to quote a month of hours one by one."""
+    return f"{{{','.join(times)}}}"
 
 
 def _stretch_sums(summed: Summed, stretch: Stretch, name: str) -> list[str]:
@@ -335,6 +341,12 @@ def page_sql(sums: str, shape: Shape) -> str:
         f" SELECT count(*)::int AS bucket, NULL::text[] AS key, {totals} FROM sums"
         f" UNION ALL ({_rows(shape)})"
     )
+
+
+def counts_sql(sums: str) -> str:
+    """Return the SELECT of how many rows each bucket has. It is not MATERIALIZED: PostgreSQL adds
+    up nothing that is not selected."""
+    return f"SELECT bucket, count(*)::int FROM ({sums}) AS sums GROUP BY 1"  # noqa: S608
 
 
 def _rows(shape: Shape) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from unittest import mock
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,6 +16,7 @@ from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, store_partition, store_pod
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
 from usage.reading import read_coverage
+from usage.sums import series as pages
 from usage.sums.compare import month_to_date
 from usage.sums.measures import Measures, dimension, dimensions
 from usage.sums.queries import (
@@ -26,6 +28,7 @@ from usage.sums.queries import (
     series_begins,
 )
 from usage.sums.rollups import refresh
+from usage.sums.series import read_series
 from usage.sums.sql import STEP
 from usage.time.windows import Window, clip, step_begins
 
@@ -43,7 +46,7 @@ def ask(begin: str, end: str, by: str | None = "group", now: datetime = NOW, **r
 
 
 def series(question: Question, step: str) -> tuple[list[datetime], dict]:
-    """The sums by step and value, all rows of them, and the same in pages of three."""
+    """The sums by step and value, all rows of them, and the same in pages."""
     begins = series_begins(question, step)
     rows = list(all_sums(question, begins, STEP))
     assert paged(question, begins, STEP) == rows
@@ -60,7 +63,11 @@ def summary(question: Question, order: str = "micro_ipu_seconds") -> dict:
 def paged(question: Question, begins: list[datetime], order: str) -> list:
     found, after = [], None
     while True:
-        sums = read_sums(question, begins, order, 3, after)
+        if order == STEP:
+            with mock.patch.object(pages, "MANY", 0):
+                sums = read_series(question, begins, 20, after)
+        else:
+            sums = read_sums(question, begins, order, 3, after)
         found += sums.rows
         if len(found) >= sums.count:
             return found
