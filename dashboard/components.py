@@ -57,8 +57,9 @@ class LastOutage:
 @dataclass(frozen=True, slots=True)
 class Component:
     """A part of the product. `state` is up, down or unknown; `since`: its last sign of life;
-    `holder`: the replica that works, of `version`, and leads since `leads_since` (None: no replica
-    leads, or the component is not up, so that its lead is unknown).
+    `is_dated`: whether `detail` says how long ago that was; `holder`: the replica that works,
+    of `version`, and leads since `leads_since` (None: no replica leads, or the component is not up,
+    so that its lead is unknown).
 
     A component that stands for several of a kind names its `members`; `absent`: those that are
     down. `last_outage`: the one that lasts, or the last that ended. `lag_seconds`: how far its work
@@ -76,6 +77,7 @@ class Component:
     leads_since: datetime | None = None
     last_outage: LastOutage | None = None
     lag_seconds: float | None = field(default=None, repr=False)
+    is_dated: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.state != UP:
@@ -140,7 +142,7 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     # One duration more than a standby waits: clocks differ, and a takeover takes a moment.
     if age > 2 * float(spec.get("leaseDurationSeconds") or _DEFAULT_LEASE_SECONDS):
         text = f"has not renewed its Lease for {spell_duration(age)}: stopped, frozen, or cut off"
-        return replace(found, state=DOWN, detail=text)
+        return replace(found, state=DOWN, detail=text, is_dated=True)
     return found
 
 
@@ -160,9 +162,9 @@ def of_answering(lease: Component, problem: str, kubernetes: Component) -> Compo
     """
     if problem and kubernetes.state == DOWN:
         text = "not to be judged without the Kubernetes API"
-        return replace(lease, state=UNKNOWN, detail=text)
+        return replace(lease, state=UNKNOWN, detail=text, is_dated=False)
     if problem:
-        return replace(lease, state=DOWN, detail=problem)
+        return replace(lease, state=DOWN, detail=problem, is_dated=False)
     if lease.state == DOWN:
         return lease
     return replace(lease, state=UP, detail="answers")
@@ -240,7 +242,7 @@ def by_heartbeat(name: str, heartbeat: datetime | None, now: datetime, does: str
         return Component(name, UNKNOWN, "no heartbeat yet")
     if _is_silent(heartbeat, now):
         detail = f"last heartbeat {spell_duration((now - heartbeat).total_seconds())} ago"
-        return Component(name, DOWN, detail, since=heartbeat)
+        return Component(name, DOWN, detail, since=heartbeat, is_dated=True)
     return Component(name, UP, does, since=heartbeat)
 
 
@@ -259,7 +261,9 @@ def with_heartbeat(
         if judged.state == DOWN:
             return judged
         silent = by_heartbeat(judged.name, heartbeat, now, "")
-        return replace(judged, state=silent.state, detail=silent.detail, since=silent.since)
+        return replace(
+            judged, state=silent.state, detail=silent.detail, since=silent.since, is_dated=True
+        )
     if judged.state == DOWN and kubernetes.state == DOWN:
         return replace(judged, state=UP, detail="waits for the Kubernetes API", since=heartbeat)
     return judged
@@ -271,7 +275,7 @@ def remembered(component: Component, looked_at: datetime, now: datetime) -> Comp
     if age <= _STALE_SECONDS:
         return component
     detail = f"not observed for {spell_duration(age)}; before that it was {component.state}"
-    return replace(component, state=UNKNOWN, detail=detail, absent=())
+    return replace(component, state=UNKNOWN, detail=detail, absent=(), is_dated=False)
 
 
 def of_prober(lease: Component, positions: Iterable[datetime | None], now: datetime) -> Component:
@@ -287,7 +291,7 @@ def of_prober(lease: Component, positions: Iterable[datetime | None], now: datet
     age = (now - oldest).total_seconds()
     if age > _STALE_SECONDS:
         detail = f"has received nothing for {spell_duration(age)}"
-        return replace(lease, state=DOWN, detail=detail, since=oldest)
+        return replace(lease, state=DOWN, detail=detail, since=oldest, is_dated=True)
     return replace(lease, state=UP, detail="records", since=oldest)
 
 
@@ -299,7 +303,8 @@ def of_monitor(
         return Component("Monitor", UNKNOWN, "has made no round yet")
     age = (now - ended_at).total_seconds()
     if age > _ROUNDS * round_seconds + 30:
-        return Component("Monitor", DOWN, f"last round {spell_duration(age)} ago", since=ended_at)
+        detail = f"last round {spell_duration(age)} ago"
+        return Component("Monitor", DOWN, detail, since=ended_at, is_dated=True)
     detail = f"its last round is incomplete: {problem}" if problem else "makes its rounds"
     return Component("Monitor", DOWN if problem else UP, detail, since=ended_at)
 

@@ -190,6 +190,22 @@ def test_who_is_alive_and_waits_for_the_api_server_is_not_down(
     assert (found.name, found.state, found.detail, found.holder) == ("Prober", *want, "pod-a")
 
 
+def test_a_sentence_with_the_age_of_the_last_sign_of_life_says_so() -> None:
+    silent = components.by_heartbeat("Prober", ago(400), NOW, "")
+    old = components.by_lease("Prober", lease(600), NOW)
+    late = components.of_prober(components.by_lease("Prober", lease(2), NOW), [ago(200)], NOW)
+    monitor = components.of_monitor(ago(400), "", 60, NOW)
+    frozen = components.with_heartbeat(Component("Prober", UP, ""), ago(400), monitor, NOW)
+    for dated in (silent, old, late, monitor, frozen):
+        assert (dated.state, dated.is_dated, " s" in dated.detail) == (DOWN, True, True), dated
+    api = Component("Kubernetes API", UP, "")
+    mute = components.of_answering(old, "no answer", api)
+    unknown = components.of_answering(old, "no answer", Component("Kubernetes API", DOWN, ""))
+    assert [
+        each.is_dated for each in (mute, unknown, components.remembered(old, ago(400), NOW))
+    ] == [False] * 3
+
+
 @pytest.mark.parametrize(
     ("signs", "states"),
     [
