@@ -115,7 +115,7 @@ def _steps(
     for key, at in reached:
         # A job that runs stands on "Running", not before its end.
         is_current = current and (key == "running" if running else at is None)
-        took = spell_duration((at - before).total_seconds()) if at and before else ""
+        took = _took(before, at) if at and before else ""
         since = (at or before) if is_current else None
         current = current and not is_current
         restarts = job.restart_count if key == "running" else 0
@@ -124,6 +124,11 @@ def _steps(
         label = on_the_way.get(key, labels[key]) if is_current and at is None else labels[key]
         yield Step(label, look, at, took, note, since)
         before = at or before
+
+
+def _took(begin: datetime, end: datetime) -> str:
+    """Return the time between two instants as they are shown, to the second."""
+    return spell_duration(int(end.timestamp()) - int(begin.timestamp()))
 
 
 def _look(key: str, state: str, at: datetime | None, *, is_current: bool) -> str:

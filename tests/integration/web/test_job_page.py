@@ -43,6 +43,21 @@ def test_the_page_shows_what_is_kept_of_a_job(staff: Client, ended: JobRecord) -
         assert text.count('aria-current="page" href') == 2  # the main navigation, and the tab
 
 
+def test_the_duration_of_a_job_is_one_on_its_page_and_in_the_list(staff: Client) -> None:
+    """From its start to its end, without the wait before."""
+    now = timezone.now()
+    hour = dt.timedelta(hours=1)
+    times = {"created_at": now - 9 * hour, "started_at": now - 2 * hour, "completed_at": now}
+    job = jobhistory.job("waited", status="Completed", **times)
+    never = jobhistory.job("never", status="Failed", **times | {"started_at": None})
+    listed = staff.get("/jobs/?name=waited").content.decode()
+    for uid, want in ((job.uid, "2 h"), (never.uid, "–")):
+        text = staff.get(f"/jobs/{uid}/").content.decode()
+        assert f"<dt>Duration</dt><dd>{want}</dd>" in text
+        assert ">Allocated<" in text  # it has ended: nothing is "so far"
+    assert re.search(r'data-label="Duration"[^>]*>\s*(<[^>]*>)*2 h<', listed)
+
+
 def test_a_job_has_an_address_by_its_name_that_leads_to_the_newest(
     staff: Client, alice: User, charlie: User
 ) -> None:

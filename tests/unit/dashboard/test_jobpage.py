@@ -91,6 +91,14 @@ def test_the_way_of_a_job_is_drawn_to_scale() -> None:
     assert drawn.steps[-1].state == "failed"
 
 
+def test_a_step_took_what_the_instants_beside_it_say() -> None:
+    """A pod starts within a second, and the page shows whole seconds: 09:00:01, 09:00:03."""
+    lives = Lives([pod(started_at=at(1.9))], [partition(1)])
+    made = job(started_at=at(1.9), completed_at=at(3), status="Failed")
+    steps = draw_stepper(made, "Failed", lives, NINE + dt.timedelta(seconds=9)).steps
+    assert [step.took for step in steps] == ["", "1 s", "0 s", "0 s", "2 s"]
+
+
 def test_a_running_job_stands_on_running_and_says_how_often_it_restarted() -> None:
     lives = Lives([pod(started_at=at(40)), pod(attempt=1)], [partition(20)])
     made = job(started_at=at(40), restart_count=2)
