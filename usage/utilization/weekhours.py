@@ -150,7 +150,7 @@ def _cell(slot: int, amounts: Utilization) -> Cell:
     if not amounts.is_known:
         return Cell(day, hour, None, "no data", f"{_spell(slot)}: no data")
     level = min(LEVELS - 1, LEVELS * amounts.reserved // amounts.capacity)
-    share = spell_share(amounts.reserved, amounts.capacity)
+    share = _share(amounts)
     words = [
         f"{_spell(slot)}: {share} held",
         *(
@@ -165,15 +165,19 @@ def _cell(slot: int, amounts: Utilization) -> Cell:
 def _extremes(known: Mapping[int, Utilization]) -> str:
     if not known:
         return ""
-    most, least = (
-        choose(known, key=lambda slot: known[slot].reserved / known[slot].capacity)
-        for choose in (max, min)
-    )
+    shares = {slot: amounts.reserved / amounts.capacity for slot, amounts in known.items()}
+    most, least = (choose(known, key=shares.__getitem__) for choose in (max, min))
+    if shares[most] == shares[least]:
+        return f"Every recorded hour: {_share(known[most])} held."
     return f"Most held: {_told(most, known)}. Least held: {_told(least, known)}."
 
 
 def _told(slot: int, known: Mapping[int, Utilization]) -> str:
-    return f"{_spell(slot)}, {spell_share(known[slot].reserved, known[slot].capacity)}"
+    return f"{_spell(slot)}, {_share(known[slot])}"
+
+
+def _share(amounts: Utilization) -> str:
+    return spell_share(amounts.reserved, amounts.capacity)
 
 
 def _spell(slot: int) -> str:

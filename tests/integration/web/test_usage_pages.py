@@ -241,3 +241,11 @@ def test_a_page_costs_the_same_queries_whatever_it_shows(alice: User) -> None:
                 assert browser(alice).get(address).status_code == 200
             counted.setdefault(address, []).append(len(queries))
     assert all(first == second for first, second in counted.values())
+
+
+def test_a_small_share_is_not_shown_as_nothing(admin: User) -> None:
+    store_pod("2026-11-01T00:00", "2026-11-19T00:00", ipus=16, user="much")
+    store_pod("2026-11-20T00:00", "2026-11-20T00:01", ipus=1, user="little")
+    html = browser(admin).get("/usage/?by=user&month=2026-11").content.decode()
+    shares = re.findall(r'data-label="Share"[^>]*>([^<]*)<', html)
+    assert shares == ["&gt; 99.9 %", "&lt; 0.1 %", "100 %"]

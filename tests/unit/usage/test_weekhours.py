@@ -107,6 +107,14 @@ def test_a_cell_tells_its_share_and_one_without_data_says_so() -> None:
     assert draw_week({}).words == ""
 
 
+def test_hours_that_are_all_alike_have_no_most_and_no_least() -> None:
+    """A new installation knows one hour."""
+    free, half = Utilization(capacity=9, idle=9), Utilization(capacity=8, reserved=4)
+    assert draw_week({8: free}).words == "Every recorded hour: 0.0 % held."
+    twice = Utilization(capacity=16, reserved=8)
+    assert draw_week({8: half, 9: twice}).words == "Every recorded hour: 50.0 % held."
+
+
 @pytest.mark.parametrize(
     ("part", "whole", "want"),
     [
