@@ -134,6 +134,20 @@ NARROW: Final = """() => [...document.querySelectorAll(".overview-grid .card")]
   .filter((card) => card.offsetWidth < document.querySelector(".figures").offsetWidth - 1)
   .map((card) => card.textContent.trim().slice(0, 40))"""
 """Names of the overview have no room in half a sheet."""
+EDGES: Final = """() => {
+  const inner = (each) => each.getBoundingClientRect().left
+    + parseFloat(getComputedStyle(each).paddingLeft);
+  const parts = ":scope > .card-body, :scope > .card-footer, :scope > .table-responsive > .table";
+  return [...document.querySelectorAll("main .card")].flatMap((card) => {
+    const head = card.querySelector(":scope > .card-header");
+    if (!head?.checkVisibility()) return [];
+    return [...card.querySelectorAll(parts)].filter((part) => part.checkVisibility())
+      .map((part) => part.rows ? part.rows[0].cells[0] : part)
+      .filter((part) => Math.abs(inner(part) - inner(head)) > 1)
+      .map((part) => `${head.textContent.trim()} at ${inner(head)}, below it ${inner(part)}`);
+  });
+}"""
+"""A card has no frame on paper, so its head and what is below it begin at one edge."""
 HEADS: Final = """() => [...document.querySelectorAll("main thead")]
   .filter((head) => head.offsetHeight > 1 && head.checkVisibility())
   .map((head) => getComputedStyle(head).display)"""
@@ -198,6 +212,7 @@ def test_every_page_prints_whole(address: str, cookie: str) -> None:
                 wrong.append(f"{path}: folded tokens")
             wrong += [f"{path}: cut: {each}" for each in page.evaluate(CUT)]
             wrong += [f"{path}: half a sheet: {each}" for each in page.evaluate(NARROW)]
+            wrong += [f"{path}: edge: {each}" for each in page.evaluate(EDGES)]
             heads = {*page.evaluate(HEADS)} - {"table-header-group"}
             wrong += [f"{path}: head of a table: {each}" for each in heads]
             wrong += [f"{path}: letters of a badge: {each}" for each in page.evaluate(BADGES)]

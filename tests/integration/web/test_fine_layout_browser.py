@@ -1,0 +1,134 @@
+"""Small things that make a page look unfinished: as Chromium lays it out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from django.conf import settings as django_settings
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from ipuhub.models import WatchCheckpoint
+from tests.builders import jobhistory
+from tests.builders.clients import browser as signed_in_client
+from tests.builders.everypage import jobs_of_each_kind, month_with_report
+from tests.builders.fleetmaps import NOW, controller, draw, waiter
+from tests.builders.lifetimes import store_pod
+from tests.integration.web.livepages import page_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+BORDERS: Final = """() => [...document.querySelectorAll("main .card-table tbody tr:last-child")]
+  .map((row) => [...row.cells].map((cell) => getComputedStyle(cell).borderBottomWidth))"""
+BROKEN: Final = """() => [...document.querySelectorAll("time[data-age], .stepper li > span")]
+  .filter((each) => each.getClientRects().length > 1).map((each) => each.outerHTML)"""
+LONG_OWNER: Final = """(figure) => {
+  figure.querySelector(".h1").innerHTML = '4 <span class="text-secondary fs-3">'
+    + "IPUs of kubernetes-administrators-of-a-whole-site and others</span>";
+  return [".h1", ".fs-3"].map((part) => figure.querySelector(part))
+    .map((each) => each.scrollWidth > each.clientWidth);
+}"""
+OVERLAPS: Final = """() => [...document.querySelectorAll(".fleet-queue tbody tr")].map((row) => {
+  const [, job, , ipus] = [...row.cells].map((cell) => cell.getBoundingClientRect());
+  const { right } = row.querySelector(".who").getBoundingClientRect();
+  return [right > job.right + 1, job.right > ipus.left + 1];
+})"""
+HALO: Final = """(label) => {
+  const { paintOrder, stroke } = getComputedStyle(label);
+  return [paintOrder.split(" ")[0], stroke];
+}"""
+
+
+@pytest.fixture
+def cookie(transactional_db: None, admin: User) -> str:
+    return signed_in_client(admin).cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_tabs_stay_where_they_are_on_pages_with_and_without_an_age(
+    address: str, cookie: str, width: int
+) -> None:
+    WatchCheckpoint.objects.create(name="pods", position_at=timezone.now())
+    tops = {}
+    with page_of(address, cookie, width) as page:
+        for path in ("/usage/", "/usage/gaps/"):
+            page.goto(path)
+            tops[path, page.locator("#as-of").count()] = page.evaluate(
+                "document.querySelector('.section-tabs').getBoundingClientRect().top"
+            )
+    assert [age for _, age in tops] == [1, 0]
+    assert len({*tops.values()}) == 1, tops
+
+
+def test_no_line_is_left_below_the_head_of_the_last_row(address: str, cookie: str) -> None:
+    month = month_with_report()
+    with page_of(address, cookie, 1440) as page:
+        page.goto(f"/usage/reports/{month}/close/")
+        rows = page.evaluate(BORDERS)
+        assert len(rows[0]) == 2
+        assert [row for row in rows if len({*row}) > 1] == []
+
+
+def test_a_duration_keeps_its_number_and_unit_on_one_line_of_a_phone(
+    address: str, cookie: str
+) -> None:
+    job = jobhistory.job(created_at=timezone.now() - dt.timedelta(minutes=6, seconds=5))
+    jobhistory.pod(job)
+    jobhistory.partition(job)
+    with page_of(address, cookie, 390) as page:
+        for width in (320, 360, 375, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.goto(f"/jobs/{job.uid}/")
+            assert page.locator("time[data-age]").count() > 1
+            assert page.evaluate(BROKEN) == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_an_owner_is_cut_in_the_size_of_its_own_words(address: str, cookie: str) -> None:
+    """The three dots of the number's size look like a part of the number."""
+    with page_of(address, cookie, 390) as page:
+        page.goto("/")
+        assert page.locator(".figure.is-idle").evaluate(LONG_OWNER) == [False, True]
+
+
+def test_no_line_of_the_axis_runs_through_a_name_of_the_timeline(address: str, cookie: str) -> None:
+    uid = jobs_of_each_kind().uid
+    with page_of(address, cookie, 1440) as page:
+        page.goto(f"/jobs/{uid}/")
+        order, colour = page.locator(".timeline .row-label").first.evaluate(HALO)
+        card = page.locator(".card:has(.timeline)")
+        assert order == "stroke"
+        assert colour == card.evaluate("(card) => getComputedStyle(card).backgroundColor")
+
+
+def test_no_page_on_paper_asks_for_a_click(address: str, cookie: str) -> None:
+    store_pod("2026-10-10T00:00", "2026-10-10T01:00")
+    month = month_with_report()
+    with page_of(address, cookie, 1440) as page:
+        page.goto(f"/usage/reports/{month}/groups/")
+        hint = page.get_by_text("Select a group")
+        assert hint.is_visible()
+        page.emulate_media(media="print")
+        assert not hint.is_visible()
+
+
+def test_an_owner_of_a_waiting_job_does_not_lie_over_its_ipus_on_paper(
+    address: str, cookie: str
+) -> None:
+    """Where nothing is cut, because no pointer shows the rest."""
+    queue = draw(controller(), queue=(waiter("a" * 50, 8),)).queue
+    who = SimpleNamespace(uid="u", name="a" * 63, user="zoe-of-the-weiden@institute." * 4)
+    lines = [replace(each, job=SimpleNamespace(**vars(who), namespace="team-a")) for each in queue]
+    shown = {"map": draw(controller()), "lines": lines, "now": NOW}
+    shown["map"] = replace(shown["map"], queue=tuple(lines))
+    html = render_to_string("fleet/_queue.html", shown)
+    with page_of(address, cookie, 703) as page:
+        page.goto("/queue/")
+        page.evaluate("(html) => { document.querySelector('main').innerHTML = html; }", html)
+        page.emulate_media(media="print")
+        assert page.evaluate(OVERLAPS) == [[False, False]]
