@@ -18,6 +18,7 @@ from tests.builders.clients import browser as signed_in_client
 from tests.builders.everypage import jobs_of_each_kind, month_with_report
 from tests.builders.fleetmaps import NOW, controller, draw, waiter
 from tests.builders.lifetimes import store_pod
+from tests.builders.rates import store_rate
 from tests.integration.web.livepages import page_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ LONG_OWNER: Final = """(figure) => {
   return [".h1", ".fs-3"].map((part) => figure.querySelector(part))
     .map((each) => each.scrollWidth > each.clientWidth);
 }"""
+TORN: Final = """() => [...document.querySelectorAll("td.text-break")].filter((cell) => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  return /^\\w+$/.test(cell.textContent) && range.getClientRects().length > 1;
+}).map((cell) => cell.textContent)"""
+WIDER: Final = """() => [...document.querySelectorAll(".table-responsive")]
+  .map((each) => each.scrollWidth - each.clientWidth)"""
 OVERLAPS: Final = """() => [...document.querySelectorAll(".fleet-queue tbody tr")].map((row) => {
   const [, job, , ipus] = [...row.cells].map((cell) => cell.getBoundingClientRect());
   const { right } = row.querySelector(".who").getBoundingClientRect();
@@ -132,3 +140,19 @@ def test_an_owner_of_a_waiting_job_does_not_lie_over_its_ipus_on_paper(
         page.evaluate("(html) => { document.querySelector('main').innerHTML = html; }", html)
         page.emulate_media(media="print")
         assert page.evaluate(OVERLAPS) == [[False, False]]
+
+
+@pytest.mark.parametrize("width", [768, 834])
+def test_a_statement_fits_a_tablet_with_whole_names(address: str, cookie: str, width: int) -> None:
+    """With amounts as a month has them; users were read as "fari" and "d"."""
+    store_rate("ipu", "1.25")
+    last = timezone.now().replace(day=1) - dt.timedelta(days=1)
+    for component in ("ipujob", "model_deploy"):
+        more = {"group": "language", "namespace": "sample-language", "component": component}
+        store_pod(f"{last:%Y-%m}-01T00:00", f"{last:%Y-%m}-09T00:00", user="farid", ipus=16, **more)
+    month = month_with_report()
+    with page_of(address, cookie, width) as page:
+        page.goto(f"/usage/reports/{month}/statement/?group=language")
+        assert page.locator("td.text-break", has_text="model_deploy").count() == 1
+        assert page.evaluate(TORN) == []
+        assert max(page.evaluate(WIDER)) <= 0
