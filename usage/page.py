@@ -17,7 +17,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.text import spell_share
 from ipuhub.web.access import may_see_statements, signed_in
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter, filter_text
@@ -356,7 +355,6 @@ class UsagePage:
             "hours": [output.of(line.measures) for output in OUTPUTS.values()],
             "cost": pricing.money(line.measures.cost),
             "share": Decimal(100 * amount) / total_amount if total_amount else Decimal(0),
-            "share_text": spell_share(amount, total_amount) or "0.0 %",
             "change": self._change(line, self.output),
         }
 

@@ -231,8 +231,6 @@ def test_a_worker_that_leaves_tasks_waiting_is_down(admin: Client, clock: Clock)
     assert (states(admin)["Worker"], states(admin)["Beat"]) == ("down", "up")
     outage("Worker", clock.now(), None, detail="its reason stands above")
     assert tile_text(admin, "Worker").endswith(" until now")
-    outage("Beat", clock.now(), None, detail="no heartbeat")  # its end is not noted yet
-    assert tile_text(admin, "Beat").endswith(" until just now: no heartbeat")
 
 
 @pytest.mark.parametrize("part", ["Prober", "Monitor", "Worker", "Beat"])
@@ -254,9 +252,7 @@ def test_a_frozen_process_is_named_by_its_heartbeat(
     Heartbeat.objects.exclude(name=part.lower()).update(at=now)
     assert [name for name, state in states(admin).items() if state != "up"] == [part]
     assert f"Down: {part}" in admin.get("/system/health").content.decode()
-    told = tile_text(admin, part)
-    assert told.count("last heartbeat 2 min 10 s ago") == 1
-    assert "sign of life" not in told  # it would say the same once more
+    assert tile_text(admin, part).count("2 min 10 s") == 1
 
 
 def test_who_only_waits_for_the_api_server_is_not_down(

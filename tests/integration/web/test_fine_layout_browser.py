@@ -128,13 +128,13 @@ def test_no_page_on_paper_asks_for_a_click(address: str, cookie: str) -> None:
 def test_an_owner_of_a_waiting_job_does_not_lie_over_its_ipus_on_paper(
     address: str, cookie: str
 ) -> None:
-    """Where nothing is cut, because no pointer shows the rest."""
+    """Paper cuts no text, because no pointer shows the rest."""
     queue = draw(controller(), queue=(waiter("a" * 50, 8),)).queue
     who = SimpleNamespace(uid="u", name="a" * 63, user="zoe-of-the-weiden@institute." * 4)
     lines = [replace(each, job=SimpleNamespace(**vars(who), namespace="team-a")) for each in queue]
-    shown = {"map": draw(controller()), "lines": lines, "now": NOW}
-    shown["map"] = replace(shown["map"], queue=tuple(lines))
-    html = render_to_string("fleet/_queue.html", shown)
+    context = {"map": draw(controller()), "lines": lines, "now": NOW}
+    context["map"] = replace(draw(controller()), queue=tuple(lines))
+    html = render_to_string("fleet/_queue.html", context)
     with page_of(address, cookie, 703) as page:
         page.goto("/queue/")
         page.evaluate("(html) => { document.querySelector('main').innerHTML = html; }", html)

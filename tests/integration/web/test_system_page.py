@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.utils import timezone
 
-from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
+from ipuhub.models import ComponentOutage, Heartbeat, RecordFault, WatchCheckpoint, WatchGap
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, store_pod
 from usage.models import MonitorRound, PurgeState, RollupState
@@ -176,6 +176,14 @@ def test_stamps_of_jobs_that_are_not_recorded_are_counted_and_listed(admin: User
     for wanted, name in (("true", "forged"), ("false", "plain")):
         found = page_at(browser(admin), f"/usage/pods/?format=json&unproved={wanted}")
         assert [one["pod_name"] for one in json.loads(found)] == [name]
+
+
+def test_an_outage_of_what_is_up_again_does_not_last_until_now(admin: User) -> None:
+    now = timezone.now()
+    for name in ("worker", "beat"):
+        Heartbeat.objects.create(name=name, at=now)
+    ComponentOutage.objects.create(name="Beat", since=now, episode=now, detail="no heartbeat")
+    assert " until just now: no heartbeat" in page(browser(admin))
 
 
 def test_an_unknown_format_is_refused_in_words(admin) -> None:
