@@ -1,4 +1,5 @@
-"""io: makes certificate authorities, and the certificates that they issue.
+"""io: makes certificate authorities, and the certificates that they issue; reads the authorities
+that the operating system trusts.
 
 All keys are of the curve P-256. A certificate is valid from an hour ago on, because the clocks of
 those who check it differ.
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import ssl
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cryptography import x509
@@ -20,7 +24,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from pathlib import Path
 
 Key: TypeAlias = ec.EllipticCurvePrivateKey
 
@@ -172,3 +175,32 @@ def _builder(
 
 def _alternatives(hosts: Iterable[str]) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName([host_of(host) for host in hosts])
+
+
+_reading: Final = threading.Lock()
+_system: dict[object, ssl.SSLContext] = {}
+
+
+def trust_system() -> ssl.SSLContext:
+    """Return a context that trusts the authorities of the operating system.
+
+    All connections of the process share it, because more than a hundred certificates take 30 ms of
+    CPU. They are read again when their file or folder changes.
+    """
+    paths = ssl.get_default_verify_paths()
+    stamp = tuple(_stamp(path) for path in (paths.cafile, paths.capath))
+    with _reading:
+        if stamp not in _system:
+            context = ssl.create_default_context()
+            _system.clear()
+            _system[stamp] = context
+        return _system[stamp]
+
+
+def _stamp(path: str | None) -> tuple[object, ...]:
+    """Return what changes when the file or folder does."""
+    try:
+        found = Path(path).stat() if path else None
+    except OSError:
+        found = None
+    return (path, found and (found.st_mtime_ns, found.st_ino, found.st_size))

@@ -11,11 +11,14 @@ import hmac
 import socket
 import ssl
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from ipuhub.certificates import trust_system
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,13 +81,33 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
 def resolve(address: Address, networks: Sequence[IPv4Network | IPv6Network]) -> str:
     """Return the IP address to connect to. Raise Unsent unless all of the name's are allowed."""
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = _look_up(address).result(STEP_SECONDS)
+    except TimeoutError as error:
+        sentence = f"The host {address.host} was not found within {STEP_SECONDS:g} s."
+        raise Unsent(sentence) from error
     except (OSError, UnicodeError) as error:
         raise Unsent(f"The host {address.host} cannot be found.") from error
     addresses = [str(each[4][0]) for each in found]
     for text in addresses:
         _check(address, text, networks)
     return addresses[0]
+
+
+def _look_up(address: Address) -> Future[list[Any]]:
+    """Ask for the addresses of a name in a thread of its own: the C library's resolver takes no
+    timeout, and a name server that is silent would hold the worker for as long as it likes."""
+    answer: Future[list[Any]] = Future()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        except Exception as error:  # noqa: BLE001  # raised where the answer is awaited
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    return answer
 
 
 def check_literal(address: Address, networks: Sequence[IPv4Network | IPv6Network]) -> None:
@@ -154,7 +177,7 @@ def _connect(address: Address, ip: str) -> socket.socket:
     if address.scheme != "https":
         return plain
     try:
-        return ssl.create_default_context().wrap_socket(
+        return trust_system().wrap_socket(
             plain, server_hostname=address.host, do_handshake_on_connect=False
         )
     except Exception:

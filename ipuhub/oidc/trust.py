@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ssl
 import threading
-from functools import cache
 from pathlib import Path
 
 import structlog
+
+from ipuhub.certificates import trust_system
 
 _LOG = structlog.get_logger(__name__)
 _Stamp = tuple[int, int, int]
@@ -28,10 +29,12 @@ class Trust:
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._kept: tuple[_Stamp | None, ssl.SSLContext] | None = None
+        self._kept: tuple[_Stamp, ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
         """Return the context for new connections. Raise TrustError if no file could be used yet."""
+        if not self._path:
+            return trust_system()
         with self._lock:
             try:
                 stamp = self._stamp()
@@ -43,10 +46,8 @@ class Trust:
                 _LOG.warning("the CA file of the OIDC provider was not read", problem=str(error))
             return self._kept[1]
 
-    def _stamp(self) -> _Stamp | None:
+    def _stamp(self) -> _Stamp:
         """Return what changes when the file does."""
-        if not self._path:
-            return None
         try:
             found = Path(self._path).stat()
         except OSError as error:
@@ -54,8 +55,6 @@ class Trust:
         return found.st_mtime_ns, found.st_ino, found.st_size
 
     def _loaded(self) -> ssl.SSLContext:
-        if not self._path:
-            return _of_the_system()
         try:
             context = ssl.create_default_context(cafile=self._path)
         except ssl.SSLError as error:  # an OSError, too
@@ -77,9 +76,3 @@ class Trust:
             f"IPUHUB_OIDC_CA_PATH: {self._path} has no certificate that can be read. Put the CA "
             "certificates there as PEM (-----BEGIN CERTIFICATE-----)"
         )
-
-
-@cache
-def _of_the_system() -> ssl.SSLContext:
-    """Read them once for a process: more than a hundred certificates take 30 ms of CPU."""
-    return ssl.create_default_context()

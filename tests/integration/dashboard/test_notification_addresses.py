@@ -13,6 +13,8 @@ import pytest
 from dashboard.notify import webhook
 from dashboard.notify.webhook import Address, Unsent, parse_url, resolve
 from devcluster.security.certificates import Authority
+from ipuhub.certificates import trust_system
+from ipuhub.oidc.trust import Trust
 
 if TYPE_CHECKING:
     import ssl
@@ -52,6 +54,45 @@ def test_a_name_that_leads_inside_is_refused_when_it_is_sent(
     with pytest.raises(Unsent, match="is an address inside"):
         resolve(address, [])
     assert resolve(address, [ip_network("0.0.0.0/0"), ip_network("::/0")]) == "93.184.216.34"
+
+
+def test_a_name_server_that_is_silent_is_waited_for_a_moment_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(webhook, "STEP_SECONDS", 0.05)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait(20) and [])
+    with pytest.raises(Unsent, match=r"silent\.example was not found within 0\.05 s"):
+        resolve(Address("https", "silent.example", 443, "/"), [])
+    answers.set()
+
+
+@pytest.mark.parametrize("error", [OSError("no such name"), UnicodeError("label too long")])
+def test_a_name_that_is_not_found_is_said(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(Unsent, match="cannot be found"):
+        resolve(Address("https", "nowhere.example", 443, "/"), [])
+
+
+def test_the_authorities_of_the_system_are_read_when_their_file_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = Authority(tmp_path / "first"), Authority(tmp_path / "second")
+    file = tmp_path / "ca.pem"
+    file.write_bytes(first.ca_file.read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    before = trust_system()
+    assert trust_system() is before
+    assert Trust("").context() is before
+    file.write_bytes(first.ca_file.read_bytes() + second.ca_file.read_bytes())
+    after = trust_system()
+    assert after is not before
+    assert len(after.get_ca_certs()) == len(before.get_ca_certs()) + 1
 
 
 @pytest.mark.parametrize("ip", ["2606:4700::1", "64:ff9b::8.8.8.8", "2002:808:808::1", "8.8.8.8"])
@@ -110,11 +151,14 @@ def test_a_certificate_is_verified(
     def answer() -> None:
         plain, _ = server.accept()
         with suppress(OSError), context.wrap_socket(plain, server_side=True) as taken:
-            while not taken.recv(4096).endswith(b"{}"):  # what is unread would reset the connection
+            # What is unread would reset the connection.
+            while (got := taken.recv(4096)) and not got.endswith(b"{}"):
                 continue
             taken.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
 
     context = ours.server_context(("127.0.0.1",))
+    trust_system()  # read once, and not for each delivery
+    monkeypatch.setattr("ssl.create_default_context", pytest.fail)
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=answer)
         thread.start()
