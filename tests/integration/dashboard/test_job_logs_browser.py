@@ -43,6 +43,9 @@ def test_a_log_is_followed_where_it_is_read_and_found_in_without_scripts(
     with live_server() as address:
         with page_of(address, cookie, 1280) as page:
             page.goto(f"/jobs/{job.uid}/logs/")
+            fields = page.locator(".log-form :is(.form-control, .form-select)")
+            heights = fields.evaluate_all("(all) => all.map((each) => each.offsetHeight)")
+            assert (len(heights), len({*heights})) == (4, 1)  # their labels are on one line
             follow = page.get_by_role("button", name="Follow")
             follow.click()
             for number in range(3):
