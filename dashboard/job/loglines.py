@@ -62,7 +62,8 @@ def read_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
             yield from _pieces(raw, at, begins=begins, ends=True)
             at, begins = "", True
         while len(rest) > LONGEST_LINE:
-            piece, rest = rest[:LONGEST_LINE], rest[LONGEST_LINE:]
+            end = _end_of_piece(rest)
+            piece, rest = rest[:end], rest[end:]
             line = _line(piece, at, begins=begins, ends=False)
             yield line
             at, begins = line.at, False
@@ -72,10 +73,17 @@ def read_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
 
 def _pieces(raw: bytes, at: str, *, begins: bool, ends: bool) -> Iterator[Line]:
     while len(raw) > LONGEST_LINE:
-        line = _line(raw[:LONGEST_LINE], at, begins=begins, ends=False)
+        end = _end_of_piece(raw)
+        line = _line(raw[:end], at, begins=begins, ends=False)
         yield line
-        raw, at, begins = raw[LONGEST_LINE:], line.at, False
+        raw, at, begins = raw[end:], line.at, False
     yield _line(raw, at, begins=begins, ends=ends)
+
+
+def _end_of_piece(raw: bytes) -> int:
+    """Return where a line that is too long is cut: not within a character of UTF-8."""
+    ends = range(LONGEST_LINE, LONGEST_LINE - 4, -1)
+    return next((end for end in ends if raw[end] & 0xC0 != 0x80), LONGEST_LINE)
 
 
 def _line(raw: bytes, at: str, *, begins: bool, ends: bool) -> Line:

@@ -122,3 +122,14 @@ def test_hits_are_found_in_any_case_and_as_they_are_written() -> None:
 
 def test_what_was_kept_is_a_log_too() -> None:
     assert b"".join(AsText(KeptLines("one\ntwo"))) == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("size", [1000, 10 * LONGEST_LINE])
+@pytest.mark.parametrize("character", ["\u00e4", "\u20ac", "\U0001f600"])
+def test_a_long_line_is_not_cut_within_a_character(size: int, character: str) -> None:
+    for before in range(4):
+        text = "x" * before + character * LONGEST_LINE
+        raw = text.encode()
+        found = [*read_lines(raw[at : at + size] for at in range(0, len(raw), size))]
+        assert "".join(line.text for line in found) == text
+        assert max(len(line.text.encode()) for line in found) <= LONGEST_LINE
