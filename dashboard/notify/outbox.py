@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import smtplib
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from celery import shared_task
 from django.conf import settings
 from django.core.mail import EmailMessage
-from django.core.mail.backends.smtp import EmailBackend
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from dashboard.notify.events import OF_COMPONENTS, collect
+from dashboard.notify.mail import send
 from dashboard.notify.metrics import Count, count
 from dashboard.notify.outages import record_outages
-from dashboard.notify.webhook import WHOLE_SECONDS, Unsent, post, sign
+from dashboard.notify.webhook import Unsent, post, sign
 from ipuhub.backoff import exponential
 from ipuhub.models import Notification
 
@@ -148,41 +146,24 @@ def _send_webhook(row: Notification, now: dt.datetime) -> str:
 def _send_mail(row: Notification, _now: dt.datetime) -> str:
     if not settings.MAIL_HOST:
         raise Unsent("Mail is not set up (IPUHUB_MAIL_HOST).", is_final=True)
-    server = EmailBackend(
-        host=settings.MAIL_HOST,
-        port=settings.MAIL_PORT,
-        username=settings.MAIL_USER,
-        password=settings.MAIL_PASSWORD,
-        use_tls=settings.MAIL_TLS == "starttls",
-        use_ssl=settings.MAIL_TLS == "tls",
-        timeout=int(WHOLE_SECONDS),
-    )
     lines = [f"{row.subject}.", row.body.get("url", ""), _WHY]
     mail = EmailMessage(
         f"[IPUHub] {' '.join(row.subject.split())}",
         "\n\n".join(filter(None, lines)),
         settings.MAIL_FROM,
         [row.subscription.target],
-        headers={"X-IPUHub-Id": str(row.pk)},
-        connection=server,
+        headers={"X-IPUHub-Id": str(row.pk), "Message-ID": _message_id(row)},
     )
-    try:
-        with closing(server):  # also where it was opened in vain
-            mail.send()
-    except smtplib.SMTPRecipientsRefused as error:
-        code, reply = error.recipients[row.subscription.target]
-        sentence = f"The mail server refused {row.subscription.target}: {code} {_text(reply)}."
-        raise Unsent(sentence, is_final=code >= _PERMANENT) from error
-    except (OSError, smtplib.SMTPException) as error:
-        raise Unsent(f"The mail server did not take it: {error}.") from error
+    send(mail, row.subscription.target)
     return f"accepted by {settings.MAIL_HOST}"
 
 
-def _text(reply: bytes | str) -> str:
-    return reply.decode(errors="replace") if isinstance(reply, bytes) else reply
+def _message_id(row: Notification) -> str:
+    """Return the same for each attempt: mail servers and readers show a repetition once."""
+    domain = settings.MAIL_FROM.rpartition("@")[2].rstrip("> ")
+    return f"<ipuhub.{row.pk}.{int(row.at.timestamp())}@{domain}>"
 
 
-_PERMANENT: Final = 500  # RFC 5321, 4.2.1: the same request would be refused again
 _WHY: Final = "You receive this because of a subscription in IPUHub: Account, Notifications."
 _CHANNELS: Final[dict[str, Callable[[Notification, dt.datetime], str]]] = {
     WEBHOOK: _send_webhook,

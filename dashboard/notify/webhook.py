@@ -155,7 +155,7 @@ def post(
     ip = resolve(address, networks)
     try:
         with _connect(address, ip) as channel:
-            cut = threading.Timer(WHOLE_SECONDS, _cut, [channel])
+            cut = threading.Timer(WHOLE_SECONDS, cut_off, [channel])
             cut.start()
             try:
                 if isinstance(channel, ssl.SSLSocket):
@@ -199,7 +199,8 @@ def _exchange(
     raise Unsent(f"{address.host} answered {status}.", is_final=status == 410)
 
 
-def _cut(channel: socket.socket) -> None:
+def cut_off(channel: socket.socket) -> None:
+    """End a connection that another thread reads from or writes to."""
     try:
         # Of the plain socket: a thread may be reading from the TLS object that SSLSocket's drops.
         socket.socket.shutdown(channel, socket.SHUT_RDWR)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import socket
 import threading
+from contextlib import suppress
 from email import message_from_string
 from functools import partial
 from typing import TYPE_CHECKING
@@ -216,9 +218,15 @@ def test_mail_goes_through_the_server_of_the_settings(ann: User, settings: Setti
         server.refusal = ""
         deliver(lambda: timezone.now() + MINUTE)
         ((sender, to, text),) = server.got
+        # As after a worker that died before it could note the answer.
+        Notification.objects.update(state="queued", next_at=timezone.now())
+        deliver(lambda: timezone.now() + 2 * MINUTE)
+        again = message_from_string(server.got[1][2])
     mail = message_from_string(text)
     assert (sender, to) == ("ipuhub@lab.example", ["ann@lab.example"])
     assert mail["Subject"] == "[IPUHub] Job team-a/train ended: Failed"
+    assert str(mail["Message-ID"]).endswith("@lab.example>")
+    assert mail["Message-ID"] == again["Message-ID"], "so that nobody reads it twice"
     assert "https://hub.example/jobs/uid-team-a-train/" in str(mail.get_payload())
 
 
@@ -267,3 +275,35 @@ def test_a_mail_server_without_tls_gets_no_mail(
         assert server.got == []
     row = Notification.objects.get()
     assert (row.state, problem in row.message) == ("queued", True)
+
+
+def chatter(server: socket.socket, stop: threading.Event) -> None:
+    """Greet one client line by line, without an end."""
+    channel, _ = server.accept()
+    with channel, suppress(OSError):
+        while not stop.is_set():
+            channel.sendall(b"220-be patient\r\n")
+
+
+def test_a_mail_server_that_talks_without_an_end_is_cut_off(
+    ann: User, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.notify.mail.MAIL_SECONDS", 0.3)
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=chatter, args=(server, stop))
+        thread.start()
+        late = threading.Timer(10, stop.set)  # the server ends, so that the test does
+        late.start()
+        settings.MAIL_HOST, settings.MAIL_PORT = server.getsockname()
+        settings.MAIL_TLS, settings.MAIL_FROM = "off", "ipuhub@lab.example"
+        subscribe(ann, channel="mail", target="ann@lab.example")
+        store_ended_job()
+        deliver_all()
+        assert not stop.is_set()
+        late.cancel()
+        stop.set()
+        thread.join(10)
+    row = Notification.objects.get()
+    assert (row.state, row.attempts) == ("queued", 1)
+    assert "The mail server did not take it" in row.message
