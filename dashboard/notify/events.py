@@ -238,15 +238,20 @@ def _down(since: dt.datetime) -> Iterator[Fact]:
 
 def _outages(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
     """Return the outages since the subscription, and the ends of outages that were already sent."""
-    for episode in read_episodes(now, ended_after=now - LOOK_BACK):
-        key = f"{COMPONENT_DOWN}:{episode.name}:{episode.began_at.isoformat()}"
+    episodes = {
+        f"{COMPONENT_DOWN}:{each.name}:{each.began_at.isoformat()}": each
+        for each in read_episodes(now, ended_after=now - LOOK_BACK)
+    }
+    sent = Notification.objects.filter(subscription=subscription, key__in=episodes)
+    queued = set(sent.values_list("key", flat=True))
+    for key, episode in episodes.items():
         if episode.noticed_at >= subscription.since and episode.ended_at is None:
             subject = f"{episode.subject} {episode.verb} down: {episode.detail}"
             yield Fact(key, episode.noticed_at, subject, "/system/", _of_outage(episode, "down"))
         ended_at = episode.ended_at
         if ended_at is None or ended_at < subscription.since:
             continue
-        if Notification.objects.filter(subscription=subscription, key=key).exists():
+        if key in queued:
             lasted = spell_duration((ended_at - episode.began_at).total_seconds())
             subject = f"{episode.subject} recovered after {lasted}"
             yield Fact(f"{key}:up", ended_at, subject, "/system/", _of_outage(episode, "up"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dashboard.components import Component
@@ -242,3 +243,20 @@ def test_the_task_looks(receiver: HttpReceiver) -> None:
     Subscription.objects.update(since=timezone.now() - 60 * MINUTE)
     notify()
     assert len(subjects(receiver)) == 5
+
+
+@pytest.mark.usefixtures("receiver")
+def test_a_day_of_outages_is_asked_for_at_once(root: User) -> None:
+    def questions(count: int) -> int:
+        ComponentOutage.objects.all().delete()
+        for number in range(count):
+            began = START + number * 30 * MINUTE
+            ComponentOutage.objects.create(
+                name="Beat", episode=began, since=began, ended_at=began + 20 * MINUTE
+            )
+        with CaptureQueriesContext(connection) as queries:
+            collect(START + dt.timedelta(hours=22))
+        return len(queries)
+
+    assert root.pk
+    assert questions(20) == questions(1)
