@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ipuhub.fieldrules import FieldReader
 from jobs.history.rows import row_of
-from jobs.ipujob import storedstatus
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.statusfields import status_schema
 from jobs.ipujob.storedstatus import CARRIER, READ_STATUS, read_status, with_read_status
@@ -238,7 +238,7 @@ def test_the_quick_check_finds_what_the_reading_finds(monkeypatch: pytest.Monkey
         for value in (*VALUES, *more, *times)
     ]
     found = [read_status(status).malformed for status in tried]
-    monkeypatch.setattr(storedstatus, "_is_whole", lambda _status: False)
+    monkeypatch.setattr(FieldReader, "is_whole", lambda _reader, _status: False)
     assert found == [read_status(status).malformed for status in tried]
     assert () in found
 
