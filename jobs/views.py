@@ -148,9 +148,9 @@ COLUMNS = (
         room=1200,
     ),
     Column(
-        "created_at", "Created", lambda job: job.created_at, kind="age", sort="created", phone="2.1"
+        "created_at", "Created", lambda job: job.created_at, kind="ago", sort="created", phone="2.1"
     ),
-    Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended", room=1200),
+    Column("ended_at", "Ended", lambda job: job.ended_at, kind="ago", sort="ended", room=1200),
     Column(
         "duration_seconds",
         "Duration",

@@ -148,8 +148,8 @@ COLUMNS = (
         "controller", "Controller", lambda row: row.controller, room=1200, gives_way_to="machines"
     ),
     MACHINES,
-    Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="age", phone="2.1"),
-    Column("released_at", "Released", lambda row: row.released_at, kind="age"),
+    Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="ago", phone="2.1"),
+    Column("released_at", "Released", lambda row: row.released_at, kind="ago"),
     Column("message", "Message", lambda row: row.message, kind="brief", sparse=True),
     Column("reason", "", lambda row: row.reason, kind="export"),
     Column("active_at", "", lambda row: row.active_at, kind="export"),

@@ -149,7 +149,7 @@ FAULT_COLUMNS = (
     Column("message", "What is wrong", lambda fault: fault.message, kind="note", phone="2.2"),
     Column("excerpt", "As it stood", lambda fault: fault.excerpt, kind="note"),
     Column("count", "Times", lambda fault: fault.count, kind="number", phone="1.3"),
-    Column("last_at", "Last seen", lambda fault: fault.last_at, kind="age", phone="2.1"),
+    Column("last_at", "Last seen", lambda fault: fault.last_at, kind="ago", phone="2.1"),
     *_export("watch", "uid", "first_at"),
 )
 GAP_COLUMNS = (

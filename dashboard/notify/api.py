@@ -38,12 +38,12 @@ class NotificationFilters(Filters):
 
 
 COLUMNS = (
-    Column("at", "At", lambda row: row.at, kind="age"),
+    Column("at", "At", lambda row: row.at, kind="ago"),
     Column("event", "Event", lambda row: row.event),
     Column("subject", "Subject", lambda row: row.subject),
     Column("state", "State", lambda row: row.state),
     Column("attempts", "Attempts", lambda row: row.attempts),
-    Column("sent_at", "Sent", lambda row: row.sent_at, kind="age"),
+    Column("sent_at", "Sent", lambda row: row.sent_at, kind="ago"),
     Column("message", "Answer", lambda row: row.message),
     Column("target", "To", lambda row: row.subscription.target),
     Column("owner", "User", lambda row: row.subscription.owner.get_username()),

@@ -88,6 +88,10 @@ def _draw_age(cell: Cell, now: datetime, words: str = "") -> str:
     return f'<time datetime="{_iso(instant)}" data-age title="{title}">{age}</time>'
 
 
+def _draw_ago(cell: Cell, now: datetime) -> str:
+    return f"{_draw_age(cell, now)} ago"
+
+
 def _draw_duration(cell: Cell, now: datetime) -> str:
     value: Any = cell.value
     if isinstance(value, datetime):
@@ -110,6 +114,7 @@ _KINDS: Final[dict[str, Callable[[Cell, datetime], str]]] = {
     "code": _draw_code,
     "log": _draw_log,
     "age": _draw_age,
+    "ago": _draw_ago,
     "duration": _draw_duration,
     "second": _draw_second,
     "time": _draw_time,

@@ -38,7 +38,7 @@ _LOOKS = {
     "note": "text-secondary message",
     "brief": "text-secondary message brief",
     "log": "log",
-    **dict.fromkeys(("age", "duration", "time", "second"), "text-nowrap"),
+    **dict.fromkeys(("age", "ago", "duration", "time", "second"), "text-nowrap"),
 }
 
 

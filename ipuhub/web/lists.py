@@ -17,8 +17,9 @@ Example: the complete page of partitions (`partitions/views.py`)::
         order=("reserved_at", "id"), empty="A job's partition appears here once reserved.",
     ).view                                     # path("", partition_list, name="list")
 
-Kinds: text, number, time, second (a time to the second), age, duration (seconds, or a time from
-which it still grows), badge (colour by `ipuhub.web.cells`),
+Kinds: text, number, time, second (a time to the second), age (of a time, under a label that says
+so: "Age", "Held for"), ago (the same under a label that names the moment, as "Ended" does, where an
+age alone would read as a duration), duration (seconds, or a time from which it still grows), badge (colour by `ipuhub.web.cells`),
 code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
 unique number with an index. `sort` of a column names one of the filter class's `sorts`: its head
 then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too. `chips`
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 PAGE_SIZE = 50
 COUNTED_TO = 10_000  # counting on would cost more than the page
 # The first click on the head of such a column.
-_MOST_FIRST = frozenset({"number", "age", "time", "second", "duration"})
+_MOST_FIRST = frozenset({"number", "age", "ago", "time", "second", "duration"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.builders.everypage import jobs_of_each_kind, month_with_report
+from tests.builders.everypage import jobs_of_each_kind, month_with_report, rows_of_administration
 from tests.builders.fleetmaps import NOW, controller, draw, waiter
 from tests.builders.lifetimes import store_pod
 from tests.builders.rates import store_rate
@@ -50,6 +50,33 @@ HALO: Final = """(label) => {
   const { paintOrder, stroke } = getComputedStyle(label);
   return [paintOrder.split(" ")[0], stroke];
 }"""
+
+BARE: Final = """() => [...document.querySelectorAll("main td time")].filter((time) => {
+  const cell = time.closest("td"), head = getComputedStyle(cell, "::before").content;
+  const column = cell.closest("table").tHead?.rows[0].cells[cell.cellIndex];
+  const label = head !== "none" || column?.getClientRects().length ? column.innerText : "";
+  const [before, after] = ["::before", "::after"]
+    .map((part) => getComputedStyle(time, part).content.replace(/^"|"$|none/g, ""));
+  return time.getClientRects().length && /^\\d+ (s|min|h|d)\\b/.test(time.textContent)
+    && !/^(Age|Duration|Waits for|Held for)/.test(label)
+    && !/\\bago\\b|\\bfor\\b/.test(before + cell.textContent + after);
+}).map((time) => `${location.pathname} ${time.closest("td").outerHTML}`)"""
+"""Ages that read as durations: not under a head that calls them ages, and without "ago"."""
+HELD: Final = """() => document.querySelectorAll("td[data-label=Age]")
+  .forEach((cell) => { cell.dataset.label = "Held for"; })"""
+"""The table of a fleet, which needs one."""
+WITH_AGES: Final = (
+    "/jobs/",
+    "/partitions/",
+    "/partitions/stats/",
+    "/usage/faults/",
+    "/audit/",
+    "/system/",
+    "/account/notifications/",
+    "/account/roles/",
+    "/account/tokens/",
+    "/account/users/",
+)
 
 
 @pytest.fixture
@@ -156,3 +183,19 @@ def test_a_statement_fits_a_tablet_with_whole_names(address: str, cookie: str, w
         assert page.locator("td.text-break", has_text="model_deploy").count() == 1
         assert page.evaluate(TORN) == []
         assert max(page.evaluate(WIDER)) <= 0
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_age_reads_as_a_duration(address: str, cookie: str, admin: User, width: int) -> None:
+    """Under "Age" it stands alone, as `kubectl get` has it; elsewhere it says "ago"."""
+    jobs_of_each_kind()
+    rows_of_administration(admin)
+    with page_of(address, cookie, width) as page:
+        bare = []
+        for path in WITH_AGES:
+            page.goto(path)
+            bare += page.evaluate(BARE)
+        page.goto("/audit/")
+        page.evaluate(HELD)
+        bare += page.evaluate(BARE)
+        assert bare == [], "\n".join(bare)

@@ -93,6 +93,13 @@ NONE = '<span class="text-secondary">–</span>'
             ),
         ),
         (
+            Cell(THERE, "ago", "Ended"),
+            (
+                f'<td data-label="Ended" class="text-nowrap"><time datetime="{ISO}" data-age'
+                ' title="2026-11-24 09:03:07 UTC">112 s</time> ago</td>'
+            ),
+        ),
+        (
             Cell(AT, "duration", "Ran"),
             (
                 f'<td data-label="Ran" class="text-nowrap"><time datetime="{ISO}" data-age'
