@@ -356,7 +356,7 @@ def test_free_ipus_are_held_against_the_largest_block_a_job_can_get(
         "percent": 0,
     }
     text = get_page(admin)
-    assert "Free blocks: 1 of 16, 1 of 8, 1 of 4" in text
+    assert "Free: 1 block of 16 IPUs, 1 block of 8 IPUs, 1 block of 4 IPUs" in text
     assert "% fragmented" not in text
 
 

@@ -155,6 +155,8 @@ def test_of_many_controllers_those_with_scattered_free_ipus_come_first() -> None
     assert found.fragmented == (much, little)
     text = " ".join(render_to_string("fleet/_fragments.html", {"map": found}).split())
     assert "9 controllers with free IPUs are not fragmented" in text
-    assert "<li>v8:8090: 1 × 64</li>" in text
+    assert "<li>v8:8090: 1 block of 64&nbsp;IPUs</li>" in text
+    assert ">16 blocks of 4&nbsp;IPUs</p>" in text
+    assert 'aria-label="Free: 2 blocks of 32 IPUs"' in text
     few = FleetMap(fragments=(whole[0], much))
     assert (few.fragmented, few.in_one_piece) == ((much, whole[0]), ())
