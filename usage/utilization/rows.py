@@ -138,10 +138,12 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
 @dataclass(frozen=True, slots=True)
 class Polls:
     """Gaps without polls of the controllers (from, to), in microseconds, not clipped;
-    `has_capacity`: whether any controller had reported its IPUs before the end."""
+    `has_capacity`: whether any controller had reported its IPUs before the end; `are_listed`:
+    whether later polls followed one of the gaps, which the list of gaps then has."""
 
     gaps: Gaps
     has_capacity: bool
+    are_listed: bool = False
 
 
 def read_polls(cursor: Any, begin: datetime, until: datetime, known: datetime | None) -> Polls:
@@ -152,9 +154,10 @@ def read_polls(cursor: Any, begin: datetime, until: datetime, known: datetime | 
     cursor.execute(POLLS, bounds(begin, until) | {"watch": CAPACITY_WATCH})
     rows = cursor.fetchall()
     found = [(start, stop) for _, start, stop in rows if start is not None]
+    are_listed = bool(found)
     if known is not None and known < until:
         found.append((_since_epoch(known), _since_epoch(until)))
-    return Polls(tuple(found), has_capacity=rows[0][0])
+    return Polls(tuple(found), has_capacity=rows[0][0], are_listed=are_listed)
 
 
 def _since_epoch(instant: datetime) -> int:

@@ -35,7 +35,8 @@ class CapacityRecord:
 
     `known_until`: last poll of the controllers before the end of the range; None: never.
     `silent_seconds`: time in the range without polls. `week`: the sums by hour of the week.
-    `is_summed`: all of it was read from sums.
+    `is_summed`: all of it was read from sums. `has_listed_gaps`: the list of gaps has some of the
+    time without polls.
     """
 
     steps: Mapping[str, Sequence[Utilization]]
@@ -43,6 +44,7 @@ class CapacityRecord:
     silent_seconds: int
     week: Mapping[int, Utilization]
     is_summed: bool = False
+    has_listed_gaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def read_capacity(
         sum(max(0, b - a) for a, b in _merged(polls.gaps, edges)) // _MICRO,
         slots,
         is_summed=not parts.stretches,
+        has_listed_gaps=polls.are_listed,
     )
 
 

@@ -267,6 +267,11 @@ def test_time_that_nobody_asked_is_told(admin: User) -> None:
     page = browser(admin).get(f"/utilization/?{RANGE}").content.decode()
     assert "2026-11-03 12:00:00 UTC" in page
     assert "No data for 13 h" in page
+    assert "?watch=capacity" in page
+    WatchGap.objects.all().delete()
+    page = browser(admin).get(f"/utilization/?{RANGE}").content.decode()
+    assert "; no data for 12 h since then." in page  # not in the list of gaps
+    assert "?watch=capacity" not in page
 
 
 def test_a_range_that_goes_on_tells_the_age_of_the_last_poll_and_one_that_is_over_does_not(
