@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub import VERSION_ANNOTATION
 from ipuhub.text import spell_duration
+from ipuhub.times import HEARTBEAT_STALE_SECONDS
 from jobs.ipujob.names import parse_time
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ PROXY: Final = "V-IPU Proxy"
 KUBERNETES: Final = "Kubernetes API"
 _CONTROLLER: Final = "V-IPU controller "
 _AGENTS: Final = "V-IPU agents of "
-HEARTBEAT_STALE_SECONDS: Final = 120  # four heartbeats
 _STALE_SECONDS: Final = 90  # a watch shows at least a bookmark each minute, a look is each 30 s
 _ROUNDS: Final = 3  # of the monitor that may fail to appear
 _TASK_WAITS_SECONDS: Final = 30

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import tzinfo
 
+HEARTBEAT_STALE_SECONDS: Final = 120
+"""Age at which a heartbeat counts as a silence: four of them did not come."""
 _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 _MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _INSTANT: Final = re.compile(

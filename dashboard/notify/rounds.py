@@ -17,7 +17,6 @@ import structlog
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from dashboard.components import HEARTBEAT_STALE_SECONDS
 from dashboard.machines.incidents import record_incidents
 from dashboard.notify.events import collect
 from dashboard.notify.outages import record_outages
@@ -27,6 +26,7 @@ from ipuhub import __version__
 from ipuhub.heartbeats import HEARTBEAT_SECONDS, TASKS, WEB
 from ipuhub.models import Heartbeat
 from ipuhub.schema import Emptied
+from ipuhub.times import HEARTBEAT_STALE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

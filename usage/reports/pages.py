@@ -10,7 +10,10 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from ipuhub.web.access import require_accountant, signed_in
+from ipuhub.heartbeats import WORKER
+from ipuhub.models import Heartbeat
+from ipuhub.times import HEARTBEAT_STALE_SECONDS
+from ipuhub.web.access import is_admin, require_accountant, signed_in
 from ipuhub.web.audit import author_of
 from ipuhub.web.pollcache import cached_until_rows_change
 from ipuhub.web.problems import takes
@@ -28,6 +31,8 @@ from usage.time.months import bad_seams, bounds_of
 from usage.time.windows import Month, MonthError, WindowError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from django.http import HttpRequest, HttpResponse
 
     from usage.reports.outdated import Outdated
@@ -121,6 +126,8 @@ def _content(request: HttpRequest) -> dict[str, Any]:
     run = newest.filter(kind="").first()
     ranges = list(newest.exclude(kind="")[:_SHOWN_RANGES])
     outdated_files = outdated_runs(ranges)
+    now = timezone.now()
+    silent_since = _silent_since(now) if any(map(_is_queued, (run, *ranges))) else None
     return {
         "reports": [_row(each, outdated[each.pk]) for each in found],
         # A month and its corrections have the same bounds.
@@ -133,16 +140,30 @@ def _content(request: HttpRequest) -> dict[str, Any]:
         "zone": settings.REPORT_ZONE.key,
         # Empty: every day at midnight.
         "schedule": settings.REPORT_SCHEDULE.removeprefix(_MIDNIGHT),
-        "now": timezone.now(),
+        "now": now,
+        "silent_since": silent_since,
+        "sees_system": is_admin(request.user),
         "etag": fragment_etag(
             request,
             [(each.pk, each.version) for each in found],
             run and _shown(run),
+            silent_since,
             [(*_shown(each), each.has_file) for each in ranges],
             [[each.message for each in found] for found in outdated.values()],
             [[each.message for each in found] for found in outdated_files.values()],
         ),
     }
+
+
+def _is_queued(run: ReportRun | None) -> bool:
+    return run is not None and run.state == ReportRun.State.QUEUED
+
+
+def _silent_since(now: datetime) -> datetime | None:
+    """Return the last heartbeat of a worker that is down; None: it is alive, or never was there."""
+    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    is_silent = last and (now - last).total_seconds() > HEARTBEAT_STALE_SECONDS
+    return last if is_silent else None
 
 
 def _shown(run: ReportRun) -> tuple[Any, ...]:

@@ -8,8 +8,10 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
+from django.utils.html import strip_tags
 
-from ipuhub.models import TaskMessage
+from ipuhub.heartbeats import WORKER
+from ipuhub.models import Heartbeat, TaskMessage
 from tests.builders.clients import api_client, browser
 from tests.builders.lifetimes import at, store_pod
 from tests.integration.usage.reading import UTC_ZONE, make
@@ -33,6 +35,28 @@ def test_make_now_pressed_twice_shows_the_run_under_way(django_user_model: type)
     again = api_client(admin).post(RUNS, {}, content_type="application/json")
     assert (again.status_code, again.json()["id"]) == (202, run.pk)
     assert TaskMessage.objects.count() == 1
+
+
+def test_a_run_that_waits_for_a_worker_that_is_down_says_so(
+    django_user_model: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    admin = django_user_model.objects.create_user("root", is_staff=True)  # type: ignore[attr-defined]
+    client = browser(admin)
+    client.post("/usage/reports/make/")
+    beat = Heartbeat.objects.create(name=WORKER, at=NOW - timedelta(seconds=119))
+    alive = client.get("/usage/reports/")
+    assert "waits for a worker." in alive.content.decode()
+    assert "is down" not in alive.content.decode()
+    beat.at = NOW - timedelta(seconds=121)
+    beat.save()
+    silent = client.get("/usage/reports/", headers={"If-None-Match": alive["ETag"]})
+    words = " ".join(strip_tags(silent.content.decode()).split())
+    said = "waits for a worker. The worker is down: last heartbeat 2 min 1 s ago. Show the"
+    assert said in words
+    ReportRun.objects.update(kind="summary", begin=at("2026-10-01T00:00"), end=NOW)
+    page = client.get("/usage/reports/").content.decode()
+    assert "; the worker is down" in page
 
 
 def test_another_month_or_its_closing_is_another_run() -> None:
