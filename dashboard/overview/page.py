@@ -73,10 +73,12 @@ _REMEMBERED: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The source that does not answer, and the age of the numbers in its place."""
+    """The source that does not answer, and the age of the numbers in its place; `lacks_fleet`: the
+    fleet, which nothing stands in for, was never read."""
 
     sentence: str
     read_at: datetime | None
+    lacks_fleet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,9 @@ def _notices(reading: Reading, scope: Scope) -> list[Notice]:
             at = source.read_at or stand_in
             known = found.get(source.problem) or Notice(source.sentence(in_full=scope.sees_all), at)
             times = [each for each in (known.read_at, at) if each is not None]
-            found[source.problem] = replace(known, read_at=min(times, default=None))
+            lacks_fleet = known.lacks_fleet or (source is reading.state.fleet and at is None)
+            read_at = min(times, default=None)
+            found[source.problem] = replace(known, read_at=read_at, lacks_fleet=lacks_fleet)
     return list(found.values())
 
 

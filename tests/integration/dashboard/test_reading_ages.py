@@ -147,8 +147,24 @@ def test_the_record_does_not_stand_in_for_a_proxy_that_never_answered(
         notices, figures = get_page(admin, "/").split('<div class="figures">')
         notice = notices.partition(proxy)[2].partition("</div></div>")[0]
         assert "No data has been read yet." in notice
-        assert "the V-IPU Proxy has not answered yet" in figures
+        assert "the fleet has not been read yet" in figures
     assert ">54 s</time> ago" in notices.partition(cluster)[2].partition("</div></div>")[0]
+
+
+def test_a_notice_with_a_time_says_that_the_fleet_was_never_read(
+    admin: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the figure of the fleet below it does."""
+    problem = "The V-IPU Proxy does not answer"
+    read = Reading((), clock.now() - dt.timedelta(seconds=14), problem)
+    seen = LiveState(Reading((), clock.now()), read, Reading({}, problem=problem))
+    monkeypatch.setattr(LiveReader, "read", lambda _self, _now: seen)
+    notices, figures = get_page(admin, "/").split('<div class="figures">')
+    assert ">14 s</time> ago" in notices
+    assert "The fleet has not been read yet." in notices
+    assert "the fleet has not been read yet" in figures
+    seen = replace(seen, fleet=replace(read, value={}))
+    assert "The fleet has not been read" not in get_page(admin, "/")
 
 
 def test_a_keeper_reads_for_the_requests(
