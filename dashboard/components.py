@@ -27,6 +27,9 @@ PROXY: Final = "V-IPU Proxy"
 KUBERNETES: Final = "Kubernetes API"
 _CONTROLLER: Final = "V-IPU controller "
 _AGENTS: Final = "V-IPU agents of "
+_KINDS: Final = {_CONTROLLER: "V-IPU controller", _AGENTS: "V-IPU agent"}
+_PART: Final = "component"
+_ROOM: Final = 46  # characters of the header of a desk
 _STALE_SECONDS: Final = 90  # a watch shows at least a bookmark each minute, a look is each 30 s
 _ROUNDS: Final = 3  # of the monitor that may fail to appear
 _TASK_WAITS_SECONDS: Final = 30
@@ -341,12 +344,15 @@ def steady(found: Iterable[Component]) -> list[Component]:
 
 
 def summary(components: Iterable[Component], *, named: bool = True) -> tuple[str, str]:
-    """State and sentence for the header: the culprits by name, or without names as a number."""
+    """State and sentence for the header: the culprits by name, or without names as a number.
+
+    The header has room for what is before a semicolon: of many culprits how many of which kind.
+    """
     found = list(components)
-    down = [_culprit(each) for each in found if each.state == DOWN]
+    down = [each for each in found if each.state == DOWN]
     if down:
         number = f"{len(down)} of {len(found)} components down"
-        return DOWN, f"Down: {enumerated(down, 2)}" if named else number
+        return DOWN, _culprits(down) if named else number
     unknown = [each.name for each in found if each.state == UNKNOWN]
     if len(unknown) == len(found):
         return UNKNOWN, "Nothing is known of the components"
@@ -354,6 +360,30 @@ def summary(components: Iterable[Component], *, named: bool = True) -> tuple[str
         up = f"{len(found) - len(unknown)} of {len(found)} components up"
         return PARTLY, f"{up}; not known: {enumerated(unknown, 2)}" if named else up
     return UP, f"All {len(found)} components up"
+
+
+def _culprits(down: Sequence[Component]) -> str:
+    names = [_culprit(each) for each in down]
+    brief = f"Down: {enumerated(names, 2)}"
+    if len(brief) <= _ROOM:
+        return brief
+    kinds: dict[str, int] = {}
+    for each in down:
+        prefix = next((kind for kind in _KINDS if each.name.startswith(kind)), "")
+        kind = _KINDS.get(prefix, each.name)
+        kinds[kind] = kinds.get(kind, 0) + max(1, len(each.absent))
+    counted = [_counted(kind, number) for kind, number in kinds.items()]
+    texts = (
+        f"Down: {', '.join(counted[:most])}{' and more' * (len(counted) > most)}" for most in (2, 1)
+    )
+    fitting = next((text for text in texts if len(text) <= _ROOM), "")
+    return f"{fitting or f'Down: {_counted(_PART, len(down))}'}; {enumerated(names)}"
+
+
+def _counted(kind: str, number: int) -> str:
+    if kind not in {_PART, *_KINDS.values()}:
+        return kind
+    return f"{number} {kind}{'' if number == 1 else 's'}"
 
 
 def _culprit(component: Component) -> str:

@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from dashboard import components, fleettable
-from dashboard.components import UNKNOWN, UP, Component
+from dashboard.components import DOWN, UNKNOWN, UP, Component
 from dashboard.fleetmap import FILLS
 from ipuhub.web.cells import make_cells
 from tests.builders import jobhistory
@@ -41,7 +41,31 @@ def test_the_header_of_a_desk_says_in_full_how_many_components_are_up(
     all_of_them = [
         Component(f"V-IPU agent {n}", UNKNOWN if n < unknown else UP, "") for n in range(12)
     ]
-    state, sentence = components.summary(all_of_them)
+    _judge_header(address, cookie, all_of_them)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["V-IPU controller vipu-a.example:8090"],
+        [f"V-IPU {kind} v{n}:8090" for kind in ("controller", "agents of") for n in range(512)],
+        ["Kubernetes API", "IPU Operator", "Webhooks"],
+        ["Webhooks", *(f"V-IPU agents of v{n}.vipu.svc:8090" for n in range(512))],
+        ["M" * 60],
+    ],
+)
+def test_the_header_of_a_desk_says_in_full_who_is_down(
+    address: str, cookie: str, names: list[str]
+) -> None:
+    down = [
+        Component(name, DOWN, "", absent=("ag0", "ag1") if "agents" in name else ())
+        for name in names
+    ]
+    _judge_header(address, cookie, down)
+
+
+def _judge_header(address: str, cookie: str, found: list[Component]) -> None:
+    state, sentence = components.summary(found)
     brief, _, more = sentence.partition(";")
     html = render_to_string("_health.html", {"state": state, "brief": brief, "more": more})
     with page_of(address, cookie, 1440) as page:

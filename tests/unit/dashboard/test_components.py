@@ -241,3 +241,23 @@ def test_the_header_names_the_culprits() -> None:
     assert components.summary(found(UNKNOWN, UNKNOWN)) == (UNKNOWN, nothing)
     assert components.summary(found(DOWN, UP, UNKNOWN)) == (DOWN, "Down: C0")
     assert components.summary(found(DOWN, DOWN, DOWN)) == (DOWN, "Down: C0, C1 and 1 more")
+
+
+def test_of_many_culprits_the_header_says_how_many_of_which_kind() -> None:
+    agents = [
+        Component(f"V-IPU agents of v{n}.vipu:8090", DOWN, "", absent=(f"a{n}", f"b{n}"))
+        for n in range(32)
+    ]
+    controllers = [Component(f"V-IPU controller v{n}.vipu:8090", DOWN, "") for n in range(32)]
+    brief, _, more = components.summary(agents)[1].partition("; ")
+    assert brief == "Down: 64 V-IPU agents"
+    assert more.startswith("2 V-IPU agents of v0.vipu:8090, 2 V-IPU agents of v1.vipu:8090, ")
+    assert more.endswith(" and 22 more")
+    both = components.summary([*controllers, *agents])[1].partition(";")[0]
+    assert both == "Down: 32 V-IPU controllers, 64 V-IPU agents"
+    webhooks, one = Component("Webhooks", DOWN, ""), controllers[:1]
+    three = components.summary([webhooks, *agents, *controllers])[1].partition(";")[0]
+    assert three == "Down: Webhooks, 64 V-IPU agents and more"
+    long = Component(f"V-IPU controller {'a' * 60}:8090", DOWN, "")
+    assert components.summary([long])[1] == f"Down: 1 V-IPU controller; {long.name}"
+    assert components.summary(one)[1] == "Down: V-IPU controller v0.vipu:8090"
