@@ -19,11 +19,12 @@ Example: the complete page of partitions (`partitions/views.py`)::
 
 Kinds: text, number, time, second (a time to the second), age (of a time, under a label that says
 so: "Age", "Held for"), ago (the same under a label that names the moment, as "Ended" does, where an
-age alone would read as a duration), duration (seconds, or a time from which it still grows), badge (colour by `ipuhub.web.cells`),
-code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
-unique number with an index. `sort` of a column names one of the filter class's `sorts`: its head
-then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too. `chips`
-are links that set filters, and take them back with a second click.
+age alone would read as a duration), duration (seconds, or a time from which it still grows), badge
+(colour by `ipuhub.web.cells`), code, note, brief (a note in one line), log, export. Rows are newest
+first by `order`: a time and a unique number with an index. `sort` of a column names one of the
+filter class's `sorts`: its head then links to that order, which is in the URL (`?sort=-ipus`) and
+holds for the twins, too. `chips` are links that set filters, and take them back with a second
+click.
 Filters are in the URL; an invalid filter is a 400 and a namespace without access a 403, each with a
 sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
 `prepare(request, filters, rows)` to the rows of a page or of a part of a file. `suggestions` names

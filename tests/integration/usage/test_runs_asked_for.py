@@ -52,8 +52,8 @@ def test_a_run_that_waits_for_a_worker_that_is_down_says_so(
     beat.save()
     silent = client.get("/usage/reports/", headers={"If-None-Match": alive["ETag"]})
     words = " ".join(strip_tags(silent.content.decode()).split())
-    said = "waits for a worker. The worker is down: last heartbeat 2 min 1 s ago. Show the"
-    assert said in words
+    sentence = "waits for a worker. The worker is down: last heartbeat 2 min 1 s ago. Show the"
+    assert sentence in words
     ReportRun.objects.update(kind="summary", begin=at("2026-10-01T00:00"), end=NOW)
     page = client.get("/usage/reports/").content.decode()
     assert "; the worker is down" in page
