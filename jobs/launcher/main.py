@@ -18,20 +18,35 @@ import time
 
 TYPE_CHECKING = False  # the module `typing` takes 5 ms
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     Manifest = dict[str, Any]
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-PROGRAM = "kubectl"
-CARRIER = "IPUHubRecord"
+PROGRAM, CARRIER, ATTEMPT = "kubectl", "IPUHubRecord", "graphcore.ai/attempt"
 FINISHED = frozenset({"Completed", "Failed"})
 RETRY_SECONDS = 2.0
 NOT_YET_SECONDS = 0.3  # the account's rights are made while the pod starts
 WATCH_SECONDS = 30
 MOST_NAMED = 3
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
+
+# What is read of each object: a type, the fields of an object, or what every entry of a list is.
+NEEDED = frozenset({"attempt", "index", "metadata", "name", "resourceVersion", "type"})
+CONDITIONS = [dict.fromkeys(("type", "status", "reason", "message"), str)]
+CONTAINERS = ("initContainerStatuses", "containerStatuses")
+WAITING = [{"state": {"waiting": {"reason": str, "message": str}}}]
+POD = {
+    "metadata": {"name": str, "deletionTimestamp": str, "labels": {ATTEMPT: str}},
+    "status": {"phase": str, "conditions": CONDITIONS, **dict.fromkeys(CONTAINERS, WAITING)},
+}
+POD_LIST = {"metadata": {"resourceVersion": str}, "items": [POD]}
+JOB = {"metadata": {"uid": str, "deletionTimestamp": str}}
+OWN_FIELDS = {"instances": [{"index": int, "attempt": int, "state": str}]}
+STATUS = {"launcherStatus": str, "conditions": CONDITIONS, **OWN_FIELDS}
+BAD_JOB, BAD_POD = (f"the API server sent a malformed {kind}" for kind in ("job", "pod"))
+BAD_STATUS = "the job's status is malformed; waiting for the operator to rewrite it"
 
 
 class LauncherError(Exception):
@@ -47,18 +62,14 @@ class NoAnswerError(Exception):
 
 
 class Task:
-    """The operator's instructions to the init container, from its environment.
-
-    `wait_seconds` 0: it waits without limit. `kubectl` is the program to copy to `folder`; empty:
-    none.
-    """
+    """The operator's instructions to the init container, from its environment. `wait_seconds` 0:
+    no limit. `kubectl` is the program to copy to `folder`; empty: none."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         needed = ("IPUHUB_NAMESPACE", "IPUHUB_JOB", "IPUHUB_JOB_UID")
         missing = [name for name in needed if not environment.get(name)]
         if missing:
-            names = " and ".join(missing)
-            raise LauncherError(f"{names}: missing, although the operator sets it")
+            raise LauncherError(f"{' and '.join(missing)}: missing, although the operator sets it")
         self.namespace, self.job, self.uid = (environment[name] for name in needed)
         self.instance = _number(environment, "IPUHUB_INSTANCE", "0", int)
         self.attempt = _number(environment, "IPUHUB_ATTEMPT", "0", int)
@@ -92,12 +103,11 @@ class Api:
         except OSError as error:
             raise LauncherError(f"no service account in {self._account}: {error}") from error
 
-    def get(self, path: str) -> Manifest:
+    def get(self, path: str) -> Any:
         """Return the object or list at `path`; raises NoAnswerError."""
-        found: Manifest = _decoded(b"".join(self._ask(path, 30.0)))
-        return found
+        return _decoded(b"".join(self._ask(path, 30.0)))
 
-    def watch(self, path: str, seconds: float) -> Iterator[Manifest]:
+    def watch(self, path: str, seconds: float) -> Iterator[Any]:
         """Yield the events at `path` until the server ends them; raises NoAnswerError."""
         rest = b""
         for part in self._ask(path, seconds):
@@ -151,101 +161,95 @@ def _chunks(answer: Any) -> Iterator[bytes]:
         answer.readline()
 
 
-def _decoded(text: bytes) -> Any:
+def _decoded(text: bytes | str, words: str = "the API server's response is not valid JSON") -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
-        raise NoAnswerError(f"the API server's response is not valid JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise NoAnswerError(f"{words}: {error}") from error
 
 
-def awaited(workers: Iterable[str], pods: Iterable[Manifest], attempt: int) -> str:
-    """Return what the launcher waits for, in a sentence; empty: all `workers` of `attempt` are
-    Ready."""
+def checked(value: Any, rule: Any, path: str, words: str = BAD_POD) -> Any:
+    """Return the value if each field in it has the type of its rule; raises NoAnswerError."""
+    kind: Any = rule if isinstance(rule, type) else type(rule)
+    if type(value) is not kind:  # to isinstance, true is an integer
+        raise NoAnswerError(f"{words}: {path}")
+    if isinstance(rule, dict):
+        for name, inner in rule.items():
+            if name in NEEDED or value.get(name) is not None:
+                checked(value.get(name), inner, f"{path}.{name}", words)
+    elif isinstance(rule, list):
+        for number, entry in enumerate(value):
+            checked(entry, rule[0], f"{path}[{number}]", words)
+    return value
+
+
+def awaited(workers: Sequence[str], pods: Iterable[Manifest], attempt: int) -> str:
+    """Return what the launcher waits for, in a sentence; empty: all `workers` are Ready."""
     found = {
         pod["metadata"]["name"]: pod
         for pod in pods
-        if (pod["metadata"].get("labels") or {}).get("graphcore.ai/attempt") == str(attempt)
+        if (pod["metadata"].get("labels") or {}).get(ATTEMPT) == str(attempt)
     }
-    wanted = list(workers)
     waiting = [
         f"{name} ({_trouble(found[name])})" if name in found else f"{name} (not there yet)"
-        for name in wanted
+        for name in workers
         if name not in found or not _is_ready(found[name])
     ]
     if not waiting:
         return ""
     named = ", ".join(waiting[:MOST_NAMED])
     more = f" and {len(waiting) - MOST_NAMED} more" if len(waiting) > MOST_NAMED else ""
-    ready = len(wanted) - len(waiting)
-    return f"{ready} of {len(wanted)} workers are ready; waiting for {named}{more}"
+    ready = len(workers) - len(waiting)
+    return f"{ready} of {len(workers)} workers are ready; waiting for {named}{more}"
 
 
 def _is_ready(pod: Manifest) -> bool:
-    if pod["metadata"].get("deletionTimestamp"):
-        return False
     status = pod.get("status") or {}
-    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
-    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
+    conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
+    is_up = status.get("phase") == "Running" and conditions.get("Ready") == "True"
+    return is_up and not pod["metadata"].get("deletionTimestamp")
 
 
 def _trouble(pod: Manifest) -> str:
     """Return why a pod is not Ready, in the words of kubelet or scheduler, else its phase."""
     status = pod.get("status") or {}
-    for field in ("initContainerStatuses", "containerStatuses"):
+    for field in CONTAINERS:
         for container in status.get(field) or ():
             waits = (container.get("state") or {}).get("waiting") or {}
             if waits.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
-                return ": ".join(str(waits[k]) for k in ("reason", "message") if waits.get(k))
+                return ": ".join(waits[k] for k in ("reason", "message") if waits.get(k))
     for condition in status.get("conditions") or ():
         if condition.get("reason") == "Unschedulable":
             return f"Unschedulable: {condition.get('message') or 'no node takes it'}"
-    return str(status.get("phase") or "Pending")
+    return status.get("phase") or "Pending"
 
 
-def _instances(status: Mapping[str, Any]) -> Iterator[Manifest]:
-    """Yield the status of each instance.
-
-    If the CRD drops the field, it is in a condition (`jobs.operator.statuscarrier`).
-    """
-    found = _of_type(list, status.get("instances") or [])
-    for condition in () if found else _of_type(list, status.get("conditions") or []):
-        if _of_type(dict, condition).get("type") == CARRIER:
-            try:
-                own = json.loads(_of_type(str, condition.get("message") or "{}"))
-            except (ValueError, RecursionError):
-                own = None
-            found = _of_type(list, _of_type(dict, own).get("instances") or [])
-    for entry in found:
-        _of_type(int, _of_type(dict, entry).get("index"))
-        yield entry
-
-
-def _of_type(kind: type, value: Any) -> Any:
-    """Return the value; the gate waits where it is malformed, since the operator rewrites that."""
-    if type(value) is not kind:  # to isinstance, true is an integer
-        raise NoAnswerError("the job's status is malformed; waiting for the operator to rewrite it")
-    return value
+def _instances(status: Manifest) -> list[Manifest]:
+    """Return each instance's status, from a condition if the CRD drops the field."""
+    found = status.get("instances") or []
+    for condition in () if found else status.get("conditions") or ():
+        if condition["type"] == CARRIER:
+            own = _decoded(condition.get("message") or "{}", BAD_STATUS)
+            found = checked(own, OWN_FIELDS, CARRIER, BAD_STATUS).get("instances") or []
+    return found
 
 
 def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) -> str:
-    """Return why the command must no longer start; empty: it may.
-
-    A pod that an operator made which no longer leads would otherwise run the command twice.
-    """
+    """Return why the command must no longer start; empty: it may. A pod of an operator that no
+    longer leads would otherwise run the command twice."""
     if job is None or job["metadata"].get("uid") != uid:
         return "the job is gone"
     if job["metadata"].get("deletionTimestamp"):
         return "the job is being deleted"
-    status = _of_type(dict, job.get("status") or {})
-    state = _of_type(str, status.get("launcherStatus") or "")
+    status = checked(job.get("status") or {}, STATUS, "status", BAD_STATUS)
+    state = status.get("launcherStatus")
     if state in FINISHED:
         return f"the job is {state}"
-    entries = [entry for entry in _instances(status) if entry.get("index") == instance]
+    entries = [entry for entry in _instances(status) if entry["index"] == instance]
     entry = entries[0] if entries else {"attempt": 0}
-    known = _of_type(int, entry.get("attempt"))
-    if known != attempt:
-        return f"the job is at attempt {known}, this pod belongs to attempt {attempt}"
-    if _of_type(str, entry.get("state") or "") == "Running":
+    if entry["attempt"] != attempt:
+        return f"the job is at attempt {entry['attempt']}, this pod belongs to attempt {attempt}"
+    if entry.get("state") == "Running":
         return f"another launcher of attempt {attempt} has already started the command"
     return ""
 
@@ -253,9 +257,7 @@ def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) 
 def deliver_kubectl(task: Task) -> None:
     """Copy kubectl to where the exec script of the job looks for it; raises LauncherError."""
     if not task.kubectl:
-        raise LauncherError(
-            "this image contains no kubectl, which mpirun needs to reach the workers"
-        )
+        raise LauncherError("this image contains no kubectl, which mpirun needs to reach workers")
     target = f"{task.folder}/{PROGRAM}"
     try:
         os.makedirs(task.folder, exist_ok=True)  # noqa: PTH103
@@ -288,15 +290,13 @@ class Launcher:
         self._say(f"all {self._task.workers} workers are ready")
 
     def _are_workers_ready(self) -> bool:
-        """Follow the workers until all are Ready, a worker is gone, or half a minute is over.
-
-        Raise LauncherError where the job has gone with them: its workers will never be ready.
-        """
+        """Follow the workers until all are Ready, one is gone, or half a minute is over; raise
+        LauncherError where the job has gone with them: its workers will never be ready."""
         task = self._task
         labels = f"graphcore.ai/ipujob-uid={task.uid},graphcore.ai/role=worker"
         path = f"/api/v1/namespaces/{task.namespace}/pods?labelSelector={labels}"
         try:
-            found = self._api.get(path)
+            found = checked(self._api.get(path), POD_LIST, "pods")
             pods = {pod["metadata"]["name"]: pod for pod in found.get("items") or ()}
             if self._is_all(pods):
                 return True
@@ -305,15 +305,14 @@ class Launcher:
             path += f"&watch=1&timeoutSeconds={max(int(seconds), 1)}"
             path += f"&resourceVersion={found['metadata']['resourceVersion']}"
             for event in self._api.watch(path, seconds):
-                if event["type"] in {"ERROR", "DELETED"}:
+                if checked(event, {"type": str}, "event")["type"] in {"ERROR", "DELETED"}:
                     return False
-                pods[event["object"]["metadata"]["name"]] = event["object"]
+                pod = checked(event.get("object"), POD, "pod")
+                pods[pod["metadata"]["name"]] = pod
                 if self._is_all(pods):
                     return True
         except NoAnswerError as error:
             self._rest(error)
-        except (AttributeError, KeyError, TypeError) as error:
-            self._rest(NoAnswerError(f"the API server sent a malformed pod: {error!r}"))
         return False
 
     def _is_all(self, pods: Mapping[str, Manifest]) -> bool:
@@ -323,22 +322,22 @@ class Launcher:
         return not self._waits_for
 
     def _check_gate(self) -> None:
-        """Raise LauncherError where the command must not start any more; an API server that does
-        not answer is waited for."""
+        """Wait for an answer; raise LauncherError if the command must not start any more."""
         task = self._task
         whose = (task.uid, task.instance, task.attempt)
         path = f"/apis/graphcore.ai/v1alpha1/namespaces/{task.namespace}/ipujobs/{task.job}"
-        while True:
+        reason = None
+        while reason is None:
             try:
-                reason = closed_because(self._api.get(path), *whose)
+                job = checked(self._api.get(path), JOB, "job", BAD_JOB)
+                reason = closed_because(job, *whose)
             except NoAnswerError as error:
-                if error.status != NOT_FOUND:
+                if error.status == NOT_FOUND:
+                    reason = closed_because(None, *whose)
+                else:
                     self._rest(error)
-                    continue
-                reason = closed_because(None, *whose)
-            if reason:
-                raise LauncherError(f"not starting the command: {reason}")
-            return
+        if reason:
+            raise LauncherError(f"not starting the command: {reason}")
 
     def _rest(self, error: NoAnswerError) -> None:
         """Wait a moment before the next request; the rights may not be in effect from the start."""

@@ -114,17 +114,77 @@ def test_the_gate_waits_until_a_malformed_status_is_rewritten(status: object) ->
         closed_because(ipujob().build() | {"status": status}, "uid-sample", 0, 0)
 
 
-@pytest.mark.parametrize("status", ["x", {"conditions": "x"}, {"conditions": [None]}], ids=str)
-def test_a_malformed_worker_is_waited_for(status: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    meta = {"name": "w", "labels": {"graphcore.ai/attempt": "0"}}
+META = {"name": "w", "labels": {"graphcore.ai/attempt": "0"}}
+
+
+def launcher_of(found: object, lines: list[str]) -> Launcher:
+    """A launcher whose API server answers each request with `found`."""
+    task = SimpleNamespace(
+        uid="u", namespace="x", job="j", instance=0, attempt=0, worker_names=["w"], workers=1
+    )
+    task.wait_seconds = 0
+    api = SimpleNamespace(get=lambda _: found, watch=lambda *_: iter([found]))
+    return Launcher(task, api, lines.append)  # type: ignore[arg-type]
+
+
+def stop(_: float) -> None:
+    raise TimeoutError("it would ask again")
+
+
+def listed(*pods: object) -> object:
+    return {"metadata": {"resourceVersion": "1"}, "items": [*pods]}
+
+
+@pytest.mark.parametrize(
+    ("found", "path"),
+    [
+        ("x", ""),
+        ({"items": []}, ".metadata"),
+        (listed("x"), ".items[0]"),
+        (listed({"metadata": {"labels": {}}}), ".items[0].metadata.name"),
+        (listed({"metadata": META | {"labels": "x"}}), ".items[0].metadata.labels"),
+        (listed({"metadata": META, "status": "x"}), ".items[0].status"),
+        (listed({"metadata": META, "status": {"phase": 7}}), ".items[0].status.phase"),
+        (
+            listed({"metadata": META, "status": {"conditions": [None]}}),
+            ".items[0].status.conditions[0]",
+        ),
+        (
+            listed({"metadata": META, "status": {"containerStatuses": [{"state": [1]}]}}),
+            ".items[0].status.containerStatuses[0].state",
+        ),
+    ],
+    ids=lambda value: str(value)[-60:],
+)
+def test_a_malformed_worker_is_waited_for(
+    found: object, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines: list[str] = []
     slept: list[float] = []
-    api = SimpleNamespace(get=lambda _: {"items": [{"metadata": meta, "status": status}]})
-    task = SimpleNamespace(
-        uid="u", namespace="x", attempt=0, worker_names=["w"], workers=1, wait_seconds=0
-    )
     monkeypatch.setattr("time.sleep", slept.append)
-    launcher = Launcher(task, api, lines.append)  # type: ignore[arg-type]
-    assert not launcher._are_workers_ready()
-    assert "the API server sent a malformed pod" in lines[-1]
+    assert not launcher_of(found, lines)._are_workers_ready()
+    assert lines == [f"the API server sent a malformed pod: pods{path}"]
     assert slept == [RETRY_SECONDS]
+
+
+@pytest.mark.parametrize("found", ["x", [], {"metadata": 7}, {"metadata": {"uid": 7}}], ids=str)
+def test_a_malformed_job_is_waited_for(found: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher that fails would end an attempt of a job that may well run."""
+    lines: list[str] = []
+    monkeypatch.setattr("time.sleep", stop)
+    with pytest.raises(TimeoutError):
+        launcher_of(found, lines)._check_gate()
+    assert lines[0].startswith("the API server sent a malformed job: job")
+
+
+@pytest.mark.parametrize("kind", [AttributeError, KeyError, TypeError, ValueError])
+def test_a_fault_of_its_own_ends_it(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be tried again without end, under the name of a malformed pod."""
+
+    def fail(*_: object) -> str:
+        raise kind("a fault of its own")
+
+    monkeypatch.setattr("time.sleep", stop)
+    monkeypatch.setattr("jobs.launcher.main.awaited", fail)
+    with pytest.raises(kind, match="a fault of its own"):
+        launcher_of(listed(), []).run()
