@@ -336,7 +336,7 @@ def _waits(
         if instance.is_resting and instance.record.restart_at is not None
     ]
     return [
-        ask_again_after(instances, now),
+        ask_again_after(instances, spec.partition_size, now),
         release_again_after(observed, now),
         decisions.seconds_left(observed, spec, now),
         decisions.seconds_to_next(instances[0], spec, now),

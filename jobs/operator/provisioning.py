@@ -33,7 +33,7 @@ from jobs.operator.actions import (
 from jobs.operator.ownership import contents_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from jobs.builders.pods import BuildContext
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jobs.operator.observed import Child, Instance, Observed
 
 MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
+RESIZE_PAUSE = timedelta(seconds=1)  # at least so long between two requests of an edited job
 
 
 def is_due(instance: Instance, now: datetime) -> bool:
@@ -84,12 +85,13 @@ def reservations(
     """The partitions to request now, a limited number at a time.
 
     All have the same size: if the first waits for IPUs, the others would get the same answer, so
-    only the first waiting instance requests for all.
+    only the first waiting instance requests for all. It does so at once after an edit of the size.
     """
     all_of_them = tuple(instances)
     due = [instance for instance in all_of_them if is_due(instance, now)]
     if any(_waits(instance) for instance in all_of_them):
-        waiting = [instance for instance in due if _waits(instance)][:1]
+        resized = [each for each, left in _resized(all_of_them, size, now) if left <= 0]
+        waiting = [*(instance for instance in due if _waits(instance)), *resized][:1]
         due = [*waiting, *(i for i in due if i.partition is not None and not _may_wait(i))]
     return tuple(
         EnsurePartition(instance.index, instance.attempt, size) for instance in due[:MOST_AT_ONCE]
@@ -100,15 +102,31 @@ def _waits(instance: Instance) -> bool:
     return instance.partition is not None and instance.partition.phase == Phase.WAITING
 
 
+def _resized(
+    instances: Iterable[Instance], size: int, now: datetime
+) -> list[tuple[Instance, float]]:
+    """Return the first waiting instance, if its last answer is about another size, and the seconds
+    until it may request again: an edit in a loop must not make it a flood of requests."""
+    for instance in instances:
+        partition = instance.partition
+        if partition is None or partition.phase != Phase.WAITING:
+            continue
+        if partition.size == size or partition.asked_at is None or not _is_wanted(instance):
+            break
+        return [(instance, (partition.asked_at + RESIZE_PAUSE - now).total_seconds())]
+    return []
+
+
 def _may_wait(instance: Instance) -> bool:
     """Return whether it holds nothing yet, and so may find no room."""
     partition = instance.partition
     return partition is None or partition.phase in {Phase.WAITING, Phase.RELEASED}
 
 
-def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | None:
-    """Return the seconds until an unfinished partition is requested again."""
-    return _next_call(
+def ask_again_after(instances: Sequence[Instance], size: int, now: datetime) -> float | None:
+    """Return the seconds until an unfinished partition, or one of an edited size, is requested
+    again."""
+    unfinished = _next_call(
         (
             instance.partition
             for instance in instances
@@ -117,6 +135,8 @@ def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | Non
         {Phase.RESERVING, Phase.CREATING},
         now,
     )
+    resized = (left for _, left in _resized(instances, size, now) if left > 0)
+    return min((*resized, *(() if unfinished is None else (unfinished,))), default=None)
 
 
 def release_again_after(observed: Observed, now: datetime) -> float | None:

@@ -11,13 +11,14 @@ import pytest
 from ipuhub.partition import Partition
 from jobs.ipujob.names import uid_of
 from jobs.operator.partitions import PartitionFacts
-from tests.builders.ipujobs import NOW, at, ipujob
+from jobs.operator.plan import plan
+from tests.builders.ipujobs import NOW, at, ipujob, observed
 from tests.builders.passes import running_job
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.partitions import FakePartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 async def test_jobs_that_do_not_fit_wait_with_the_reason_and_then_run() -> None:
@@ -97,6 +98,46 @@ async def test_who_asks_anew_has_its_place_by_its_age() -> None:
     world.partitions.ipus = 4
     await world.run(3, launcher_exit=None)
     assert [r.name for r in world.partitions.held()] == ["older"]
+
+
+async def edits(world: JobWorld, uid: str, sizes: Iterable[int], seconds: float) -> None:
+    """Edit the job's size again and again, with passes and so much time after each edit."""
+    for size in sizes:
+        world.kube.edit_job("sample", ipusPerModelReplica=str(size))
+        for _ in range(3):
+            await world.controller.reconcile(uid)
+        world.now += timedelta(seconds=seconds)
+
+
+async def test_a_waiting_job_asks_at_once_for_an_edited_size_and_once() -> None:
+    world = JobWorld(ipus=0)
+    uid = world.kube.add_job(ipujob().build())
+    world.kube.add_job(ipujob("other").build())
+    await world.passes(2)
+    world.partitions.calls.clear()
+    await edits(world, uid, [2], 0.0)
+    assert world.partitions.calls == ["ensure"]
+    message = "8 IPUs in one block are needed and not free now"
+    assert world.condition()["message"] == message
+    world.kube.edit_job("sample", activeDeadlineSeconds=900)
+    await edits(world, uid, [2, 2], 1.0)
+    assert world.partitions.calls == ["ensure"]
+
+
+async def test_a_job_that_is_edited_in_a_loop_asks_once_a_second() -> None:
+    world = JobWorld(ipus=0)
+    uid = world.kube.add_job(ipujob().build())
+    await world.passes(2)
+    world.partitions.calls.clear()
+    await edits(world, uid, [1, 2] * 20, 0.05)
+    assert world.partitions.calls == ["ensure"] * 2
+    world.kube.edit_job("sample", ipusPerModelReplica="4")
+    planned = plan(world.controller.observer.observe(uid) or observed(None), world.now)
+    assert 0 < (planned.requeue_after or 0) <= 1
+    world.now += timedelta(seconds=1)
+    await edits(world, uid, [4], 0.0)
+    assert world.partitions.calls == ["ensure"] * 3
+    assert world.condition()["message"] == "16 IPUs in one block are needed and not free now"
 
 
 async def test_who_cannot_ask_since_the_proxy_is_away_keeps_its_place() -> None:
