@@ -169,7 +169,7 @@ def test_an_owner_of_a_waiting_job_does_not_lie_over_its_ipus_on_paper(
         assert page.evaluate(OVERLAPS) == [[False, False]]
 
 
-@pytest.mark.parametrize("width", [768, 834])
+@pytest.mark.parametrize("width", [660, 768, 834])
 def test_a_statement_fits_a_tablet_with_whole_names(address: str, cookie: str, width: int) -> None:
     """With amounts as a month has them; users were read as "fari" and "d"."""
     store_rate("ipu", "1.25")
