@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from ipuhub.models import WatchCheckpoint
+from ipuhub.models import AuditEntry, WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
 from tests.builders.everypage import jobs_of_each_kind, month_with_report, rows_of_administration
@@ -51,6 +51,22 @@ HALO: Final = """(label) => {
   return [paintOrder.split(" ")[0], stroke];
 }"""
 
+APART: Final = """(width) => [...document.querySelectorAll(".figure")].flatMap((each) => {
+  each.style.width = `${width}px`;
+  const walk = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), places = [];
+  for (let node; node = walk.nextNode();)
+    for (let at = 0; at < node.length; at += 1) places.push([node, at]);
+  const text = places.map(([node, at]) => node.data[at]).join("");
+  return [...text.matchAll(/\\d\\s+(%|IPUs?\\b|IPU-h|EUR|min\\b|[shd]\\b|[A-Z][a-z]{2}\\b)/g)]
+    .filter(({ index, 0: found }) => {
+      const range = document.createRange();
+      range.setStart(...places[index]);
+      range.setEnd(...places[index + found.length - 1]);
+      const [first, ...others] = [...range.getClientRects()].filter((box) => box.width);
+      return others.some((box) => box.top >= first.bottom - 2);
+    }).map((found) => found[0]);
+})"""
+"""Amounts of a figure without room whose unit is on the next line."""
 BARE: Final = """() => [...document.querySelectorAll("main td time")].filter((time) => {
   const cell = time.closest("td"), head = getComputedStyle(cell, "::before").content;
   const column = cell.closest("table").tHead?.rows[0].cells[cell.cellIndex];
@@ -185,6 +201,40 @@ def test_a_statement_fits_a_tablet_with_whole_names(address: str, cookie: str, w
         assert max(page.evaluate(WIDER)) <= 0
 
 
+def test_a_figure_stays_with_its_unit_on_paper(address: str, cookie: str) -> None:
+    """Whatever its width; a fifth of a sheet broke "38.1 %" and "104 IPUs"."""
+    store_rate("ipu", "1.25")
+    now = timezone.now()
+    month = SimpleNamespace(
+        first=now,
+        same_time=now,
+        hours=8043,
+        earlier_hours=7588,
+        change="+6 %",
+        cost=SimpleNamespace(amount=10538),
+    )
+    month.cost.currency = "EUR"
+    context = {
+        "fleet": SimpleNamespace(free=7, held=25, total=32, share="78.1 %"),
+        "map": draw(controller(), queue=(waiter("a", 104),)),
+        "month": month,
+        "held_share": "38.1 %",
+        "sees_all": True,
+        "now": NOW,
+        "usage_url": "/usage/",
+    }
+    html = render_to_string("overview/_figures.html", context)
+    with page_of(address, cookie, 703) as page:
+        page.goto("/queue/")
+        page.evaluate("(html) => { document.querySelector('main').innerHTML = html; }", html)
+        for media in ("print", "screen"):
+            page.emulate_media(media=media)
+            for amount in ("78.1 %", "38.1 %", "for 104 IPUs", "10,538 EUR", "8,043 IPU-h", "+6 %"):
+                assert page.locator(".figures").get_by_text(amount).count(), amount
+            for width in range(96, 200, 4):
+                assert (media, width, page.evaluate(APART, width)) == (media, width, [])
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_no_age_reads_as_a_duration(address: str, cookie: str, admin: User, width: int) -> None:
     """Under "Age" it stands alone, as `kubectl get` has it; elsewhere it says "ago"."""
@@ -199,3 +249,21 @@ def test_no_age_reads_as_a_duration(address: str, cookie: str, admin: User, widt
         page.evaluate(HELD)
         bare += page.evaluate(BARE)
         assert bare == [], "\n".join(bare)
+
+
+def test_what_made_a_change_is_shown_whole_where_there_is_room(
+    address: str, cookie: str, admin: User
+) -> None:
+    rows_of_administration(admin)
+    AuditEntry.objects.update(via="command make_usage_reports")
+    with page_of(address, cookie, 1440) as page:
+        page.goto("/audit/")
+        made_by = page.locator('td[data-label="By"] .long').first
+        assert made_by.evaluate("(text) => text.scrollWidth - text.clientWidth") <= 0
+        lines = made_by.evaluate(
+            "(text) => text.clientHeight / parseFloat(getComputedStyle(text).lineHeight)"
+        )
+        assert round(lines) == 1
+        made_by.evaluate("(text) => { text.textContent = `token ${'report '.repeat(14)}`; }")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+        assert max(page.evaluate(WIDER)) <= 0
