@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from devcluster.demo.securevipu import SecureVipu
 from devcluster.demo.supervisor import Process
-from devcluster.demo.vipufleet import controllers_of, node_label
+from devcluster.demo.vipufleet import controllers_of, heartbeat_options, node_label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,7 +169,7 @@ class Processes:
         else:
             begin = first + controller.first_machine
             agents = (f"127.0.0.1:{begin + number}" for number in range(controller.machines))
-            command += ["--agents", ",".join(agents)]
+            command += ["--agents", ",".join(agents), *heartbeat_options(self.machines)]
         return Process(controller.process, command, is_ready=lambda: _accepts(port))
 
     def proxy(self) -> Process:

@@ -13,6 +13,8 @@ RACK_MACHINES: Final = 16
 CONTROLLER_MACHINES: Final = 2 * RACK_MACHINES
 _LABEL: Final = "vipu-ctrl"
 _FIRST_PORT: Final = 8090
+_CALLS_A_SECOND: Final = 256  # of all machines together
+_LONGEST_HEARTBEAT: Final = 5.0  # that vipu-server takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,20 @@ def ports_of(controllers: list[DemoController]) -> dict[str, int]:
         for controller in controllers[1:]
         for offset, purpose in enumerate((controller.purpose, controller.admin_purpose))
     }
+
+
+def heartbeat_options(machines: int) -> tuple[str, ...]:
+    """The options of vipu-server about the calls of agents.
+
+    One process of this computer is the agents of all machines: calls of each machine every second
+    would take the time of more than a core at 1,024 machines, and where they came too late all
+    machines were lost at once.
+    """
+    heartbeat = min(max(1.0, machines / _CALLS_A_SECOND), _LONGEST_HEARTBEAT)
+    if heartbeat == 1:
+        return ()
+    lost = 5 * heartbeat
+    return ("--agent-heartbeat-seconds", f"{heartbeat:g}", "--agent-lost-seconds", f"{lost:g}")
 
 
 def node_label(controllers: list[DemoController]) -> str:

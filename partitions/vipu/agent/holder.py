@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Names of headers of a call; a controller's id stays the same across its restarts.
 CONTROLLER_HEADER: Final = "ipuhub-controller"
 TAKE_OVER_HEADER: Final = "ipuhub-take-over"
-# A controller calls each second: one that has not called for so long has ended.
+# A controller calls at least every 5 s: one that has not called for so long has ended.
 HELD_FOR: Final = timedelta(seconds=15)
 _MOST_HOSTS: Final = 8
 _LONGEST_ID: Final = 64  # of an id that is repeated to others

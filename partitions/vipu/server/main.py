@@ -180,7 +180,10 @@ class VipuServer:
         if options.simulates_machines:
             return fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
         addresses = agents_of(options.agents.split(",")) if options.agents else {}
-        timing = LinkTiming(lost_seconds=options.agent_lost_seconds)
+        timing = LinkTiming(
+            heartbeat_seconds=options.agent_heartbeat_seconds,
+            lost_seconds=options.agent_lost_seconds,
+        )
         us = Identity(controller_id_in(self._state.lock_path), options.take_over_agents)
         self._links = AgentLinks(addresses, timing, options.agent_tls, self._clock, us)
         ipus = self._links.connect(options.ipus_per_machine)

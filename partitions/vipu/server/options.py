@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from partitions.vipu.agent.holder import HELD_FOR
 from partitions.vipu.certificates import Role
 from partitions.vipu.server.statefile import StateFileError, default_storage
 from partitions.vipu.serving import (
@@ -58,6 +59,7 @@ class ServerOptions:
     admin_host: str = "127.0.0.1"
     admin_port: int | None = None
     agents: str = ""
+    agent_heartbeat_seconds: float = 1.0
     agent_lost_seconds: float = 5.0
     take_over_agents: bool = False
     autodiscovery_listen_interfaces: str = ""
@@ -218,6 +220,13 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
         "without: simulate --machines machines here, unless that is 0",
     )
     parser.add_argument(
+        "--agent-heartbeat-seconds",
+        type=_heartbeat,
+        default=1.0,
+        help="how long to wait between two calls of an agent (0.1 to 5); a call is given up after "
+        "the same time",
+    )
+    parser.add_argument(
         "--agent-lost-seconds",
         type=seconds,
         default=5.0,
@@ -242,6 +251,15 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
         ("--agent-key", "file with its private key, PEM"),
     ):
         parser.add_argument(name, type=Path, help=what)
+
+
+def _heartbeat(text: str) -> float:
+    """A pause between calls in which an agent does not forget its controller, even if two of three
+    calls are lost."""
+    pause = float(text)
+    if not 0.1 <= pause <= HELD_FOR.total_seconds() / 3:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds (0.1 to 5)")
+    return pause
 
 
 def _certificate_options(parser: argparse.ArgumentParser) -> None:

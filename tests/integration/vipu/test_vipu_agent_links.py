@@ -33,7 +33,6 @@ from partitions.vipu.protos.vipu_agent_pb2_grpc import (
     add_AgentServiceServicer_to_server,
 )
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
-from partitions.vipu.server.agents.fleet import LinkTiming
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from tests.fakes.freeport import free_port
@@ -123,13 +122,10 @@ async def test_an_order_takes_one_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (machine,) = machines(1, latency=0.0)
-    server = start([machine])
+    server = start([machine], agent_heartbeat_seconds=36_000.0)
     links, follow_of = server._links, AgentClient.follow
     assert links is not None
-    link = links._links["ag0"]
-    await eventually(lambda: bool(link.boot_id))
-    link.client._deadline_seconds = PATIENCE_SECONDS
-    link.around.timing = LinkTiming(heartbeat_seconds=36_000)
+    await eventually(lambda: bool(links._links["ag0"].boot_id))
     received: list[tuple[Order, ...]] = []
 
     async def follow(agent: AgentClient, *orders: Order) -> Outcome:

@@ -165,6 +165,10 @@ def test_an_impossible_fleet_ends_with_exit_code_2_and_its_sentence(
         ["--create-latency-seconds", "-1"],
         ["--reset-latency-seconds", "nan"],
         ["--log-level", "loud"],
+        ["--agent-heartbeat-seconds", "0"],  # calls without a pause
+        ["--agent-heartbeat-seconds", "5.1"],  # an agent forgets who calls it thrice in 15 s
+        ["--agent-heartbeat-seconds", "x"],
+        ["--agent-heartbeat-seconds", "nan"],
     ],
 )
 def test_a_wrong_option_is_refused_by_name(

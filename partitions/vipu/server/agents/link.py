@@ -116,7 +116,7 @@ class AgentLink:
                 self.around.inventories[self.agent] = self.inventory
 
     async def follow(self) -> None:
-        """Ask the agent every second, and at once after a change, until this is cancelled."""
+        """Ask the agent once a heartbeat, and at once after a change, until this is cancelled."""
         busy = _BUSY_SECONDS
         while True:
             self.wake.clear()

@@ -9,6 +9,7 @@ import pytest
 from devcluster.demo.processes import AGENT_PORTS, PORTS, Processes
 from devcluster.demo.run import Demo
 from devcluster.demo.vipufleet import controllers_of, ports_of
+from partitions.vipu.server.options import parse_options
 
 
 def processes(machines: int, *, is_fleet: bool) -> Processes:
@@ -45,6 +46,25 @@ def test_a_fleet_has_a_controller_for_two_racks_with_machines_ports_and_a_node_o
         "127.0.0.1:8090:vipu-ctrl=vctl0,127.0.0.1:8092:vipu-ctrl=vctl1"
     )
     assert option(list(made.kubelet().command), "--label") == "vipu-ctrl=vctl{i}"
+
+
+@pytest.mark.parametrize(
+    ("machines", "heartbeat", "lost"), [(512, 2.0, 10.0), (1024, 4.0, 20.0), (4096, 5.0, 25.0)]
+)
+def test_the_agents_of_a_large_fleet_are_called_256_times_a_second_in_all(
+    machines: int, heartbeat: float, lost: float
+) -> None:
+    for server in processes(machines, is_fleet=True).vipu_servers():
+        options = parse_options(list(server.command[3:]), {})
+        assert options.agent_heartbeat_seconds == heartbeat
+        assert options.agent_lost_seconds == lost
+
+
+@pytest.mark.parametrize("machines", [32, 256])
+def test_the_agents_of_a_small_fleet_are_called_as_those_of_a_site(machines: int) -> None:
+    for server in processes(machines, is_fleet=True).vipu_servers():
+        options = parse_options(list(server.command[3:]), {})
+        assert (options.agent_heartbeat_seconds, options.agent_lost_seconds) == (1.0, 5.0)
 
 
 @pytest.mark.parametrize("machines", [0, 16, 48, -32])
