@@ -45,6 +45,7 @@ from jobs.operator.failures import NameConflictError, fault_of
 from jobs.operator.metrics import count_action, count_decision
 from jobs.operator.ownership import is_object_of, is_pod_of
 from jobs.operator.pods import TERMINAL
+from jobs.operator.provisioning import has_waited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -312,8 +313,8 @@ class Executor:
         )
         this.is_current = False  # the answer may take seconds
         this.leave()
-        has_waited = known is not None and known.phase == Phase.WAITING
-        fact = await (self._in_turn(call) if has_waited else call)
+        waited = has_waited(this.observed, action.instance)
+        fact = await (self._in_turn(call) if waited else call)
         self._effects.facts.note(key.uid, fact, self._effects.now())
         this.outcome.replan = True
 

@@ -387,5 +387,5 @@ def _partitions_steps(
     if observed.proxy_problem:
         return ()
     actions = reservations(instances, context.spec.partition_size, now)
-    tries = try_step(context, instances, actions)
+    tries = try_step(observed, context, instances, actions)
     return tries, Step("partitions", actions, needs_previous=True)

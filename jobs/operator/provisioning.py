@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ipuhub.partition import ASK_AGAIN, Partition, Phase
+from ipuhub.partition import Reason as PartitionReason
 from jobs.builders.launcher import (
     build_config_map,
     build_launcher,
@@ -19,7 +20,7 @@ from jobs.builders.launcher import (
     build_service_account,
 )
 from jobs.builders.pods import PodPlace, build_worker
-from jobs.ipujob.conditions import Reason
+from jobs.ipujob.conditions import Reason, current_condition
 from jobs.ipujob.names import Kind, parse_time
 from jobs.operator.actions import (
     CreateChild,
@@ -41,6 +42,14 @@ if TYPE_CHECKING:
     from jobs.operator.observed import Child, Instance, Observed
 
 MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
+_SHORTAGES = frozenset(
+    {
+        PartitionReason.NO_CAPACITY,
+        PartitionReason.NO_CONTROLLERS,
+        PartitionReason.NO_LABELLED_NODE,
+        PartitionReason.CONTROLLER_UNAVAILABLE,
+    }
+)
 RESIZE_PAUSE = timedelta(seconds=1)  # at least so long between two requests of an edited job
 
 
@@ -226,7 +235,10 @@ _STAND_IN = Partition(
 
 
 def try_step(
-    context: BuildContext, instances: tuple[Instance, ...], asks: tuple[EnsurePartition, ...]
+    observed: Observed,
+    context: BuildContext,
+    instances: tuple[Instance, ...],
+    asks: tuple[EnsurePartition, ...],
 ) -> Step:
     """Return a step that tries a worker and the launcher of the next instance by dry runs.
 
@@ -234,7 +246,7 @@ def try_step(
     for IPUs have been tried before.
     """
     asking = {ask.instance for ask in asks}
-    fresh = [i for i in instances if i.index in asking and _is_fresh(i)]
+    fresh = [i for i in instances if i.index in asking and _is_fresh(observed, i)]
     if not fresh:
         return Step("try", ())
     first = fresh[0]
@@ -247,9 +259,23 @@ def try_step(
     return Step("try", tries, needs_previous=True)
 
 
-def _is_fresh(instance: Instance) -> bool:
+def _is_fresh(observed: Observed, instance: Instance) -> bool:
     partition = instance.partition
-    return partition is None or partition.phase == Phase.RELEASED
+    if partition is None:
+        return not has_waited(observed, instance.index)
+    return partition.phase == Phase.RELEASED
+
+
+def has_waited(observed: Observed, instance: int) -> bool:
+    """Return whether the last answer to the instance's requests was that it has to wait.
+
+    An operator that has just started has no answer yet: the status has the answer that the operator
+    before it got. Otherwise those who waited through a restart would lose their order.
+    """
+    partition = observed.partitions.get(instance)
+    if partition is not None:
+        return partition.phase == Phase.WAITING
+    return (current_condition(observed.status()) or {}).get("reason") in _SHORTAGES
 
 
 def _of_default_account(launcher: Manifest) -> Manifest:

@@ -290,8 +290,10 @@ async def test_all_who_wait_are_woken_together_once_something_changes_or_time_ha
     assert await facts.poll(at(10)) == {"young", "old"}
 
 
-async def test_the_oldest_waiting_job_gets_what_becomes_free() -> None:
-    """Also when its call takes longer to the proxy than the others'."""
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_the_oldest_waiting_job_gets_what_becomes_free(*, is_restarted: bool) -> None:
+    """Also when its call takes longer to the proxy than the others', or its dry run to the API
+    server, and when the operator was restarted meanwhile."""
     world = JobWorld(ipus=4)
     world.kube.add_job(ipujob("holder").build())
     await world.until(lambda: world.state("holder") == "Running", launcher_exit=None)
@@ -300,12 +302,18 @@ async def test_the_oldest_waiting_job_gets_what_becomes_free() -> None:
         job = ipujob(name).build()
         job["metadata"]["creationTimestamp"] = created
         uids[name] = world.kube.add_job(job)
-        await world.run(1, launcher_exit=None)
+        await world.run(3, launcher_exit=None)
     world.partitions.detours[uids["old"]] = 20
-    world.kube.delete_job("holder")
+    world.kube.calls.clear()
+    if is_restarted:
+        world.start()
+        world.partitions.ipus = 8
+    else:
+        world.kube.delete_job("holder")
     for _ in range(6):
         await world.by_queue(launcher_exit=None)
-    assert [r.name for r in world.partitions.held()] == ["old"]
+    assert [r.name for r in world.partitions.held() if r.name != "holder"] == ["old"]
+    assert world.kube.calls["try", "pods"] == 0
 
 
 async def test_a_release_wakes_those_who_wait_at_once() -> None:
