@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub import VERSION_ANNOTATION
+from ipuhub.kube.malformed import ANNOTATION, NOTHING, read_annotation
 from ipuhub.text import spell_duration
 from ipuhub.times import HEARTBEAT_STALE_SECONDS
 from jobs.ipujob.names import parse_time
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from ipuhub.kube.malformed import Malformed
     from partitions.fleetjson import FleetJson, MachineJson
 
 UP: Final = "up"
@@ -66,7 +68,8 @@ class Component:
 
     A component that stands for several of a kind names its `members`; `absent`: those that are
     down. `last_outage`: the one that lasts, or the last that ended. `lag_seconds`: how far its work
-    is behind, which no ETag counts, because it changes all the time.
+    is behind, which no ETag counts, because it changes all the time. `malformed`: objects of which
+    the replica that leads ignores fields.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Component:
     last_outage: LastOutage | None = None
     lag_seconds: float | None = field(default=None, repr=False)
     is_dated: bool = field(default=False, repr=False)
+    malformed: Malformed = NOTHING
 
     def __post_init__(self) -> None:
         if self.state != UP:
@@ -129,14 +133,15 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     holder = str(spec.get("holderIdentity") or "")
     if not holder:
         return Component(name, DOWN, "stopped: no replica leads", since=renewed)
-    meta = signs.lease.get("metadata") or {}
+    annotations = (signs.lease.get("metadata") or {}).get("annotations") or {}
     found = Component(
         name,
         UP,
         "leads",
         holder,
         renewed,
-        version=(meta.get("annotations") or {}).get(VERSION_ANNOTATION, ""),
+        version=annotations.get(VERSION_ANNOTATION, ""),
+        malformed=read_annotation(annotations.get(ANNOTATION, "")),
         leads_since=parse_time(spec.get("acquireTime")),
     )
     if renewed is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import structlog
 
 from ipuhub.kube.errors import ApiError, Gone, ServerError
+from ipuhub.kube.malformed import MalformedObjects, spell_fields
 from ipuhub.kube.resources import ListResult, WriteOptions
 from ipuhub.kube.shapes import read_object
 from ipuhub.kube.transport import Request, Transport
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest, PatchType, Propagation, Resource
 
 _UNPAGED_SECONDS: Final = 120.0  # ten thousand pods are 25 MB
-_MOST_LOGGED: Final = 1000  # objects with malformed fields in the log; the count goes on
-_MOST_NAMED: Final = 5
 _PLAIN: Final = WriteOptions()
 _TRY: Final = WriteOptions(dry_run=True)
 log = structlog.get_logger(__name__)
@@ -40,7 +39,8 @@ class KubeClient:
     Every method raises `ipuhub.kube.errors.ApiError`. Connections are opened on first use.
     `calls` counts requests by (verb, plural): get, list, watch, create, replace, patch, delete.
     `on_called` gets verb, plural, "ok" or the status of a failure ("none": no answer), seconds.
-    `on_malformed` gets the plural of each Pod, Node or Lease that is read with malformed fields.
+    `on_malformed` gets the plural of each Pod, Node or Lease that is read with malformed fields;
+    `malformed` has them by name.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class KubeClient:
         self.calls: Counter[tuple[str, str]] = Counter()
         self.on_called: Callable[[str, str, str, float], None] | None = None
         self.on_malformed: Callable[[str], None] = lambda _: None
-        self._logged: set[tuple[str, ...]] = set()
+        self.malformed = MalformedObjects()
         self._transport = Transport(config, user_agent, timeout_seconds, max_connections)
 
     async def __aenter__(self) -> Self:
@@ -221,11 +221,10 @@ class KubeClient:
             self.on_malformed(resource.plural)
             metadata = (read.manifest or {}).get("metadata") or {}
             where = (metadata.get("namespace") or "", metadata.get("name") or "")
-            entry = (resource.plural, *where, *read.malformed)
-            if entry not in self._logged and len(self._logged) < _MOST_LOGGED:
-                self._logged.add(entry)
-                fields = ", ".join(read.malformed[:_MOST_NAMED])
-                log.warning("malformed fields ignored", resource=entry[0], about=where, what=fields)
+            if self.malformed.add(resource.kind, *where, read.malformed):
+                fields = spell_fields(read.malformed)
+                kind = resource.plural
+                log.warning("malformed fields ignored", resource=kind, about=where, what=fields)
         return read.manifest
 
     def stream(

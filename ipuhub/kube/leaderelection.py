@@ -22,6 +22,7 @@ from ipuhub import VERSION_ANNOTATION, __version__
 from ipuhub.backoff import Backoff, jitter
 from ipuhub.concurrency import end_tasks
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound
+from ipuhub.kube.malformed import ANNOTATION
 from ipuhub.kube.resources import LEASES
 from ipuhub.kube.watch import Scope, Watch
 from ipuhub.times import format_micro_time, utc_now
@@ -282,7 +283,8 @@ class LeaderElection:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            meta = {"name": self._name, "namespace": self._namespace, "annotations": _VERSION}
+            written = {name: text for name, text in self._annotations().items() if text}
+            meta = {"name": self._name, "namespace": self._namespace, "annotations": written}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
             await self._create(body | {"spec": self._spec({})})
             self.holder, self.predecessor = self.identity, ""
@@ -292,11 +294,18 @@ class LeaderElection:
         if not self._may_take(spec):
             return False
         is_new = self.holder != self.identity
-        await self._write(lease, self._spec(spec), _VERSION if is_new else None)
+        known = lease["metadata"].get("annotations") or {}
+        wanted = self._annotations().items()
+        changed = {name: text for name, text in wanted if is_new or known.get(name) != text}
+        await self._write(lease, self._spec(spec), changed)
         if is_new:
             self.predecessor = self.holder
         self.holder = self.identity
         return True
+
+    def _annotations(self) -> dict[str, str | None]:
+        """Return what this replica says of itself; a null takes back what its predecessor said."""
+        return {**_VERSION, ANNOTATION: self._client.malformed.text or None}
 
     async def _create(self, lease: Manifest) -> None:
         try:

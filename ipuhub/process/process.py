@@ -88,7 +88,7 @@ KUBE_REQUESTS = WITH_API.counter(
 KUBE_MALFORMED = WITH_API.counter(
     "ipuhub_kube_malformed_objects_total",
     "Pods, Nodes and Leases with fields of wrong types, which are ignored; counted at each read. "
-    "The log names the fields.",
+    "The log and the page System name objects and fields.",
     "Does the API server send objects that cannot be read in full?",
     "resource",
 )

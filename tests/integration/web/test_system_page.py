@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from django.utils import timezone
 
+from dashboard import system
+from dashboard.components import Signs, by_lease
+from ipuhub.kube.malformed import ANNOTATION, MalformedObjects
 from ipuhub.models import ComponentOutage, Heartbeat, RecordFault, WatchCheckpoint, WatchGap
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, store_pod
@@ -190,3 +193,24 @@ def test_an_unknown_format_is_refused_in_words(admin) -> None:
     answer = browser(admin).get("/system/?format=xml")
     assert answer.status_code == 400
     assert "is not one of csv, json, jsonl." in answer.content.decode()
+
+
+def test_objects_that_a_leader_read_with_malformed_fields_are_named(
+    staff: Client, record: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now()
+    objects = MalformedObjects()
+    for number in range(6):
+        objects.add("Pod", "team-a", f"bert-{number}", ["status.phase", "metadata.labels[<x>]"])
+    lease = {
+        "metadata": {"annotations": {ANNOTATION: objects.text}},
+        "spec": {"holderIdentity": "a", "renewTime": now.isoformat()},
+    }
+    found = [by_lease("IPU Operator", Signs(lease), now), by_lease("Prober", Signs(), now)]
+    monkeypatch.setattr(system, "read_components", lambda *_: found)
+    html = page(staff)
+    assert html.count("<dt>Malformed</dt>") == 1
+    assert "6 objects read without malformed fields, the last:" in html
+    named = re.findall(r'<code class="text-break">(.*?)</code>', html)
+    assert len(named) == 5
+    assert named[0] == "Pod team-a/bert-5: status.phase, metadata.labels[&lt;x&gt;]"
