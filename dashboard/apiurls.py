@@ -38,9 +38,14 @@ from dashboard.queue.api import QueueView
 from dashboard.search import SearchView
 from dashboard.system import SystemView
 from ipuhub.api.files import with_files
+from ipuhub.web.audit import JOB, ROLE, SUBSCRIPTION, TOKEN
+from ipuhub.web.refusals import Write, register_writes
 from partitions.api import urlpatterns as partition_api
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from django.urls import URLPattern, URLResolver
 
 
@@ -103,3 +108,28 @@ if settings.USAGE_ENABLED:
         *with_files("usage/partitions", PartitionUsage, "usage-partitions"),
         path("usage/", include("usage.api.urls")),
     ]
+
+
+def _subscription_action(values: Mapping[str, Any]) -> str:
+    if values["method"] == "DELETE":
+        return "delete"
+    return "resume" if values.get("is_paused") is False else "pause"
+
+
+register_writes(
+    {
+        "jobs": Write(JOB, "create"),
+        "job-suspend": Write(JOB, "suspend"),
+        "job-resume": Write(JOB, "resume"),
+        "job-cancel": Write(JOB, "cancel"),
+        "job-scale": Write(JOB, "scale"),
+        "job-run-again": Write(JOB, "run-again"),
+        "api-role-grant": Write(ROLE, "grant", "user"),
+        "api-role-revoke": Write(ROLE, "revoke", "user"),
+        "api-subscriptions": Write(SUBSCRIPTION, "create", "event"),
+        "api-subscription": Write(SUBSCRIPTION, _subscription_action, "pk"),
+        "api-tokens": Write(TOKEN, "create", "name"),
+        "api-token": Write(TOKEN, "revoke", "pk"),
+        "api-user-token": Write(TOKEN, "revoke", "pk"),
+    }
+)

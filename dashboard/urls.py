@@ -30,11 +30,16 @@ from dashboard.search import search
 from dashboard.system import system
 from dashboard.users import revoke_token_of, users_page
 from ipuhub.web.access import signed_in
+from ipuhub.web.audit import JOB, ROLE, SUBSCRIPTION, TOKEN, USER
 from ipuhub.web.problems import takes
+from ipuhub.web.refusals import Write, register_writes
 from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page, utilization_week
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from django.urls import URLPattern, URLResolver
 
 job_pages = [
@@ -96,3 +101,22 @@ if settings.USAGE_ENABLED:
         path("utilization/week.csv", utilization_week, name="utilization-week"),
         path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     ]
+
+
+def _role_action(values: Mapping[str, Any]) -> str:
+    return "revoke" if values.get("change") == "revoke" else "grant"
+
+
+register_writes(
+    {
+        "account-users": Write(ROLE, _role_action, "user"),
+        "account-tokens": Write(TOKEN, "create", "name"),
+        "account-token-revoke": Write(TOKEN, "revoke", "number"),
+        "account-user-token-revoke": Write(TOKEN, "revoke", "number"),
+        "account-notifications": Write(SUBSCRIPTION, "create", "event"),
+        "account-subscription": Write(SUBSCRIPTION, lambda form: str(form["change"]), "number"),
+        "account-password": Write(USER, "change-password", "user"),
+        "jobs:create": Write(JOB, "create", only=("confirm", "yes")),
+        "jobs:act": Write(JOB, lambda form: str(form["key"])),
+    }
+)

@@ -1,8 +1,8 @@
 """glue: changes that were refused before the service was reached that would have recorded them: for
 a mistake in a form or body, a missing right, or a token without the scope.
 
-`WRITES` says what each address changes. A refusal of one of them is recorded, unless the request
-has an entry already.
+`WRITES` says what each address changes; each part registers its own. A refusal of one of them is
+recorded, unless the request has an entry already.
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from rest_framework.exceptions import APIException
 from ipuhub.models import ApiToken
 from ipuhub.web.audit import (
     JOB,
-    RATE,
-    REPORT,
-    ROLE,
-    SUBSCRIPTION,
-    TOKEN,
     USER,
     AuditEvent,
     author_of,
@@ -59,56 +54,13 @@ class Write(NamedTuple):
     only: tuple[str, str] | None = None
 
 
-def _role_action(values: Values) -> str:
-    return "revoke" if values.get("change") == "revoke" else "grant"
-
-
-def _subscription_action(values: Values) -> str:
-    if values["method"] == "DELETE":
-        return "delete"
-    return "resume" if values.get("is_paused") is False else "pause"
-
-
-def _changed_subscription(values: Values) -> str:
-    return str(values["change"])
-
-
-def _report_action(values: Values) -> str:
-    return "close" if values.get("close") in ("yes", True) else "generate"  # of any type, as sent
-
-
-WRITES: Final[dict[str, Write]] = {
-    "api-role-grant": Write(ROLE, "grant", "user"),
-    "api-role-revoke": Write(ROLE, "revoke", "user"),
-    "account-users": Write(ROLE, _role_action, "user"),
-    "api-tokens": Write(TOKEN, "create", "name"),
-    "api-token": Write(TOKEN, "revoke", "pk"),
-    "api-user-token": Write(TOKEN, "revoke", "pk"),
-    "account-tokens": Write(TOKEN, "create", "name"),
-    "account-token-revoke": Write(TOKEN, "revoke", "number"),
-    "account-user-token-revoke": Write(TOKEN, "revoke", "number"),
-    "api-subscriptions": Write(SUBSCRIPTION, "create", "event"),
-    "api-subscription": Write(SUBSCRIPTION, _subscription_action, "pk"),
-    "account-notifications": Write(SUBSCRIPTION, "create", "event"),
-    "account-subscription": Write(SUBSCRIPTION, _changed_subscription, "number"),
-    "account-password": Write(USER, "change-password", "user"),
-    "usage-api:rates": Write(RATE, "create", "resource"),
-    "usage-api:rate-end": Write(RATE, "end", "pk"),
-    "usage:rates": Write(RATE, "create", "resource", only=("save", "yes")),
-    "usage:end-rate": Write(RATE, "end", "pk"),
-    "usage-api:runs": Write(REPORT, _report_action, "month"),
-    "usage:make-reports": Write(REPORT, _report_action, "month"),
-    "usage:make-range": Write(REPORT, "generate", "from"),
-    "jobs": Write(JOB, "create"),
-    "jobs:create": Write(JOB, "create", only=("confirm", "yes")),
-    "jobs:act": Write(JOB, lambda values: str(values["key"])),
-    "job-suspend": Write(JOB, "suspend"),
-    "job-resume": Write(JOB, "resume"),
-    "job-cancel": Write(JOB, "cancel"),
-    "job-scale": Write(JOB, "scale"),
-    "job-run-again": Write(JOB, "run-again"),
-}
+WRITES: Final[dict[str, Write]] = {}
 """By the name of the URL."""
+
+
+def register_writes(writes: Mapping[str, Write]) -> None:
+    """Take in what the URLs of a part change, by name; the module with the URLs calls this."""
+    WRITES.update(writes)
 
 
 def note_event(request: HttpRequest, event: AuditEvent) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from django.urls import path, re_path
 
 from ipuhub.api.files import with_files
+from ipuhub.web.audit import RATE, REPORT
+from ipuhub.web.refusals import Write, register_writes
 from usage.api.primehub import OpenDetails, OpenMonths, OpenSummary, health
 from usage.api.rates import RateEnd, RateList, RatePreview
 from usage.api.reports import (
@@ -24,6 +26,9 @@ from usage.reports.pages import make_range, make_reports, reports, review
 from usage.reports.statement import groups, statement
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from django.urls import URLPattern, URLResolver
 
 PAGES: list[URLPattern | URLResolver] = [
@@ -66,3 +71,20 @@ API: list[URLPattern | URLResolver] = [
         name="report-file",
     ),
 ]
+
+
+def _report_action(values: Mapping[str, Any]) -> str:
+    return "close" if values.get("close") in ("yes", True) else "generate"  # of any type, as sent
+
+
+register_writes(
+    {
+        "usage:rates": Write(RATE, "create", "resource", only=("save", "yes")),
+        "usage:end-rate": Write(RATE, "end", "pk"),
+        "usage:make-reports": Write(REPORT, _report_action, "month"),
+        "usage:make-range": Write(REPORT, "generate", "from"),
+        "usage-api:rates": Write(RATE, "create", "resource"),
+        "usage-api:rate-end": Write(RATE, "end", "pk"),
+        "usage-api:runs": Write(REPORT, _report_action, "month"),
+    }
+)
