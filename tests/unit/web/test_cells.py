@@ -93,10 +93,11 @@ NONE = '<span class="text-secondary">–</span>'
             ),
         ),
         (
-            Cell(THERE, "ago", "Ended"),
+            Cell(THERE - dt.timedelta(hours=9), "ago", "Ended"),
             (
-                f'<td data-label="Ended" class="text-nowrap"><time datetime="{ISO}" data-age'
-                ' title="2026-11-24 09:03:07 UTC">112 s</time> ago</td>'
+                '<td data-label="Ended" class="text-nowrap">'
+                '<time datetime="2026-11-24T00:03:07.250000+00:00" data-age="brief"'
+                ' title="2026-11-24 00:03:07 UTC">9 h</time> ago</td>'
             ),
         ),
         (
