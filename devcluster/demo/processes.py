@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from devcluster.demo.securevipu import SecureVipu
 from devcluster.demo.supervisor import Process
-from devcluster.demo.vipufleet import controllers_of, heartbeat_options, node_label
+from devcluster.demo.vipufleet import controllers_of, heartbeat_options, node_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,7 +117,7 @@ class Processes:
     def kubelet(self) -> Process:
         """The stand-in nodes."""
         arguments: tuple[str, ...] = ("--nodes", str(self.nodes))
-        arguments += ("--label", node_label(self.controllers))
+        arguments += node_options(self.controllers)
         environment = self._environment("ipuhub-kubelet")
         if self.runs_commands:
             arguments += ("--processes", str(self.directory / "pods"))

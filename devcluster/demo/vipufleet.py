@@ -104,6 +104,13 @@ def heartbeat_options(machines: int) -> tuple[str, ...]:
     return ("--agent-heartbeat-seconds", f"{heartbeat:g}", "--agent-lost-seconds", f"{lost:g}")
 
 
-def node_label(controllers: list[DemoController]) -> str:
-    """The label of the stand-in nodes: of a fleet each controller has its own node."""
-    return f"{_LABEL}=vctl{{i}}" if controllers[0].is_of_fleet else controllers[0].label
+def node_options(controllers: list[DemoController]) -> tuple[str, ...]:
+    """The options of run_kubelet about the stand-in nodes.
+
+    Of a fleet each controller has a node of its own, which takes the place of all hosts of two
+    racks: it has room for a launcher and a worker of each IPU.
+    """
+    if not controllers[0].is_of_fleet:
+        return ("--label", controllers[0].label)
+    room = ("--cpu", "1024", "--memory", "4Ti", "--pods", "512")
+    return ("--label", f"{_LABEL}=vctl{{i}}", *room)

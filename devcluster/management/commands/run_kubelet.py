@@ -16,6 +16,9 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 from ipuhub.process import logs
 from ipuhub.process.runtime import return_free_memory, until_stopped
+from ipuhub.quantities import thousandths
+
+_SAME_NAMES = ("nodes", "prefix", "cpu", "memory", "pods", "scheduler_name", "claims")
 
 
 class Command(BaseCommand):
@@ -45,6 +48,10 @@ class Command(BaseCommand):
         for name in ("launcher", "worker", "pod"):
             default, what = getattr(seconds, name), f"run time of a {name}; default: %(default)s"
             add(f"--{name}-seconds", type=float, default=default, help=what)
+        of_each, usual = "of each node; default: %(default)s", StandInOptions()
+        add("--cpu", default=usual.cpu, help=f"cores {of_each}")
+        add("--memory", default=usual.memory, help=f"memory {of_each}")
+        add("--pods", type=int, default=usual.pods, help=f"most pods {of_each}")
         add("--prefix", default="node-", help="names are PREFIX and a number")
         add("--scheduler-name", default="default-scheduler", help="whose pods to schedule")
         claims = "bind volume claims"
@@ -64,8 +71,10 @@ class Command(BaseCommand):
 
 def read_options(options: dict[str, Any]) -> StandInOptions:
     """Make the nodes' options of the command's. Raises ValueError for what cannot be read."""
+    for name in ("cpu", "memory"):
+        thousandths(options[name])
     return StandInOptions(
-        **{name: options[name] for name in ("nodes", "prefix", "scheduler_name", "claims")},
+        **{name: options[name] for name in _SAME_NAMES},
         labels=_read_pairs(options["label"]),
         processes=options["processes"],
         durations=Durations(

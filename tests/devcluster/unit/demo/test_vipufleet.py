@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from devcluster.demo.processes import AGENT_PORTS, PORTS, Processes
 from devcluster.demo.run import Demo
-from devcluster.demo.vipufleet import controllers_of, ports_of
+from devcluster.demo.samples import draw_job
+from devcluster.demo.vipufleet import CONTROLLER_MACHINES, controllers_of, ports_of
+from ipuhub.quantities import units
 from partitions.vipu.server.options import parse_options
 
 
@@ -65,6 +68,17 @@ def test_the_agents_of_a_small_fleet_are_called_as_those_of_a_site(machines: int
     for server in processes(machines, is_fleet=True).vipu_servers():
         options = parse_options(list(server.command[3:]), {})
         assert (options.agent_heartbeat_seconds, options.agent_lost_seconds) == (1.0, 5.0)
+
+
+def test_a_node_of_a_fleet_has_room_for_a_launcher_and_a_sample_worker_of_each_ipu() -> None:
+    options = list(processes(64, is_fleet=True).kubelet().command)
+    ipus = CONTROLLER_MACHINES * 4
+    draws = [draw_job(Random(1), number, 5, 120) for number in range(400)]
+    cores = sum(max(each.cpu_cores for each in draws) for _ in range(ipus))
+    memory = ipus * max(each.memory_gib for each in draws)
+    assert int(option(options, "--cpu")) >= cores
+    assert units(option(options, "--memory")) >= memory * 2**30
+    assert int(option(options, "--pods")) >= 2 * ipus
 
 
 @pytest.mark.parametrize("machines", [0, 16, 48, -32])

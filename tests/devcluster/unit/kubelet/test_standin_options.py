@@ -24,7 +24,7 @@ def test_every_option_reaches_the_nodes() -> None:
         *("--nodes", "2", "--label", "vipu-ctrl=vctl1", "--label", "a=b=c"),
         *("--launcher-seconds", "1", "--worker-seconds", "2", "--pod-seconds", "3"),
         *("--startup-seconds", "4", "--prefix", "ipu-", "--scheduler-name", "other"),
-        "--no-claims",
+        *("--no-claims", "--cpu", "64", "--memory", "1Ti", "--pods", "250"),
     )
     assert options == StandInOptions(
         nodes=2,
@@ -32,6 +32,9 @@ def test_every_option_reaches_the_nodes() -> None:
         prefix="ipu-",
         scheduler_name="other",
         claims=False,
+        cpu="64",
+        memory="1Ti",
+        pods=250,
         durations=Durations(launcher=1, worker=2, pod=3, startup=4),
     )
     assert options.node_names() == ("ipu-0", "ipu-1")
@@ -40,6 +43,13 @@ def test_every_option_reaches_the_nodes() -> None:
 def test_a_label_that_cannot_be_read_says_what_to_write() -> None:
     with pytest.raises(ValueError, match="write"):
         parse("--label", "alone")
+
+
+@pytest.mark.parametrize("option", ["--cpu", "--memory"])
+@pytest.mark.parametrize("text", ["many", "1Xi", "", "0x10"])
+def test_a_capacity_that_is_no_quantity_is_refused(option: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"{text!r} is not a quantity"):
+        parse(option, text)
 
 
 @pytest.mark.parametrize(
