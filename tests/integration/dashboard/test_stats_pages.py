@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import html
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,6 +112,16 @@ def test_capacity_is_the_newest_row_of_each_controller(admin: Client) -> None:
     assert "not reachable" in text
     assert 'class="ipus-faulty" x="32" y="0" width="2"' in text
     assert " style=" not in text
+
+
+def test_numbers_of_a_large_fleet_have_their_thousands_apart(admin: Client) -> None:
+    capacity_row("v1:8090", total=12_096, free=3_048, cordoned=2_000, faulty=5_000)
+    text = admin.get(PAGE).content.decode()
+    shown = re.findall(r'<td class="text-end[^"]*">([^<]+)</td>', text)
+    assert not [number for number in shown if len(number) > 3 and "," not in number]
+    assert {"12,096", "2,048", "3,048", "2,000", "5,000"} <= set(shown)
+    assert "faulty 5,000" in text
+    assert "12,096 IPUs" in text
 
 
 def test_capacity_is_for_administrators(user: Client) -> None:

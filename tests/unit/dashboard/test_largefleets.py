@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.template.loader import render_to_string
 
+from dashboard.fleetfits import Place, SizeFit
 from dashboard.fleetmap import FILLS
 from dashboard.templatetags.fleet import machine_name
 from tests.builders.fleetmaps import NOW, controller, draw, partition, waiter
@@ -61,6 +62,16 @@ def test_numbers_of_a_large_fleet_have_their_thousands_apart() -> None:
     assert "held, 3,074 free in the fleet" in own
     day = {"day": SimpleNamespace(areas=(1,), capacity=4096)}
     assert ">capacity 4,096<" in render_to_string("fleet/_day.html", day)
+    fits = (
+        SizeFit(1, 3787, "now", (Place("v1:8090", 2787, ()), Place("v2:8090", 1000, ()))),
+        SizeFit(2048, 0, "shut"),
+    )
+    short = {"map": SimpleNamespace(fits=fits, closed=1024), "now": NOW}
+    assert "<strong>3,787</strong>" in render_to_string("fleet/_fits.html", short)
+    sizes = render_to_string("fleet/_sizes.html", short)
+    assert [text in sizes for text in (">3,787<", "(2,787)", "(1,000)", ">2,048<")] == [True] * 4
+    figures = render_to_string("overview/_figures.html", {"fleet": fleet} | short | SEES_ALL)
+    assert ">1,024 out of service<" in figures
 
 
 SEES_ALL = {"sees_all": True}
