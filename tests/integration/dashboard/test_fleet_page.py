@@ -126,7 +126,7 @@ def test_held_without_pods_is_said_on_the_overview(
         text = get_page(admin, "/")
         figure = text.partition("Held but idle</span>")[2].partition("<svg")[0]
         ipus, owners, figure_label = IDLE[name]
-        assert re.search(rf'">{ipus} <span [^>]*>IPUs of {owners}</span>', figure)
+        assert re.search(rf'">{ipus}&nbsp;<span [^>]*>IPUs of {owners}</span>', figure)
         assert f">{figure_label}, " in figure
     assert "url(#hatch)" in text
 
@@ -141,7 +141,7 @@ def test_the_figure_and_the_map_count_one_fleet(
     assert re.search(r'<span class="h1">4 <span [^>]*>of 32</span>', text)
     assert "8 IPU-Machines · 32 IPUs" in text
     assert f"IPUHub {release()}</span>" in text
-    assert re.search(r"12.5 % now[^<]*<span[^>]*>4 out of service</span>", text)
+    assert re.search(r"12.5 %</span> now[^<]*<span[^>]*>4 out of service</span>", text)
 
 
 def test_an_unknown_colouring_is_refused_in_words(admin: Client) -> None:

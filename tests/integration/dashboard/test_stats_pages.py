@@ -117,9 +117,9 @@ def test_capacity_is_the_newest_row_of_each_controller(admin: Client) -> None:
 def test_numbers_of_a_large_fleet_have_their_thousands_apart(admin: Client) -> None:
     capacity_row("v1:8090", total=12_096, free=3_048, cordoned=2_000, faulty=5_000)
     text = admin.get(PAGE).content.decode()
-    shown = re.findall(r'<td class="text-end[^"]*">([^<]+)</td>', text)
-    assert not [number for number in shown if len(number) > 3 and "," not in number]
-    assert {"12,096", "2,048", "3,048", "2,000", "5,000"} <= set(shown)
+    cells = re.findall(r'<td class="text-end[^"]*">([^<]+)</td>', text)
+    assert not [number for number in cells if len(number) > 3 and "," not in number]
+    assert {"12,096", "2,048", "3,048", "2,000", "5,000"} <= set(cells)
     assert "faulty 5,000" in text
     assert "12,096 IPUs" in text
 
