@@ -144,10 +144,14 @@ def table_of(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of a sum without their grain: of days and of hours."""
+    """The tables of a sum without their grain: of days and of hours.
+
+    `typed`: the table in which instance types with a price are found, which these do not know.
+    """
 
     days: str = FULL
     hours: str = FULL
+    typed: str = ""
 
     def of(self, grain: str) -> str:
         """Return the table of a grain."""
@@ -157,6 +161,11 @@ class Tables:
     def keeps_hours(self) -> bool:
         """Return whether there are sums of all hours."""
         return self.hours in KEPT
+
+    @property
+    def undivided(self) -> Tables:
+        """The tables that know instance types, too."""
+        return Tables(self.typed, self.typed) if self.typed else self
 
     @property
     def accelerators(self) -> Tables:
@@ -169,12 +178,26 @@ class Tables:
         return Tables(PARTITIONS, PARTITION_KIND if self.keeps_hours else PARTITIONS)
 
 
-def tables_of(names: Collection[str]) -> Tables:
-    """Return the tables of the fewest sums that know all these dimensions."""
-    days = table_of(names)
-    return Tables(days, GROUP if set(names) <= set(HOURLY[GROUP]) else days)
+def tables_of(names: Collection[str], *, has_types: bool = False) -> Tables:
+    """Return the tables of the fewest sums that know all these dimensions; `has_types`: an instance
+    type has a price.
+
+    Sums by user and type are many: types with a price are found in them, all else by user.
+    """
+    known = {*names, "instance_type"} if has_types else set(names)
+    days, coarse = table_of(known), table_of(names)
+    if days == FULL != coarse:
+        return Tables(coarse, coarse, FULL)
+    return Tables(days, GROUP if known <= set(HOURLY[GROUP]) else days)
 
 
+_AMOUNTS: Final = {
+    "cpu": "millicore_seconds",
+    "memory": "byte_seconds",
+    "gpu": "gpu_seconds",
+    "ipu": "micro_ipu_seconds",
+    "instance": "seconds",
+}
 _HELD: Final = Amounts("millicore_seconds", "byte_seconds", "micro_ipu_seconds", "gpu_seconds")
 
 
@@ -202,6 +225,12 @@ class Prices:
         return self.pricing.names("accelerator")
 
     @property
+    def amounts(self) -> list[str]:
+        """The sums of pods that a price is multiplied with."""
+        priced = {kind for each in self.pricing.usable for kind, _ in each.prices}
+        return [name for kind, name in _AMOUNTS.items() if kind in priced]
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the SQL."""
         begins = [each.begin for each in self.pricing.usable]
@@ -217,9 +246,13 @@ class Prices:
                 found[f"type_{n}_{m}"] = name
         return found
 
-    def of_pods(self, sums: str, names: Sequence[str]) -> str:
-        """Return the SELECT of bucket (the step), key, `names` and cost of sums of pods."""
-        return self._priced(sums, names, {n: self._pod_hour(n) for n in self._numbers})
+    def of_pods(self, sums: str, names: Sequence[str], *, apart: bool = False) -> str:
+        """Return the SELECT of bucket (the step), key, `names` and cost of sums of pods.
+
+        `apart`: sums of a `kind` are part of those without, and only correct what these cost.
+        """
+        hours = {n: self._pod_hour(n, apart=apart) for n in self._numbers}
+        return self._priced(sums, names, hours, " FILTER (WHERE kind IS NULL)" if apart else "")
 
     def of_partitions(self, sums: str, names: Sequence[str]) -> str:
         """Return the same of sums of partitions."""
@@ -235,26 +268,30 @@ class Prices:
         """The numbers of the segments with prices: at least one where cost is counted at all."""
         return [n for n, segment in enumerate(self.pricing.usable) if segment.prices]
 
-    def _priced(self, sums: str, names: Sequence[str], amounts: Mapping[int, str]) -> str:
+    def _priced(
+        self, sums: str, names: Sequence[str], amounts: Mapping[int, str], which: str = ""
+    ) -> str:
         cases = "".join(f" WHEN {n} THEN {amount}" for n, amount in amounts.items())
         number = "(%(price_numbers)s::int[])[bucket + 1]"
-        listed = "".join(f"sum({name}) AS {name}, " for name in names)
+        listed = "".join(f"sum({name}){which} AS {name}, " for name in names)
         return (
             f"SELECT (%(step_numbers)s::int[])[bucket + 1] AS bucket, key, {listed}"  # noqa: S608
             f"sum(CASE {number}{cases} END) AS cost FROM ({sums}) AS fine GROUP BY 1, 2"
         )
 
-    def _pod_hour(self, number: int) -> str:
+    def _pod_hour(self, number: int, *, apart: bool) -> str:
         segment = self.pricing.usable[number]
         named = sorted(segment.named("instance").items())
         held = price_of(segment, _HELD, self.accelerators, COST_UNIT)
-        if not named:
-            return held
+        instead = f" - ({held})" if apart else ""
         cases = "".join(
-            f" WHEN kind = %(type_{number}_{m})s THEN {term('seconds', price, COST_UNIT) or '0'}"
+            f" WHEN kind = %(type_{number}_{m})s"
+            f" THEN {term('seconds', price, COST_UNIT) or '0'}{instead}"
             for m, (_, price) in enumerate(named)
         )
-        return f"CASE{cases} ELSE {held} END"
+        if apart:
+            return f"CASE WHEN kind IS NULL THEN {held}{cases} ELSE 0 END"
+        return f"CASE{cases} ELSE {held} END" if named else held
 
     from usage.rates.pricing import Pricing
 

@@ -63,9 +63,8 @@ class Question:
     def tables(self) -> Tables:
         """The smallest tables of day and hour sums that know them."""
         needed = [] if self.scope.namespaces is None else ["namespace"]
-        if self.pricing and self.pricing.names("instance"):
-            needed.append("instance_type")
-        return tables_of([*needed, *(each.name for each in self._asked)])
+        has_types = bool(self.pricing and self.pricing.names("instance"))
+        return tables_of([*needed, *(each.name for each in self._asked)], has_types=has_types)
 
     @property
     def _asked(self) -> list[Dimension]:
@@ -307,7 +306,9 @@ def _pod_sql(
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
     query = Query(key, where, _prices(question, cut.steps), cut.named)
-    statement, own = pod_sums(query, cut.parts, names, question.tables)
+    # Where many lifetimes are read, none is read twice.
+    tables = question.tables.undivided if cut.is_dear else question.tables
+    statement, own = pod_sums(query, cut.parts, names, tables)
     return statement, parameters | own
 
 

@@ -6,7 +6,7 @@ the SQL that joins sums of pods and of partitions, page by page.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.sums.measures import LEVELS, NAMES, POD_SUMS, accelerator_columns, accelerator_counts
@@ -76,15 +76,19 @@ def part_selects(summed: Summed, parts: Parts, name: str) -> tuple[list[str], di
 
 def together(selects: Sequence[str], names: Sequence[str], keys: Sequence[str]) -> str:
     """Return the sum of all `selects`, each of which has a row for each value of the keys."""
-    by, sums = ", ".join(keys), ", ".join(names)
     if len(selects) == 1:
-        return f"SELECT {by}, {sums} FROM ({selects[0]}) AS parts ({by}, {sums})"  # noqa: S608
-    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
+        return united(selects, names, keys)
+    by, sums = ", ".join(keys), ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
-        f"SELECT {by}, {sums} FROM ("  # noqa: S608
-        + " UNION ALL ".join(selects)
-        + f") AS parts ({by}, {', '.join(names)}) GROUP BY {ordinals(len(keys))}"
+        f"SELECT {by}, {sums} FROM ({united(selects, names, keys)}) AS parts"  # noqa: S608
+        f" GROUP BY {ordinals(len(keys))}"
     )
+
+
+def united(selects: Sequence[str], names: Sequence[str], keys: Sequence[str]) -> str:
+    """Return the rows of all `selects`, under these names."""
+    listed = ", ".join([*keys, *names])
+    return f"SELECT * FROM ({' UNION ALL '.join(selects)}) AS united ({listed})"  # noqa: S608
 
 
 def ordinals(count: int) -> str:
@@ -214,12 +218,41 @@ def pod_sums(
 
     `tables` have the sums by span, day and hour, with all columns that are needed (`tables_of`).
     """
-    prices = query.prices
-    keys = {"key": query.key} | ({"kind": prices.kind} if prices and prices.kind else {})
-    accelerators = prices.accelerators if prices and query.named else []
-    own = accelerator_columns(accelerators)
+    prices, keys = query.prices, {"key": query.key}
+    if prices and prices.kind:
+        keys["kind"] = "NULL::text" if tables.typed else prices.kind
     counted = {name: _PODS[name] for name in ("pods", *names)}
-    cells = counted | dict.fromkeys(own, NOTHING)
+    listed = [*counted, *accelerator_columns(_accelerators(query))]
+    selects, parameters = _pod_selects(query, parts, counted, tables, keys)
+    if prices and tables.typed:
+        of_types = f"({query.where}) AND instance_type = ANY(%(priced_types)s)"
+        needed = {n: _PODS[n] if n in prices.amounts else NOTHING for n in counted}
+        own = {**keys, "kind": "instance_type"}
+        priced = replace(query, where=of_types)
+        selects += _pod_selects(priced, parts, needed, tables.undivided, own)[0]
+    by = ["bucket", *keys]
+    ends = any(each.after for each in parts.stretches) and "seconds" in names
+    statement = (united if prices and not ends else together)(selects, listed, by)
+    if ends:  # who holds nothing after the hour, having ended with it, is not in the range
+        statement += " HAVING sum(pods) <> 0 OR sum(seconds) <> 0"
+    if prices is None:
+        return _free(statement), parameters
+    cost = prices.of_pods(statement, list(counted), apart=bool(tables.typed))
+    return cost, parameters | prices.parameters
+
+
+def _accelerators(query: Query) -> list[str]:
+    return query.prices.accelerators if query.prices and query.named else []
+
+
+def _pod_selects(
+    query: Query, parts: Parts, counted: Mapping[str, Cell], tables: Tables, keys: Mapping[str, str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return SELECTs of bucket, keys, the sums `counted` and accelerators with a price by name, and
+    their parameters, which depend on the parts alone."""
+    accelerators = _accelerators(query)
+    own = accelerator_columns(accelerators)
+    cells = {**counted, **dict.fromkeys(own, NOTHING)}
     summed = Summed(tables, keys, query.where, cells, POD_PIECES, query.where, PIECE_COLUMNS)
     selects, parameters = part_selects(summed, parts, "p")
     if query.named and accelerators:
@@ -236,13 +269,7 @@ def pod_sums(
         more, theirs = part_selects(named, query.named, "n")
         selects += more
         parameters |= theirs
-    statement = together(selects, list(cells), ["bucket", *keys])
-    if any(each.after for each in parts.stretches) and "seconds" in names:
-        # Who holds nothing after the hour, having ended with it, is not in the range.
-        statement += " HAVING sum(pods) <> 0 OR sum(seconds) <> 0"
-    if prices is None:
-        return _free(statement), parameters
-    return prices.of_pods(statement, list(counted)), parameters | prices.parameters
+    return selects, parameters
 
 
 def _accelerator_cells(columns: Sequence[str]) -> dict[str, Cell]:
@@ -264,19 +291,13 @@ def partition_sums(query: Query, parts: Parts, tables: Tables) -> tuple[str, dic
     """Return the SELECT of bucket, key, partitions, their IPU-seconds and cost, and its
     parameters."""
     names = list(_PARTITIONS)
-    summed = Summed(
-        tables,
-        {"key": query.key},
-        query.where,
-        _PARTITIONS,
-        PARTITION_PIECES,
-        query.where,
-        "size",
-    )
+    keys, where = {"key": query.key}, query.where
+    summed = Summed(tables, keys, where, _PARTITIONS, PARTITION_PIECES, where, "size")
     selects, parameters = part_selects(summed, parts, "h")
-    statement = together(selects, names, ("bucket", "key"))
+    by = ("bucket", "key")
     if query.prices is None:
-        return _free(statement), parameters
+        return _free(together(selects, names, by)), parameters
+    statement = united(selects, names, by)
     return query.prices.of_partitions(statement, names), parameters | query.prices.parameters
 
 
