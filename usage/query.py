@@ -86,15 +86,34 @@ def read_question(
     zone: ZoneInfo,
     *also: str,
 ) -> Question:
-    """Return the question in `params`; `also` names further parameters that the caller reads
-    itself.
+    """Return the question in `params`, without prices; `also` names further parameters that the
+    caller reads itself.
 
     Without `by` everything is one sum. Raises BadFilter and PermissionDenied.
     """
-    question = _without_prices(params, user, now, zone, also)
+    refuse_unknown(params, {*_OWN, *also, *DIMENSIONS}, _is_label)
+    labels = settings.USAGE_LABELS
+    try:
+        window = read_range(params, now, zone)
+    except WindowError as error:
+        raise BadFilter(Mistake(error.parameter, error.sentence)) from error
+    with _known_dimensions("by"):
+        by = dimensions(_names(params.get("by", ())), labels)
+    equals = []
+    for name, values in params.items():
+        if _is_filter(name):
+            with _known_dimensions(name):
+                equals.append((dimension(name, labels), tuple(map(filter_value, values))))
+    scope = usage_scope_of(user)
+    require_namespaces(scope, params.get("namespace", ()))
+    return Question(scope, window, zone, by, tuple(equals))
+
+
+def with_prices(question: Question) -> Question:
+    """Return the question with its prices, if the user may see them. One query."""
     if not sees_cost(question.scope):
         return question
-    return dataclasses.replace(question, pricing=_pricing(question.window, zone))
+    return dataclasses.replace(question, pricing=_pricing(question.window, question.zone))
 
 
 def read_pair(
@@ -108,7 +127,7 @@ def read_pair(
 
     The prices of the question cover both.
     """
-    question = _without_prices(params, user, now, zone, (*also, "compare"))
+    question = read_question(params, user, now, zone, *also, "compare")
     window = question.window
     try:
         before = period_before(window, zone) if read_compare(params) else None
@@ -129,31 +148,6 @@ def read_pair(
 def read_compare(params: Params) -> bool:
     """Return whether the period before is wanted, too. Raises BadFilter."""
     return _either(params, "compare", "before", "none") == "before"
-
-
-def _without_prices(
-    params: Params,
-    user: AbstractBaseUser | AnonymousUser,
-    now: datetime,
-    zone: ZoneInfo,
-    also: Sequence[str],
-) -> Question:
-    refuse_unknown(params, {*_OWN, *also, *DIMENSIONS}, _is_label)
-    labels = settings.USAGE_LABELS
-    try:
-        window = read_range(params, now, zone)
-    except WindowError as error:
-        raise BadFilter(Mistake(error.parameter, error.sentence)) from error
-    with _known_dimensions("by"):
-        by = dimensions(_names(params.get("by", ())), labels)
-    equals = []
-    for name, values in params.items():
-        if _is_filter(name):
-            with _known_dimensions(name):
-                equals.append((dimension(name, labels), tuple(map(filter_value, values))))
-    scope = usage_scope_of(user)
-    require_namespaces(scope, params.get("namespace", ()))
-    return Question(scope, window, zone, by, tuple(equals))
 
 
 @contextmanager
@@ -199,7 +193,7 @@ def read_output(params: Params, question: Question) -> Output:
     """
     name = single_value(params, "measure") or "ipu_hours"
     if name == COST.name:
-        if question.pricing is None:
+        if not sees_cost(question.scope):
             raise PermissionDenied(ACCOUNTANTS_ONLY)
         return COST
     if name not in OUTPUTS:

@@ -88,11 +88,12 @@ class Poll:
 
 
 def sums_poll(request: HttpRequest, question: Question, now: datetime) -> Poll:
-    """Return the poll of the sums of a question, before they are read. One query.
+    """Return the poll of the sums of a question, before they and its prices are read. One query.
 
-    The question has read its prices already: they count as it has them, not as they are now.
+    Prices are read later, so that a poll that is answered with 304 does not read them. Their rows
+    are among the versions: what changes in between is in the answer, and the next poll differs.
     """
-    inputs = (question.scope, question.window, question.zone.key, question.pricing)
+    inputs = (question.scope, question.window, question.zone.key)
     return _poll(request, now, inputs, f"{_SNAPSHOT}, {SUMS_VERSIONS}", {})
 
 

@@ -14,7 +14,7 @@ from ipuhub.web.filters import BadFilter, filter_text
 from ipuhub.web.lists import ListPage
 from ipuhub.web.palette import OTHER, paints_of
 from usage.page import drill_down_url, is_month, step_of
-from usage.query import given, names_of, read_output, read_question
+from usage.query import given, names_of, read_output, read_question, with_prices
 from usage.retention.purged import list_notes
 from usage.selectors import (
     add_pod_costs,
@@ -67,6 +67,7 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
         poll = sums_poll(request, question, now)
         if same := poll.known():
             return same
+        question = with_prices(question)
         step = step_of(question.window)
         drawn = chart(question, step, output.amount, CHART_KEYS)
         begins, sums = drawn.begins, drawn.sums

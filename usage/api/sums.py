@@ -33,7 +33,15 @@ from usage.api.serializers import (
     SummarySerializer,
 )
 from usage.models import PodLifetime
-from usage.query import given, names_of, read_output, read_question, read_total, single_value
+from usage.query import (
+    given,
+    names_of,
+    read_output,
+    read_question,
+    read_total,
+    single_value,
+    with_prices,
+)
 from usage.retention.purged import mark_purged
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes, with_job_names
 from usage.sums.columns import (
@@ -161,7 +169,7 @@ class SummaryView(APIView):
         by = names_of(question.by)
         if form != JSON:
             refuse_cursor(single_value(params, "cursor"))
-            begins = [question.window.begin]
+            question, begins = with_prices(question), [question.window.begin]
             rows = with_job_names(by, all_sums(question, begins, order))
             if form == CSV and has_total:
                 rows = with_total(question, begins, rows)
@@ -171,6 +179,7 @@ class SummaryView(APIView):
         poll = sums_poll(request._request, question, timezone.now())  # noqa: SLF001  # DRF hides it
         if same := poll.known():
             return same
+        question = with_prices(question)
         sums = read_sums(question, begins, order, size + 1, after)
         poll.keep(are_summed=sums.is_summed)
         total = {"key": {}, **measures_record(sums.total, _money(question, sums.total))}
@@ -206,6 +215,7 @@ class SeriesView(APIView):
         size = _size(single_value(params, "page_size"))
         if form != JSON:
             refuse_cursor(single_value(params, "cursor"))
+            question = with_prices(question)
             rows = step_rows(with_job_names(by, all_sums(question, begins, STEP)), begins, end)
             if form == CSV and has_total:
                 rows = steps_with_total(question, begins, rows)
@@ -214,6 +224,7 @@ class SeriesView(APIView):
         poll = sums_poll(request._request, question, timezone.now())  # noqa: SLF001
         if same := poll.known():
             return same
+        question = with_prices(question)
         sums = read_series(question, begins, size + 1, after)
         poll.keep(are_summed=sums.is_summed)
         page_rows = sums.rows[:size]

@@ -133,23 +133,40 @@ def test_no_change_of_sums_is_missed(staff: Client, settings: SettingsWrapper) -
     assert after(staff, (BY_USER,), purge) == [True]
 
 
-@pytest.mark.parametrize("address", [SUMS, SERIES])
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [(SUMS, "usage.api.sums"), (SERIES, "usage.api.sums"), (CHART, "usage.views")],
+)
 def test_a_price_that_comes_between_the_question_and_its_sums_is_not_missed(
-    staff: Client, monkeypatch: pytest.MonkeyPatch, address: str
+    staff: Client, monkeypatch: pytest.MonkeyPatch, address: str, place: str, *, is_before: bool
 ) -> None:
     store_pod("2026-10-10T00:00", "2026-10-10T02:00", ipus=4)
     summed()
+    free = ask(staff, address)[0].json()
 
-    def late(*given: Any) -> unchanged.Poll:
+    def priced(*given: Any) -> unchanged.Poll:
+        poll = None if is_before else unchanged.sums_poll(*given)
         store_rate("ipu", "1")
-        return unchanged.sums_poll(*given)
+        return poll or unchanged.sums_poll(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr("usage.api.sums.sums_poll", late)
+        patched.setattr(f"{place}.sums_poll", priced)
         before = ask(staff, address)[0]
     answer = ask(staff, address, before["ETag"])[0]
-    assert answer.status_code == 200
-    assert answer.json() != before.json()
+    held = before if answer.status_code == 304 else answer
+    assert held.json() == ask(staff, address)[0].json() != free
+
+
+def test_no_price_is_read_for_sums_that_are_known(staff: Client) -> None:
+    store_pod("2026-10-10T00:00", "2026-10-10T02:00", ipus=4)
+    store_rate("ipu", "1")
+    summed()
+    for address in (SUMS, SERIES, CHART):
+        tag = ask(staff, address)[0]["ETag"]
+        with CaptureQueriesContext(connection) as queries:
+            assert staff.get(address, headers={"If-None-Match": tag}).status_code == 304
+        assert not [each for each in queries.captured_queries if "valid_from" in each["sql"]]
 
 
 def test_no_change_of_utilization_is_missed(staff: Client) -> None:
