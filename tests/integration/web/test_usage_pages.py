@@ -198,7 +198,7 @@ def test_estimates_and_unverified_users_are_marked(admin: User) -> None:
     store_pod("2026-11-20T00:00", "2026-11-20T01:00", user="ann", estimated=True)
     html = browser(admin).get("/usage/?by=user").content.decode()
     assert "unverified</span>" in html
-    assert "100.0 % of time estimated" in html
+    assert "100.0 %</span> of time estimated" in html
     store_pod("2026-10-20T00:00", "2026-10-20T01:00", user="ann")
     october = browser(admin).get("/usage/?month=2026-10").content.decode()
     assert "of time estimated" not in october
