@@ -33,6 +33,7 @@ from partitions.vipu.protos.vipu_agent_pb2_grpc import (
     add_AgentServiceServicer_to_server,
 )
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
+from partitions.vipu.server.agents.fleet import LinkTiming
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
 from tests.fakes.freeport import free_port
@@ -125,7 +126,9 @@ async def test_an_order_takes_one_message(
     server = start([machine], agent_heartbeat_seconds=36_000.0)
     links, follow_of = server._links, AgentClient.follow
     assert links is not None
-    await eventually(lambda: bool(links._links["ag0"].boot_id))
+    link = links._links["ag0"]
+    assert link.around.timing == LinkTiming(heartbeat_seconds=36_000, lost_seconds=80)
+    await eventually(lambda: bool(link.boot_id))
     received: list[tuple[Order, ...]] = []
 
     async def follow(agent: AgentClient, *orders: Order) -> Outcome:
