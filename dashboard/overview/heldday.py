@@ -46,8 +46,9 @@ class Area:
 class DayChart:
     """The areas from the bottom up; `capacity_y` is the height of the capacity line, `ticks` are
     (x, time), `failures` (x in per cent, time, how many jobs failed). Without areas nothing was
-    held."""
+    held in the 24 hours before `until`."""
 
+    until: datetime
     areas: tuple[Area, ...]
     capacity: int
     capacity_y: float
@@ -126,7 +127,9 @@ def draw_day(
         )
         for step, number in sorted((failed or {}).items())
     )
-    return DayChart(tuple(areas), capacity, _y(capacity * STEP_SECONDS, top), ticks, failures)
+    until = day.begin + timedelta(seconds=STEPS * STEP_SECONDS)
+    height = _y(capacity * STEP_SECONDS, top)
+    return DayChart(until, tuple(areas), capacity, height, ticks, failures)
 
 
 def _total(rows: Iterable[Sequence[int]]) -> list[int]:

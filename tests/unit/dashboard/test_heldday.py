@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.template.loader import render_to_string
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,3 +104,12 @@ def test_areas_stand_on_each_other_below_the_capacity() -> None:
 
 def test_an_empty_day_has_no_areas() -> None:
     assert draw(sum_up([], BEGIN)).areas == ()
+
+
+def test_a_day_without_any_says_until_when_as_what_is_held_now_may_be_younger() -> None:
+    first, until = day_before(BEGIN + timedelta(minutes=17))
+    day = draw_day(sum_up([], first), 64, lambda _: True)
+    assert day.until == until
+    text = render_to_string("fleet/_day.html", {"day": day})
+    shut = '<time datetime="2026-11-20T12:10:00+00:00">12:10</time>'
+    assert f"No IPU was held in the 24 hours before {shut}" in text
