@@ -29,7 +29,8 @@ PROXY: Final = "V-IPU Proxy"
 KUBERNETES: Final = "Kubernetes API"
 _CONTROLLER: Final = "V-IPU controller "
 _AGENTS: Final = "V-IPU agents of "
-_KINDS: Final = {_CONTROLLER: "V-IPU controller", _AGENTS: "V-IPU agent"}
+KINDS: Final = {_CONTROLLER: "V-IPU controller", _AGENTS: "V-IPU agent"}
+"""By how their names begin: the components of which a fleet has many."""
 _PART: Final = "component"
 _ROOM: Final = 46  # characters of the header of a desk
 _STALE_SECONDS: Final = 90  # a watch shows at least a bookmark each minute, a look is each 30 s
@@ -374,8 +375,8 @@ def _culprits(down: Sequence[Component]) -> str:
         return brief
     kinds: dict[str, int] = {}
     for each in down:
-        prefix = next((kind for kind in _KINDS if each.name.startswith(kind)), "")
-        kind = _KINDS.get(prefix, each.name)
+        prefix = next((kind for kind in KINDS if each.name.startswith(kind)), "")
+        kind = KINDS.get(prefix, each.name)
         kinds[kind] = kinds.get(kind, 0) + max(1, len(each.absent))
     counted = [_counted(kind, number) for kind, number in kinds.items()]
     texts = (
@@ -386,7 +387,7 @@ def _culprits(down: Sequence[Component]) -> str:
 
 
 def _counted(kind: str, number: int) -> str:
-    if kind not in {_PART, *_KINDS.values()}:
+    if kind not in {_PART, *KINDS.values()}:
         return kind
     return f"{number} {kind}{'' if number == 1 else 's'}"
 

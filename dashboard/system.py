@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 
-from dashboard.components import steady
+from dashboard.components import KINDS, UP, steady
 from dashboard.health import read_components, read_stored
 from dashboard.notify.outages import KEPT
 from dashboard.observing import observed, read_now
@@ -33,6 +33,7 @@ from ipuhub.web.requests import live_page, note_as_of, wants_fragment
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
     from typing import TypeAlias
 
@@ -41,10 +42,13 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
     from rest_framework.response import Response
 
+    from dashboard.components import Component
+
     Shown: TypeAlias = dict[str, Any]
 
 GAP_DAYS: Final = 30
 _PURGES: Final = 5  # the table has all
+_MOST: Final = 8  # of one kind on the page: of a large fleet 60 that are up hid the others
 _COUNTED_TO: Final = 10_000
 _PODS: Final = PodLifetime._meta.db_table  # noqa: SLF001  # Django's
 _NUMBERS: Final = f"""
@@ -82,6 +86,40 @@ class WatchRow:
     is_stale: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Components of one kind that are up: `id` of the line in their place, and its `title`."""
+
+    id: str
+    title: str
+    components: tuple[Component, ...]
+
+
+def fold(components: Iterable[Component]) -> tuple[list[Component], list[Folded]]:
+    """Return the components to show one by one, and those that are folded, in their order."""
+    found = list(components)
+    up: dict[str, list[Component]] = {kind: [] for kind in KINDS}
+    for each in found:
+        kind = next((kind for kind in KINDS if each.name.startswith(kind)), None)
+        if kind is not None and each.state == UP and not each.malformed.objects:
+            up[kind].append(each)
+    many = {kind: alike for kind, alike in up.items() if len(alike) > _MOST}
+    hidden = {each.name for alike in many.values() for each in alike}
+    folded = [Folded(_id(kind), _title(kind, alike), tuple(alike)) for kind, alike in many.items()]
+    return [each for each in found if each.name not in hidden], folded
+
+
+def _id(kind: str) -> str:
+    return KINDS[kind].replace(" ", "-").lower()
+
+
+def _title(kind: str, alike: Sequence[Component]) -> str:
+    agents = sum(len(each.members) for each in alike)
+    if agents:
+        return f"{agents:,} {KINDS[kind]}s of {len(alike)} controllers are up"
+    return f"{len(alike)} {KINDS[kind]}s are up"
+
+
 @require_safe
 @signed_in
 @takes("format")
@@ -102,8 +140,10 @@ def system(request: HttpRequest) -> HttpResponseBase:
             return same
     watches = _watches(now)
     stored = read_stored(now, watches)
+    components, folded = fold(steady(read_components(now, stored)))
     context = {
-        "components": steady(read_components(now, stored)),
+        "components": components,
+        "folded": folded,
         "monitor": stored.round,
         **_records(watches, now),
     }
