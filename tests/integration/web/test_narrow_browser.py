@@ -211,8 +211,8 @@ ENDS = """(grid) => [...grid.children]
 MANY_WORDS = "cordoned by an administrator: its cables are changed until Monday"
 
 
-def ipus_with_long_names() -> str:
-    """The IPU table where every name takes as much room as names take."""
+def ipus_with_long_names(note: str) -> str:
+    """The IPU table where every name takes as much room as names take, with a note or none."""
     job = SimpleNamespace(
         name="enformer-finetune-020611",
         namespace="sample-genomics",
@@ -229,9 +229,10 @@ def ipus_with_long_names() -> str:
         job_uid="uid",
         partition="p-enformer-finetune-020611-0",
         since=timezone.now() - timedelta(days=12, hours=5),
-        note=MANY_WORDS,
+        note=note,
     )
     columns = [each for each in fleettable.COLUMNS if each.kind != "export"]
+    columns = [each for each in columns if note or not each.sparse]
     heads = [(each.label, each.kind) for each in columns]
     cells = [make_cells(columns, row)]
     return render_to_string(
@@ -241,6 +242,11 @@ def ipus_with_long_names() -> str:
 
 NOTE = """(table) => [table.parentElement.scrollWidth - table.parentElement.clientWidth,
   table.querySelector("td.brief").clientWidth]"""
+NAMESPACE_ROOM = """(table) => {
+  const name = table.querySelector("td[data-label=Namespace] > *");
+  return [table.parentElement.scrollWidth - table.parentElement.clientWidth,
+    name.scrollWidth - name.clientWidth];
+}"""
 UNTITLED = """(table) => [...table.querySelectorAll("td *")]
   .filter((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflow
     === "hidden" && !each.closest("[title]") && !each.querySelector("[title]"))
@@ -275,12 +281,13 @@ def test_narrow_overview_shows_what_is_now_before_what_was(address: str, cookie:
         page.goto("/")
         left, right = page.locator(".overview-grid").evaluate(ENDS)
         assert left >= right
-        page.locator("#live").evaluate(
-            "(e, html) => { e.innerHTML = html; }", ipus_with_long_names()
-        )
+        fill = "(e, html) => { e.innerHTML = html; }"
+        page.locator("#live").first.evaluate(fill, ipus_with_long_names(MANY_WORDS))
         hidden, room = page.locator(".list-of-ipu").evaluate(NOTE)
         assert (hidden, room >= 150) == (0, True), "its note is cut"
         assert page.locator(".list-of-ipu").evaluate(UNTITLED) == []
+        page.locator("#live").first.evaluate(fill, ipus_with_long_names(""))
+        assert page.locator(".list-of-ipu").evaluate(NAMESPACE_ROOM) == [0, 0]
 
 
 def test_paper_has_no_page_with_little_on_it(address: str, cookie: str) -> None:
