@@ -11,6 +11,7 @@ it. A rule is:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -27,13 +28,13 @@ class Needed(NamedTuple):
     rule: Any
 
 
-class CheckedText:
+class CheckedText(ABC):
     """A text that a subclass accepts."""
 
     @staticmethod
+    @abstractmethod
     def is_valid(text: str) -> bool:
         """Return whether the text keeps the rule."""
-        raise NotImplementedError
 
 
 class Read(NamedTuple):
